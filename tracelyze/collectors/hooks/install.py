@@ -38,6 +38,7 @@ from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread
+from tracelyze.collectors.recording.fast_path.rounds import Rounds
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder
@@ -57,6 +58,7 @@ OWN = (  # what wrappers call
     Backwards,
     Steps,
     FastPath,
+    Rounds,
     TimedFastPath,
     ByIdentity,
     SetByIdentity,

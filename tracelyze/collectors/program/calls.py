@@ -49,6 +49,8 @@ class Call:
     hooked = False
     assumed = False  # It is not watched: it is taken to train, as the calls before it did.
     replayed = False  # It was skipped, and dispatched later than it was made (recording/fast_path).
+    of_earlier_step = False  # So late that a step of another optimizer had ended since.
+    number = 0  # of the process's outermost module calls
     watched = 0
     trained = False
     dead = False
@@ -259,12 +261,12 @@ class Calls:
                 call.batch_size = int(given.shape[1])
         if mode == GRAD and any(carries_graph(torch, one) for one in args):
             call.carries_on = True
-        call.loader = progress.loader
+        call.number, call.loader = progress.forwards, progress.loader
         call.in_train = model.in_train(module)
         if mode == GRAD:
             node = output.grad_fn if self._habit.holds(call) and type(output) is torch.Tensor else None
             if node is None:
-                self._watch(call, output)
+                self.watch(call, output)
             else:
                 node.metadata["tracelyze"] = _Watch(call, self)
                 self._habit.assume(call)
@@ -323,7 +325,8 @@ class Calls:
             self.unsettled.popleft()
         self.unsettled.append(call)
 
-    def _watch(self, call: Call, output: Any) -> None:
+    def watch(self, call: Call, output: Any) -> None:
+        """Notice when a backward runs through the output of a call, and when the graph behind it is freed."""
         for tensor in (output,) if isinstance(output, self._torch.Tensor) else tensors_of(self._torch, output):
             node = tensor.grad_fn
             if node is not None:

@@ -66,6 +66,7 @@ class Tracked:
         self.training: Any = None  # its training (trainings.Training), from its first step on
         self.at_step = 0  # number of steps of the process when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
+        self._turn = 1  # the fewest from one of its steps to the next, the last two times
         self.on_cuda = False
         self.sharded = False  # holds DTensors
         self._parameters: list[Any] = []
@@ -81,8 +82,18 @@ class Tracked:
         """It made one more step, which was this one of the process."""
         self.count += 1
         if self.at_step:
-            self.gap = steps - self.at_step
+            before, self.gap = self.gap, steps - self.at_step
+            self._turn = min(before if self.count > 2 else 1, self.gap)
         self.at_step = steps
+
+    def steps_before(self, own: int, steps: int) -> int:
+        """How many steps of the process will end before the one of its steps that follows `own` more of them, if turns
+        stay as they are. The process has made `steps` steps."""
+        return max(own, self.at_step - steps + (own + 1) * self._turn - 1)
+
+    def steps_early(self, steps: int) -> bool:
+        """Whether it is about to make a step earlier than its turns let expect, when the process has made so many."""
+        return 0 < self.at_step <= steps and steps + 1 - self.at_step < self._turn
 
     def is_active(self, steps: int) -> bool:
         """Whether it is likely to step again, when the process has made so many steps."""
@@ -157,6 +168,15 @@ class Optimizers:
         """Those that still step: those of trainings that are over need not be watched."""
         steps = self._progress.steps
         return [one for one in self.tracked() if one.is_active(steps)]
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one may still step."""
+        return len(self._living) > 1
+
+    def stepped(self, tracked: weakref.ref[Tracked]) -> None:
+        """This one made a step, which was skipped (recording/fast_path)."""
+        self._latest = tracked
 
     def step_inside(self, optimizer: Any) -> None:
         """A hook on a gradient makes an optimizer step while backward runs: all that do are one and step at its end."""

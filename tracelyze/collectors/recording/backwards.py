@@ -10,6 +10,7 @@ from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
+from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.guards import Guard, on_training_thread
 from tracelyze.collectors.recording.steps import Steps
 
@@ -25,6 +26,7 @@ class Backwards:
         dispatcher: Dispatcher,
         fast_path: FastPath,
         steps: Steps,
+        seen: SeenSteps,
         open: Callable[[], None],
     ) -> None:
         self.guard = guard
@@ -35,6 +37,7 @@ class Backwards:
         self._dispatcher = dispatcher
         self._fast_path = fast_path
         self._steps = steps
+        self._seen = seen
         self._open = open
 
     @on_training_thread
@@ -69,6 +72,7 @@ class Backwards:
 
     def dispatch_begin(self, roots: Any) -> None:
         """Dispatch a backward that begins; of one that was skipped (recording/fast_path), `roots` is its loss."""
+        self._seen.backward()
         self._calls.backward_begins()
         self._open_backwards.begins()
         self._dispatcher.dispatch("before_backward", roots)
@@ -77,5 +81,6 @@ class Backwards:
         """Dispatch the end of a backward."""
         calls = self._calls
         self._trainings.backward_ended(calls.reached)
+        self._seen.backward_ends(calls.reached, self._trainings.reached_models)
         self._open_backwards.ends(calls.reached, calls.latest)
         self._dispatcher.dispatch("after_backward", roots)

@@ -75,7 +75,10 @@ class Dispatcher:
         self._no_pause_before = 0  # number of steps of the process before which no signal may pause
         self._skippable: bool | None = None  # what `steps_may_be_skipped` answers; None: to be determined again
         self._needing: list[_Listener] = []  # those of signals that need every step
-        self._limits: list[Callable[[], float]] = []
+        # Those methods of these names (signal.py) that signals have of their own.
+        self._full_steps: list[Callable[[], float]] = []
+        self._full_backwards: list[Callable[[], float]] = []
+        self._full_calls: list[Callable[[], float]] = []
 
     def listen(self, signals: Sequence[Signal]) -> None:
         """Dispatch events to these signals from now on, in this order."""
@@ -89,8 +92,11 @@ class Dispatcher:
             self._listeners[event] = tuple([_Listener(one, event) for one in active if hasattr(one, event)])
             self._calls[event] = None
         self.fast_columns = FastColumns(self._signals)
-        limited = [one for one in self._signals if type(one).next_full_step is not Signal.next_full_step]
-        self._limits = [one.next_full_step for one in limited]
+        limits = [(one.next_full_step, one.next_full_backward, one.next_full_call) for one in self._signals]
+        steps, backwards, calls = zip(*limits, strict=True) if limits else ((), (), ())
+        self._full_steps = [one for one in steps if one.__func__ is not Signal.next_full_step]
+        self._full_backwards = [one for one in backwards if one.__func__ is not Signal.next_full_backward]
+        self._full_calls = [one for one in calls if one.__func__ is not Signal.next_full_call]
         of_steps = [one for event in STEP_EVENTS for one in self._listeners[event]]
         self._needing = [one for one in of_steps if one.signal.needs_every_step]
         self._skippable = None
@@ -112,7 +118,15 @@ class Dispatcher:
 
     def next_full_step(self) -> float:
         """After how many steps of the process the next one must not be skipped."""
-        return min([self.resumes_at, *[limit() for limit in self._limits]])
+        return min([self.resumes_at, *[limit() for limit in self._full_steps]])
+
+    def next_full_backward(self) -> float:
+        """The number of the next backward whose step must not be skipped."""
+        return min([limit() for limit in self._full_backwards], default=math.inf)
+
+    def next_full_call(self) -> float:
+        """The number of the next outermost module call whose step must not be skipped."""
+        return min([limit() for limit in self._full_calls], default=math.inf)
 
     def every_second(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that sample the process once a second, with the method to call, which is always timed."""

@@ -14,6 +14,7 @@ from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
+from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.guards import Guard, on_training_thread
 from tracelyze.collectors.signals.context import ModuleWatch, NextCall
 from tracelyze.collectors.storage import arrow
@@ -32,6 +33,7 @@ class Forwards:
         fast_path: FastPath,
         losses: LossSampling,
         next_call: NextCall,
+        seen: SeenSteps,
         record_event: Callable[[str, str, str], None],
     ) -> None:
         self.guard = guard
@@ -42,6 +44,7 @@ class Forwards:
         self._fast_path = fast_path
         self._losses = losses
         self._next_call = next_call
+        self._seen = seen
         self._record_event = record_event
         self._prepared = False
         self._calls_failed = False
@@ -110,6 +113,7 @@ class Forwards:
 
     def dispatch(self, call: Call, args: Any, kwargs: Any) -> None:
         """Dispatch an outermost module call that returned."""
+        self._seen.call(call)
         self._dispatcher.dispatch("forward", call, args, kwargs)
         if not call.assumed or self._calls.unsettled or not self._dispatcher.nobody_listens("settled"):
             self._calls.await_outcome(call)

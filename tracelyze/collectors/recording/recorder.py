@@ -34,6 +34,7 @@ from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.fast_path.replay import Replay
 from tracelyze.collectors.recording.fast_path.rows import SkippedRows
+from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
@@ -73,15 +74,16 @@ class Recorder:
         next_call = NextCall()
         skippable = Skippable(progress, program, dispatcher, rows, next_call)
         skipped_rows = SkippedRows(guard, budget, dispatcher)
-        self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, self.record_event)
+        seen = SeenSteps(progress)
+        self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, seen, self.record_event)
         self.forwards = Forwards(
-            torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, self.record_event
+            torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, seen, self.record_event
         )
-        self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, losses, self.open)
-        self.backwards = Backwards(guard, progress, program, dispatcher, fast_path, self.steps, self.open)
+        self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, losses, seen, self.open)
+        self.backwards = Backwards(guard, progress, program, dispatcher, fast_path, self.steps, seen, self.open)
         program.optimizers.changed = dispatcher.optimizer_changed
         program.manual_updates.handler = self.steps
-        fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards)
+        fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards, seen)
         context = Context(
             torch,
             options,

@@ -11,6 +11,7 @@ from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
+from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
 from tracelyze.collectors.storage.pending import PendingSteps
 
@@ -28,6 +29,7 @@ class Steps:
         rows: PendingSteps,
         budget: Budget,
         losses: LossSampling,
+        seen: SeenSteps,
         open: Callable[[], None],
     ) -> None:
         self.guard = guard
@@ -40,6 +42,7 @@ class Steps:
         self._rows = rows
         self._budget = budget
         self._losses = losses
+        self._seen = seen
         self._open = open
 
     @on_training_thread
@@ -55,7 +58,10 @@ class Steps:
         if not self._manual.paused:
             self._manual.optimizer_steps(optimizer)
         self._progress.backwards_at_step = self._progress.backwards
+        self._seen.step()
         tracked = self._optimizers.track(optimizer)
+        if tracked.steps_early(self._progress.steps):
+            self._dispatcher.resume_all()  # Signals have paused for as many steps as the turns before took.
         if not self._dispatcher.nobody_listens("before_step"):
             self._dispatcher.dispatch("before_step", tracked)
 

@@ -148,10 +148,13 @@ class Signal:
         if until > self.progress.steps:
             self.context.pause(self, until)
 
-    def steps_until_due(self) -> int:
-        """For a signal that asks `due`: as many steps at least will end before it is to sample one."""
-        active = self.program.optimizers.active()
-        return min([self.meter.steps_until_due(one.count) for one in active], default=0)
+    def steps_until_due(self, at_end: bool = False) -> int:
+        """For a signal that asks `due`: so many steps end before the one that it samples, if turns stay as they are.
+
+        `at_end`: it asks when a step has ended, and not as it begins.
+        """
+        active, steps, due = self.program.optimizers.active(), self.progress.steps, self.meter.steps_until_due
+        return min([one.steps_before(due(one.count) - at_end, steps) for one in active], default=0)
 
     def resume(self) -> None:
         """Listen to everything again, now."""
@@ -168,6 +171,14 @@ class Signal:
 
     def next_full_step(self) -> float:
         """After how many steps of the process the next one must not be skipped, even if the signal is paused."""
+        return math.inf
+
+    def next_full_backward(self) -> float:
+        """The number of the process's next backward whose step must not be skipped."""
+        return math.inf
+
+    def next_full_call(self) -> float:
+        """The number of the process's next outermost module call whose step must not be skipped."""
         return math.inf
 
     def due(self, tracked: Tracked) -> bool:

@@ -25,6 +25,7 @@ class Backward:
         "calls",
         "divisor",
         "factor",
+        "in_turn",
         "is_mean",
         "is_part",
         "line",
@@ -48,6 +49,7 @@ class Backward:
         self.is_part = False  # whether its loss is a part of one mean over the step
         # Whether its loss is the mean that a loss function returned, and nothing else. Sampled with the divisor.
         self.is_mean: bool | None = None
+        self.in_turn = False  # whether that was read for no other reason than that it is read of one loss in so many
         self.micro_batches: frozenset[Any] = NOTHING
 
 

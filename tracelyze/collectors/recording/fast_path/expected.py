@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.program.calls import Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
+from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.gradients.microbatches import Key
 
@@ -25,35 +26,45 @@ def order_of(backwards: int, in_closure: bool) -> tuple[int, ...]:
     return (*PASS * backwards, STEP, STEP_ENDS)
 
 
+def inputs_of(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Input]:
+    """The tensors that a call of a model was given."""
+    if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:  # nearly always
+        return [("0", weakref.ref(args[0]))]
+    named = [*((str(index), one) for index, one in enumerate(args)), *kwargs.items()]
+    return [(name, weakref.ref(one)) for name, one in named if isinstance(one, torch.Tensor)]
+
+
 def nothing() -> None:
     """In the place of a weak reference that refers to nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accumulation:
-    """What is the same in each step with several backwards (gradient accumulation)."""
+@dataclass(slots=True)
+class ExpectedBackward:
+    """What one of the backwards must look like."""
 
-    factors: list[float]  # the weight of each backward's loss in the loss of the step
-    # For each backward, what was read of its loss; None where nothing was read. First the number by which the script
-    # divided it (None if it is a part of one mean over the step), then whether it is such a part, then whether it is
-    # the mean that a loss function returned.
-    read: list[tuple[float | None, bool, bool] | None]
+    losses: UsualLosses
+    retains_graph: bool = False
+    guards: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)  # what to read, and its usual value
+    # What was read of the loss; None where nothing was read. First the number by which the script divided it (None if
+    # it is a part of one mean over the step), then whether it is such a part, then whether it is the mean that a loss
+    # function returned.
+    read: tuple[float | None, bool, bool] | None = None
+    before: Backward | None = None  # the backward that it is like, where a step consumes several
+    reached: tuple[int, ...] = ()  # in rounds (rounds.py): the calls that it runs through, the last one first
 
 
 @dataclass(slots=True)
 class Expected:
-    """Steps that are skipped in a row: what each of them must look like."""
+    """Steps that are skipped in a row, of one optimizer: what each of them must look like."""
 
     order: tuple[int, ...] = order_of(1, in_closure=False)
     module: Callable[[], Any] = nothing  # weak reference to the module that is called
     in_train: Callable[[Any], bool] = bool  # whether that module is in train mode
     optimizer: Callable[[], Any] = nothing
     tracked: Callable[[], Tracked | None] = nothing
-    losses: UsualLosses = field(default_factory=UsualLosses)
     batch_size: int = 0  # of each call
-    retains_graph: bool = False
-    accumulation: Accumulation | None = None
-    guards: list[tuple[Callable[[], Any], Any]] = field(default_factory=list)  # what to read, and its usual value
+    backwards: list[ExpectedBackward] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)  # weights of their losses in the loss of the step, if several
 
 
 class SkippedCall(NamedTuple):
@@ -68,9 +79,8 @@ class SkippedCall(NamedTuple):
 
     def with_inputs(self, torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SkippedCall:
         """The same with all tensors that the call was given, of which the first is known."""
-        named = [*((str(index), one) for index, one in enumerate(args)), *kwargs.items()]
-        tensors = [(name, weakref.ref(one)) for name, one in named if isinstance(one, torch.Tensor)]
-        return self._replace(name=named[0][0], others=tensors[1:])
+        (name, _), *others = inputs_of(torch, args, kwargs)
+        return self._replace(name=name, others=others)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ times, and one step of one optimizer, whose closure may do the rest. Where every
 without, the hooks then only check that this is still so (`expected.py`), for SKIPPED_STEPS steps in a row, and a row
 (`rows.py`) gets what signals read quickly (`Signal.fast_values`) beside what held at the step before
 (`Signal.copied_columns`). Any other call ends that at once, and the events that were skipped of the step that runs are
-dispatched after all (`replay.py`).
+dispatched after all (`replay.py`). Several optimizers that step in turn are skipped by whole rounds (`rounds.py`).
 
 There is no fast path on a device, where the loss is not known before the backward begins.
 """
@@ -32,25 +32,27 @@ from tracelyze.collectors.recording.fast_path.expected import (
     CALL,
     STEP,
     STEP_ENDS,
-    Accumulation,
     Expected,
     SkippedCall,
     SkippedEvents,
     nothing,
 )
-from tracelyze.collectors.recording.fast_path.rows import SkippedRows, weighted_sum
+from tracelyze.collectors.recording.fast_path.rounds import Round, Rounds, SkippedRound
+from tracelyze.collectors.recording.fast_path.rows import LikeStep, SkippedRows, weighted_sum
+from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
+from tracelyze.collectors.recording.fast_path.usual import usual_loss
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.signals.gradients.microbatches import key_of
-from tracelyze.collectors.signals.loss.loss import own_divisor
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 SKIPPED_STEPS = 52  # in a row; 53 with the full step after them, a prime: it keeps step with no signal's cadence
 RETRIED_AFTER = 22  # steps after a step that began as those before it and did not end so
+ROUNDS_RETRIED_AFTER = 2  # rounds (rounds.py), for the same reason
 
 
 class _ThisThread(threading.local):
-    fast_path: FastPath | TimedFastPath | None = None  # of the recording whose training this thread runs
+    fast_path: FastPath | Rounds | TimedFastPath | None = None  # of the recording whose training this thread runs
 
 
 this_thread = _ThisThread()
@@ -60,6 +62,8 @@ class ReplayedStep(Protocol):
     """Dispatches what was skipped (`replay.Replay`)."""
 
     def step(self, expected: Expected, skipped: SkippedEvents) -> None: ...
+
+    def round(self, expected: Round, skipped: SkippedRound) -> None: ...
 
 
 class FastPath:
@@ -77,6 +81,7 @@ class FastPath:
         skippable: Skippable,
         losses: LossSampling,
         rows: SkippedRows,
+        seen: SeenSteps,
         record_event: Callable[[str, str, str], None],
     ) -> None:
         """No step is skipped before `replay` is set: it is made of parts that are made with this object."""
@@ -96,6 +101,9 @@ class FastPath:
         self._interrupted = False
         self._expected = Expected()
         self._skipped = SkippedEvents()
+        self._seen = seen
+        self.rounds = Rounds(torch, guard, skippable, losses, rows, seen, self)
+        self._path: FastPath | Rounds = self  # what skips the steps, or has done so last
 
     # Whether to skip steps
 
@@ -104,20 +112,29 @@ class FastPath:
 
         Called at the end of a step whose events were dispatched.
         """
-        skippable, progress, self._interrupted = self._skippable, self.progress, False
-        steps = progress.steps
+        skippable, progress, program, self._interrupted = self._skippable, self.progress, self._program, False
+        steps, several = progress.steps, program.optimizers.several
+        plain = several and skippable.is_plain(tracked, row)
+        self._seen.step_ends(tracked, row, program.backwards.of_step, several, plain)
         expected = skippable.expected(tracked, row)
-        if expected is None or self.replay is None:
-            return
-        allowed = min(SKIPPED_STEPS, skippable.steps())
-        if allowed < 1:
+        if self.replay is None or (expected is None and not plain) or steps < skippable.not_before:
             return
         rows = self._rows
-        self.model, self._expected, self._skipped = expected.module, expected, SkippedEvents()
-        rows.begin(row, allowed, accumulates=expected.accumulation is not None)
-        path = TimedFastPath(self, rows.cost) if rows.cost.run_begins() else self
+        if expected is not None:
+            backwards = len(expected.backwards)
+            allowed = skippable.rounds(SKIPPED_STEPS, 1, backwards, backwards)
+            if allowed < 1:
+                return
+            self._path, self.model, self._expected, self._skipped = self, expected.module, expected, SkippedEvents()
+            rows.begin([LikeStep(row, losses_are_read=bool(expected.factors))], allowed)
+        elif self.rounds.begins(SKIPPED_STEPS):
+            self._path = self.rounds
+        else:
+            return
+        path = TimedFastPath(self._path, rows.cost) if rows.cost.run_begins() else self._path
         if progress.steps == steps:  # else a handler of an operating system's signal has trained meanwhile
-            this_thread.fast_path, self.active, self.on = path, True, not self._interrupted
+            this_thread.fast_path, self.active = path, True
+            self.on = self.rounds.on = not self._interrupted
 
     # A step that is skipped
 
@@ -150,7 +167,7 @@ class FastPath:
                     skipped.count += 1
                     return True
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self.on = False
         return False
 
@@ -184,7 +201,7 @@ class FastPath:
         None for a call with the same input as an earlier one of the step: the step then has fewer micro-batches than
         expected.
         """
-        if self._expected.accumulation is None:
+        if not self._expected.factors:
             self.progress.forwards += 1
             return SkippedCall(weakref.ref(graph), weakref.ref(given))
         key = key_of(self._torch, given)
@@ -195,28 +212,13 @@ class FastPath:
         return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
-        """torch.autograd.backward was called. Returns whether the call was the expected one.
-
-        It is if the loss is a single number on the CPU of the usual size, and if no guard column has changed.
-        """
+        """torch.autograd.backward was called. Returns whether the call was the expected one."""
         expected, skipped = self._expected, self._skipped
         try:
-            if (
-                type(roots) is self._torch.Tensor
-                and expected.order[skipped.count] == BACKWARD
-                and retains_graph is expected.retains_graph
-                and not self._guard.function_modes()
-                and not self._guard.dispatch_modes()
-                and roots.is_cpu
-                and not roots.dim()
-            ):
-                loss, limit = roots.item(), expected.losses.limit
-                as_before = -limit < loss < limit
-                for read, before in expected.guards:
-                    as_before = as_before and read() == before
-                if as_before and expected.accumulation is not None:
-                    as_before = self._divides_as_before(roots, expected.accumulation)
-                if as_before:
+            if expected.order[skipped.count] == BACKWARD:
+                backward = expected.backwards[len(skipped.losses)]
+                loss = usual_loss(self._torch, self._guard, roots, retains_graph, backward)
+                if loss is not None:
                     skipped.count += 1
                     skipped.losses.append(loss)
                     progress = self.progress
@@ -224,17 +226,9 @@ class FastPath:
                     progress.in_backward = True
                     return True
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self.on = False
         return False
-
-    def _divides_as_before(self, loss: Any, accumulation: Accumulation) -> bool:
-        """Whether a loss counts as much in the loss of the step as it did. Read where the full path reads it."""
-        usual = accumulation.read[len(self._skipped.losses)]
-        if usual is None:
-            return True
-        divisor, is_part, is_mean = own_divisor(self._torch, loss.grad_fn)
-        return usual == (None if is_part else divisor, is_part, is_mean)
 
     def backward_ends(self) -> bool:
         """torch.autograd.backward returned. Returns whether it was the expected one: no optimizer stepped within."""
@@ -244,7 +238,7 @@ class FastPath:
         if self._program.optimizers.inside_now is not None:
             return False
         self.progress.in_backward = False
-        losses = expected.losses
+        losses = expected.backwards[0].losses
         if skipped.losses_before is None:
             skipped.losses_before = losses.so_far()
         losses.follow(skipped.losses[-1])
@@ -270,8 +264,8 @@ class FastPath:
             self.on = False
             return False
         try:
-            accumulation, progress = expected.accumulation, self.progress
-            loss = skipped.losses[0] if accumulation is None else weighted_sum(skipped.losses, accumulation)
+            factors, progress = expected.factors, self.progress
+            loss = weighted_sum(skipped.losses, factors) if factors else skipped.losses[0]
             skipped.clear()  # so that a handler that trains, and ends this, finds nothing to replay of this step
             time = perf_counter() - guard.clock.zero
             progress.steps = tracked.at_step = progress.steps + 1
@@ -279,12 +273,12 @@ class FastPath:
             if count > progress.longest:
                 progress.longest = count
             if not self._rows.write(tracked, time, loss):
-                self._end()
+                self.end()
                 dispatcher = self._skippable.dispatcher
                 if progress.steps >= dispatcher.resumes_at:
                     dispatcher.resume_until(progress.steps)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         return True
 
     # Ending it
@@ -295,14 +289,15 @@ class FastPath:
         What was skipped of the step is dispatched with the next call that a hook sees, on the thread that trains.
         """
         self._interrupted = True
-        self.on = False
+        self.on = self.rounds.on = False
 
     def leave(self) -> None:
         """End the fast path before something changes that signals may read. Called on the thread that trains.
 
         The skipped events of the step are dispatched at once, for they happened before the change.
         """
-        if self.active and self._skipped.count:
+        amid_step = self.rounds.amid_step() if self._path is self.rounds else self._skipped.count
+        if self.active and amid_step:
             self.catch_up()
         else:
             self.interrupt()
@@ -312,29 +307,46 @@ class FastPath:
         expected, skipped, replay = self._expected, self._skipped, self.replay
         if not self.active:
             return
+        if self._path is self.rounds:
+            self._catch_up_in_round()
+            return
         # First of all: a handler of an operating system's signal may train, and come here too.
         self.active = self.on = False
         self._skipped = SkippedEvents()
         if skipped.count and not self._rows.count:
             # No step was skipped to its end: do not try at every step.
             self._skippable.not_before = self.progress.steps + RETRIED_AFTER
-        self._end()
+        self.end()
         if replay is not None and skipped.count:
             replay.step(expected, skipped)
 
-    def _end(self) -> None:
+    def _catch_up_in_round(self) -> None:
+        rounds, replay = self.rounds, self.replay
+        expected, skipped = rounds.expected, rounds.skipped
+        self.active = self.on = rounds.on = False
+        if skipped.count and not self._rows.count:
+            self._skippable.not_before = self.progress.steps + ROUNDS_RETRIED_AFTER * len(expected.steps)
+        self.end()
+        rounds.skipped = SkippedRound()
+        if replay is not None and skipped.count:
+            replay.round(expected, skipped)
+
+    def end(self) -> None:
+        """Dispatch the steps that follow."""
         self.active = self.on = False
+        if self._path is self.rounds:
+            self.rounds.end()
         self._program.calls.check_next()
         self._rows.end()
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """Switch the fast path off for the rest of the run, and record why.
 
         An exception that a signal handler of the program raised meanwhile is the program's own, and is raised on.
         """
         if raised_by_a_signal_handler(error):
             raise error
-        self.on = False
+        self.on = self.rounds.on = False
         self._skippable.not_before = math.inf
         text = redaction.redact_text("".join(traceback.format_exception(error)))
         self._record_event("collector-error", "fast_path", text)

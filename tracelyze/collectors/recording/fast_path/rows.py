@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracelyze.collectors.cadence.budget import Budget
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.cost import SkippingCost
-from tracelyze.collectors.recording.fast_path.expected import Accumulation
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.storage.stream import Names
+
+
+class LikeStep(NamedTuple):
+    """A step that those which are skipped are like: its row, and whether losses are read at every such step."""
+
+    row: dict[str, Any]
+    losses_are_read: bool
 
 
 class SkippedRows:
@@ -25,23 +31,31 @@ class SkippedRows:
         self._budget = budget
         self._dispatcher = dispatcher
         self._readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = []
-        self._names = Names((), {})
+        self._names: list[Names] = []  # of the steps that are skipped, in turn
 
-    def begin(self, row: dict[str, Any], allowed: float, accumulates: bool) -> None:
-        """They will be like the step of which `row` is the row, and no more than so many."""
-        columns, cost = self._dispatcher.fast_columns, self.cost.seconds
+    def begin(self, like: list[LikeStep], allowed: float) -> None:
+        """They will be like these steps, in turn, and no more than so many."""
+        columns = self._dispatcher.fast_columns
         self.allowed, self.count, self._readers = int(allowed), 0, columns.readers
+        known = self._names if len(self._names) == len(like) else [Names((), {})] * len(like)
+        self._names = [self._named(one, before) for one, before in zip(like, known, strict=True)]
+
+    def _named(self, like: LikeStep, before: Names) -> Names:
+        """The columns of rows that are like this one, and what they have in common; `before` if they are the same."""
+        columns, row = self._dispatcher.fast_columns, like.row
         common = {name: row[name] for name in columns.copied if name in row}
-        if accumulates:  # They are read at every step; those of a single loss are sampled.
+        if like.losses_are_read:  # at every step; those of other losses are sampled
             common |= {name: row[name] for name in ("loss_divisor", "loss_is_mean") if name in row}
-        if cost:
-            common["overhead"] = cost
-        if common != self._names.common or self._names[3:] != columns.read:
-            self._names = Names(("step", "time", "loss", *columns.read), common)
+        if self.cost.seconds:
+            common["overhead"] = self.cost.seconds
+        if common == before.common and before[3:] == columns.read:
+            return before
+        return Names(("step", "time", "loss", *columns.read), common)
 
     def write(self, tracked: Tracked, time: float, loss: float) -> bool:
         """A step was skipped. Returns whether the next one may be."""
-        values: list[Any] = [self._names, tracked.count, time, loss]
+        names = self._names
+        values: list[Any] = [names[self.count % len(names)], tracked.count, time, loss]
         for read in self._readers:
             try:
                 values += read(tracked, time)
@@ -65,6 +79,6 @@ class SkippedRows:
         return (None,) * len(signal.fast_columns)
 
 
-def weighted_sum(losses: list[float], accumulation: Accumulation) -> float:
+def weighted_sum(losses: list[float], factors: list[float]) -> float:
     """The loss of a step that accumulates the gradients of these losses."""
-    return sum([value * factor for value, factor in zip(losses, accumulation.factors, strict=True)])
+    return sum([value * factor for value, factor in zip(losses, factors, strict=True)])

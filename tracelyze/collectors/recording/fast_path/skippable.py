@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path.expected import Accumulation, Expected, order_of
+from tracelyze.collectors.recording.fast_path.expected import Expected, ExpectedBackward, order_of
 from tracelyze.collectors.signals.context import NextCall
 from tracelyze.collectors.storage.pending import PendingSteps
 
@@ -38,29 +39,41 @@ class Skippable:
         model = self.program.calls.usual_model() if self.progress.steps >= self.not_before else None
         if model is None or not self.order or (len(self.order) > len(order_of(1, False)) and before != self.order):
             return None
-        if not self.dispatcher.steps_may_be_skipped() or not self._is_plain(tracked, row):
+        if tracked.gap != 1 or not self.dispatcher.steps_may_be_skipped() or not self.is_plain(tracked, row):
             return None
         own = self.program.backwards.of_step
-        accumulation = accumulation_of(own, row) if len(own) > 1 else None
-        if accumulation is None and len(own) > 1:
+        if len(own) > 1 and not _accumulates(own, row):
             return None
-        guards = self.dispatcher.fast_columns.guards
+        losses = tracked.training.losses(self.program.trainings.reached_models)
+        guards = self.guards(row)
+        backwards = [ExpectedBackward(losses, self.progress.retains_graph, guards) for _ in own]
+        if len(own) > 1:
+            for one, like in zip(backwards, own, strict=True):
+                one.read, one.before = read_of(like), like
         return Expected(
             self.order,
             model.module,
             model.in_train,
             tracked.reference,
             weakref.ref(tracked),
-            tracked.training.losses(self.program.trainings.reached_models),
             row["batch_size"] // len(own),
-            self.progress.retains_graph,
-            accumulation,
-            [(read, tuple([row.get(name) for name in names])) for names, read in guards],
+            backwards,
+            [one.factor for one in own if one.factor is not None] if len(own) > 1 else [],
         )
 
-    def steps(self) -> float:
-        """How many steps may be skipped before a signal needs the events of one."""
-        return self.dispatcher.next_full_step() - self.progress.steps
+    def guards(self, row: dict[str, Any]) -> list[tuple[Callable[[], Any], Any]]:
+        """What to read as a backward begins, and what it must be for a step like the one of this row."""
+        guards = self.dispatcher.fast_columns.guards
+        return [(read, tuple([row.get(name) for name in names])) for names, read in guards]
+
+    def rounds(self, most: int, steps: int, backwards: int, calls: int) -> float:
+        """How many rounds of so many steps, backwards and calls each may be skipped before a signal needs the events of
+        one; of `most` steps together."""
+        dispatcher, progress = self.dispatcher, self.progress
+        left = min(most, dispatcher.next_full_step() - progress.steps) // steps
+        if left > 0:
+            left = min(left, (dispatcher.next_full_backward() - progress.backwards - 1) // backwards)
+        return min(left, (dispatcher.next_full_call() - progress.forwards - 1) // calls) if left > 0 else left
 
     def _order(self, row: dict[str, Any]) -> tuple[int, ...]:
         """The events of the step in order; () where its backwards are not in the order that the fast path knows."""
@@ -68,7 +81,7 @@ class Skippable:
         in_closure = progress.backwards - progress.backwards_at_step
         return order_of(backwards, in_closure == 1) if backwards and in_closure <= 1 else ()
 
-    def _is_plain(self, tracked: Tracked, row: dict[str, Any]) -> bool:
+    def is_plain(self, tracked: Tracked, row: dict[str, Any]) -> bool:
         """Whether the step ran on the CPU with a loss that is known, and nothing else is going on."""
         return (
             type(row.get("loss")) is float
@@ -77,7 +90,6 @@ class Skippable:
             and self.next_call.watch is None
             and not self.rows.any
             and not self.program.trainings.several
-            and tracked.gap == 1  # no other optimizer steps
             and not tracked.on_cuda
             and not tracked.inside_backward
             and not isinstance(tracked.optimizer, ManualOptimizer)
@@ -85,19 +97,16 @@ class Skippable:
         )
 
 
-def accumulation_of(backwards: list[Backward], row: dict[str, Any]) -> Accumulation | None:
-    """How a step with these backwards accumulates; None unless each is of a batch of its own, all of one size."""
+def _accumulates(backwards: list[Backward], row: dict[str, Any]) -> bool:
+    """Whether each of a step's backwards is of a batch of its own, all of one size."""
     sizes = {call.batch_size for one in backwards for call in one.calls}
     # A call that returned several tensors may stand in the list more than once.
     calls = len({id(call) for one in backwards for call in one.calls})
     if row.get("microbatches") != len(backwards) or calls != len(backwards) or len(sizes) != 1:
-        return None
-    if sizes != {row["batch_size"] / len(backwards)} or any(one.factor is None for one in backwards):
-        return None
-    factors = [one.factor for one in backwards if one.factor is not None]
-    return Accumulation(factors, [_read(one) for one in backwards])
+        return False
+    return sizes == {row["batch_size"] / len(backwards)} and all(one.factor is not None for one in backwards)
 
 
-def _read(one: Backward) -> tuple[float | None, bool, bool] | None:
-    """What the signal loss has read of the graph behind a loss."""
+def read_of(one: Backward) -> tuple[float | None, bool, bool] | None:
+    """What the signal loss has read of the graph behind the loss of a backward."""
     return None if one.is_mean is None else (None if one.is_part else one.divisor, one.is_part, one.is_mean)

@@ -75,9 +75,8 @@ class _WithoutLoader:
     def given(self, call: Call, fields: list[tuple[str, Any]]) -> None:
         """A call was given these tensors. Those of later calls may be what the model has made of the first one's."""
         inputs = call.given or [(name, weakref.ref(tensor)) for name, tensor in fields]
-        if not self._first:
-            self._first = inputs
-        self._trains |= call.mode == GRAD and bool(inputs) and inputs[0][1]() is self._first[0][1]()
+        self._first = first = self._first or inputs  # a handler of a signal may train meanwhile, and clear it
+        self._trains |= call.mode == GRAD and bool(inputs) and inputs[0][1]() is first[0][1]()
 
     def of_backward(self) -> list[tuple[str, Any]]:
         """What the first call since the backward before was given, as far as it is still in memory. Empty if no call
@@ -164,9 +163,12 @@ class Batches(Signal):
     def next_full_step(self) -> float:
         if self._sampled or self._used:
             return self.progress.steps  # It has yet to see which call uses it, and what for.
+        return math.inf
+
+    def next_full_call(self) -> float:
         if self.progress.loader is not None:
             return math.inf  # The batches themselves are dispatched.
-        return self.progress.steps + self._without_loader.left() // max(1, len(self.program.backwards.of_step))
+        return self.progress.forwards + self._without_loader.left() + 1
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         self._without_loader.called(self.progress.forwards, call.batch is None)

@@ -203,7 +203,7 @@ class GradientLifecycle(Signal):
 
     def _pause(self) -> None:
         """Until the end of the step before the next one that is sampled."""
-        self.pause(self.progress.steps + self.steps_until_due() - 1)
+        self.pause(self.progress.steps + self.steps_until_due(at_end=True))
 
     def _state(self, tracked: Tracked) -> _State:
         state = self._states.get(tracked.index)

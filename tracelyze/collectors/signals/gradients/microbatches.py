@@ -37,7 +37,7 @@ class MicroBatches(Signal):
         self._ambiguous = False  # whether two inputs may be one batch or two
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if call.mode != GRAD:
+        if call.mode != GRAD or call.of_earlier_step:
             return
         self._number += 1
         if len(self._calls) < MAX_CALLS:

@@ -155,9 +155,10 @@ class Evaluation(Signal):
         self._release(wait=True)
 
     def _close(self, training: int | None) -> None:
-        for several in _by_line(self._passes.pop(training)):
-            for calls in _by_model(several):
-                self._emit_pass(calls)
+        calls = self._passes.pop(training, None)  # a handler of a signal may evaluate something, and be here before
+        for several in _by_line(calls) if calls else ():
+            for one in _by_model(several):
+                self._emit_pass(one)
 
     def _emit_pass(self, calls: list[Call]) -> None:
         """Emit the row of one pass."""

@@ -41,8 +41,7 @@ class Loss(Signal):
         self._scaled: list[tuple[weakref.ref[Any], Any]] = []
         self._line_known = False
         self._losses = 0
-        self._several = True  # whether the latest step consumed several backwards
-        self._latest: list[tuple[Any, float | None, bool, bool | None]] = []  # what was read of these backwards
+        self._several: dict[int, bool] = {}  # by optimizer: whether its latest step consumed several backwards
         # By optimizer: the number of micro-batches by which the script divides the loss.
         self._divided_by: dict[int, float] = {}
         self._tensor: Any = self.torch.Tensor
@@ -66,12 +65,14 @@ class Loss(Signal):
         unused = self.program.backwards.unused
         if type(roots) is float:  # A skipped backward: no line of the script calls it now.
             backward.value, self._line_known = roots, True
-            if unused < len(self._latest) > 1:  # It was found to be as the one of the step before (fast_path).
-                backward.line, backward.divisor, backward.is_part, backward.is_mean = self._latest[unused]
             return
-        self._line_known = count <= LINES_FIRST or count % LINES_EVERY == 0 or self._several or unused > 0
+        several = len(self.program.backwards.of_step) > 1  # in the latest step
+        accumulates = unused > 0 or count <= LINES_FIRST or any(self._several.values())
+        self._line_known = accumulates or count % LINES_EVERY == 0
         if self._line_known:
-            self.progress.backward_site = backward.line = self.program.sites.here("backward")
+            self.progress.backward_site = line = self.program.sites.here("backward")
+            # Lines tell the terms of a loss from micro-batches: one that is known by chance would make it another loss.
+            backward.line = line if accumulates else None
         losses = (roots,) if type(roots) is self._tensor else roots
         if not isinstance(losses, (tuple, list)) or not losses:
             return
@@ -80,7 +81,9 @@ class Loss(Signal):
         root = losses[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
         # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
-        if unused == 1 or count <= WALK_FIRST or count % WALK_EVERY == 0 or (self._several and self._divided_by):
+        may_accumulate = unused == 1 or (several and bool(self._divided_by))
+        if may_accumulate or count <= WALK_FIRST or count % WALK_EVERY == 0:
+            backward.in_turn = not may_accumulate
             divisor, backward.is_part, backward.is_mean = own_divisor(self.torch, root.grad_fn)
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
@@ -109,10 +112,10 @@ class Loss(Signal):
                 return original, root.detach().item() / original.item()
         return root, 1.0
 
-    def next_full_step(self) -> float:
-        if self._several:  # A backward of every step is searched.
-            return math.inf
-        return self.progress.steps + WALK_EVERY - 1 - self.progress.backwards % WALK_EVERY
+    def next_full_backward(self) -> float:
+        if all(self._several.get(one.index) for one in self.program.optimizers.active()):
+            return math.inf  # A backward of every step is searched.
+        return self.progress.backwards + WALK_EVERY - self.progress.backwards % WALK_EVERY
 
     def before_step(self, tracked: Any) -> None:
         self.program.sites.here("step")
@@ -123,9 +126,7 @@ class Loss(Signal):
         if self._scaled:  # nothing of a loss whose graph is gone stays alive
             self._scaled = [pair for pair in self._scaled if pair[0]() is not None]
         own = self.program.backwards.of_step
-        self._several = len(own) > 1
-        found = [(one.line, one.divisor, one.is_part, one.is_mean) for one in own] if self._several else []
-        self._latest = found
+        self._several[tracked.index] = len(own) > 1
         row["backwards"], row["batch_size"] = len(own), samples_of(own)
         if len(own) == 1 and type(own[0].value) is float:  # nearly always
             row["loss_divisor"], row["loss_is_mean"], row["loss"] = own[0].divisor, own[0].is_mean, own[0].value

@@ -88,9 +88,9 @@ class Parameters(Signal):
         if self._pending.waiting:
             self._pending.release()
         elif tracked.index in self._decimation:  # GradScaler may skip steps before any begins
-            active, known = self.program.optimizers.active(), self._decimation
-            until = [known[one.index].steps_until_due(one.count) for one in active if one.index in known]
-            self.pause(self.progress.steps + min(until, default=0))
+            steps, active, known = self.progress.steps, self.program.optimizers.active(), self._decimation
+            own = [(one, known[one.index].steps_until_due(one.count)) for one in active if one.index in known]
+            self.pause(steps + min([one.steps_before(left, steps) for one, left in own], default=0))
 
     def finished(self) -> None:
         self._pending.release(wait=True)

@@ -79,7 +79,6 @@ class Schedules(Signal):
         self._known: ByIdentity[_Scheduler] = ByIdentity()
         self._all: list[_Scheduler] = []
         self._reported: Counter[int] = Counter()  # reports that were made, by optimizer: an index of REPORTS
-        self._next: float = math.inf  # steps of the process until the one that stepped last is to be reported
 
     def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
         one = self._known.get(scheduler)
@@ -132,10 +131,13 @@ class Schedules(Signal):
             self._reported[tracked.index] += 1
             self._find_idle()
             self._report()
-        self._next = self.progress.steps + REPORTS[self._reported[tracked.index]] - tracked.count
 
     def next_full_step(self) -> float:
-        return self._next - 1
+        if not self.active:
+            return math.inf
+        active = self.program.optimizers.active()
+        left = [REPORTS[self._reported[one.index]] - one.count for one in active]
+        return self.progress.steps + min(left, default=math.inf) - 1
 
     def finished(self) -> None:
         self._report()
