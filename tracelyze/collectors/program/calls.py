@@ -90,10 +90,7 @@ class Call:
 
 
 class _Watch:
-    """Lives as long as the autograd node that holds it, one for each output of a call.
-
-    When the last one is gone, so is the graph of the call.
-    """
+    """Lives as long as the autograd node that holds it, one for each output: the call's graph goes with the last."""
 
     __slots__ = ("call", "calls")
 

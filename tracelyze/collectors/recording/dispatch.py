@@ -51,6 +51,21 @@ class FastColumns:
         self.guards = [(one.guard_columns, one.guard_values) for one in signals if one.guard_columns]
 
 
+class FullEvents:
+    """What says when a signal needs all events of a step next: those methods that signals have of their own."""
+
+    def __init__(self, signals: Sequence[Signal]) -> None:
+        kinds = [(one, type(one)) for one in signals]
+        own = [one.next_full_step for one, kind in kinds if kind.next_full_step is not Signal.next_full_step]
+        self.steps: list[Callable[[], float]] = own
+        own = [
+            one.next_full_backward for one, kind in kinds if kind.next_full_backward is not Signal.next_full_backward
+        ]
+        self.backwards: list[Callable[[], float]] = own
+        own = [one.next_full_call for one, kind in kinds if kind.next_full_call is not Signal.next_full_call]
+        self.calls: list[Callable[[], float]] = own
+
+
 class Dispatcher:
     """The signals of one recording, by the events that they have methods for.
 
@@ -75,10 +90,7 @@ class Dispatcher:
         self._no_pause_before = 0  # number of steps of the process before which no signal may pause
         self._skippable: bool | None = None  # what `steps_may_be_skipped` answers; None: to be determined again
         self._needing: list[_Listener] = []  # those of signals that need every step
-        # Those methods of these names (signal.py) that signals have of their own.
-        self._full_steps: list[Callable[[], float]] = []
-        self._full_backwards: list[Callable[[], float]] = []
-        self._full_calls: list[Callable[[], float]] = []
+        self._full = FullEvents([])
 
     def listen(self, signals: Sequence[Signal]) -> None:
         """Dispatch events to these signals from now on, in this order."""
@@ -92,11 +104,7 @@ class Dispatcher:
             self._listeners[event] = tuple([_Listener(one, event) for one in active if hasattr(one, event)])
             self._calls[event] = None
         self.fast_columns = FastColumns(self._signals)
-        limits = [(one.next_full_step, one.next_full_backward, one.next_full_call) for one in self._signals]
-        steps, backwards, calls = zip(*limits, strict=True) if limits else ((), (), ())
-        self._full_steps = [one for one in steps if one.__func__ is not Signal.next_full_step]
-        self._full_backwards = [one for one in backwards if one.__func__ is not Signal.next_full_backward]
-        self._full_calls = [one for one in calls if one.__func__ is not Signal.next_full_call]
+        self._full = FullEvents(self._signals)
         of_steps = [one for event in STEP_EVENTS for one in self._listeners[event]]
         self._needing = [one for one in of_steps if one.signal.needs_every_step]
         self._skippable = None
@@ -118,15 +126,15 @@ class Dispatcher:
 
     def next_full_step(self) -> float:
         """After how many steps of the process the next one must not be skipped."""
-        return min([self.resumes_at, *[limit() for limit in self._full_steps]])
+        return min([self.resumes_at, *[limit() for limit in self._full.steps]])
 
     def next_full_backward(self) -> float:
         """The number of the next backward whose step must not be skipped."""
-        return min([limit() for limit in self._full_backwards], default=math.inf)
+        return min([limit() for limit in self._full.backwards], default=math.inf)
 
     def next_full_call(self) -> float:
         """The number of the next outermost module call whose step must not be skipped."""
-        return min([limit() for limit in self._full_calls], default=math.inf)
+        return min([limit() for limit in self._full.calls], default=math.inf)
 
     def every_second(self) -> list[tuple[Signal, Callable[..., None]]]:
         """Signals that sample the process once a second, with the method to call, which is always timed."""

@@ -95,15 +95,12 @@ class FastPath:
         self._torch = torch
         self._guard = guard
         self._skippable = skippable
-        self._program = skippable.program
         self._rows = rows
         self._record_event = record_event
         self._interrupted = False
         self._expected = Expected()
         self._skipped = SkippedEvents()
-        self._seen = seen
         self.rounds = Rounds(torch, guard, skippable, losses, rows, seen, self)
-        self._path: FastPath | Rounds = self  # what skips the steps, or has done so last
 
     # Whether to skip steps
 
@@ -112,10 +109,11 @@ class FastPath:
 
         Called at the end of a step whose events were dispatched.
         """
-        skippable, progress, program, self._interrupted = self._skippable, self.progress, self._program, False
+        skippable, progress, self._interrupted = self._skippable, self.progress, False
+        program = skippable.program
         steps, several = progress.steps, program.optimizers.several
         plain = several and skippable.is_plain(tracked, row)
-        self._seen.step_ends(tracked, row, program.backwards.of_step, several, plain)
+        self.rounds.seen.step_ends(tracked, row, program.backwards.of_step, several, plain)
         expected = skippable.expected(tracked, row)
         if self.replay is None or (expected is None and not plain) or steps < skippable.not_before:
             return
@@ -125,13 +123,13 @@ class FastPath:
             allowed = skippable.rounds(SKIPPED_STEPS, 1, backwards, backwards)
             if allowed < 1:
                 return
-            self._path, self.model, self._expected, self._skipped = self, expected.module, expected, SkippedEvents()
+            self.model, self._expected, self._skipped = expected.module, expected, SkippedEvents()
+            self.rounds.taken = False
             rows.begin([LikeStep(row, losses_are_read=bool(expected.factors))], allowed)
-        elif self.rounds.begins(SKIPPED_STEPS):
-            self._path = self.rounds
-        else:
+        elif not self.rounds.begins(SKIPPED_STEPS):
             return
-        path = TimedFastPath(self._path, rows.cost) if rows.cost.run_begins() else self._path
+        skips = self.rounds if self.rounds.taken else self
+        path = TimedFastPath(skips, rows.cost) if rows.cost.run_begins() else skips
         if progress.steps == steps:  # else a handler of an operating system's signal has trained meanwhile
             this_thread.fast_path, self.active = path, True
             self.on = self.rounds.on = not self._interrupted
@@ -162,7 +160,7 @@ class FastPath:
                     losses = self.losses
                     if losses.next <= losses.count:
                         losses.choose_next()
-                    self._program.inputs.called(given)
+                    self._skippable.program.inputs.called(given)
                     skipped.calls.append(call)
                     skipped.count += 1
                     return True
@@ -181,7 +179,7 @@ class FastPath:
             node = output.grad_fn
             if node is None:
                 return None
-            node.metadata["tracelyze"] = only = LiveGraph(self._program.calls)
+            node.metadata["tracelyze"] = only = LiveGraph(self._skippable.program.calls)
             return only
         nodes = []
         for one in tensors_of(self._torch, output):
@@ -190,7 +188,7 @@ class FastPath:
             node = one.grad_fn
             if node is not None:
                 nodes.append(node)
-        graph = LiveGraph(self._program.calls) if nodes else None
+        graph = LiveGraph(self._skippable.program.calls) if nodes else None
         for node in nodes:
             node.metadata["tracelyze"] = graph
         return graph
@@ -208,7 +206,7 @@ class FastPath:
         if key is not None and any(key == call.key for call in self._skipped.calls):
             return None
         self.progress.forwards += 1
-        batch = self._program.batches.used_by_skipped()  # It may be gone before the step is.
+        batch = self._skippable.program.batches.used_by_skipped()  # It may be gone before the step is.
         return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
@@ -235,7 +233,7 @@ class FastPath:
         expected, skipped = self._expected, self._skipped
         if not self.active or expected.order[skipped.count] != BACKWARD_ENDS:
             return False
-        if self._program.optimizers.inside_now is not None:
+        if self._skippable.program.optimizers.inside_now is not None:
             return False
         self.progress.in_backward = False
         losses = expected.backwards[0].losses
@@ -296,7 +294,7 @@ class FastPath:
 
         The skipped events of the step are dispatched at once, for they happened before the change.
         """
-        amid_step = self.rounds.amid_step() if self._path is self.rounds else self._skipped.count
+        amid_step = self.rounds.amid_step() if self.rounds.taken else self._skipped.count
         if self.active and amid_step:
             self.catch_up()
         else:
@@ -307,7 +305,7 @@ class FastPath:
         expected, skipped, replay = self._expected, self._skipped, self.replay
         if not self.active:
             return
-        if self._path is self.rounds:
+        if self.rounds.taken:
             self._catch_up_in_round()
             return
         # First of all: a handler of an operating system's signal may train, and come here too.
@@ -334,9 +332,9 @@ class FastPath:
     def end(self) -> None:
         """Dispatch the steps that follow."""
         self.active = self.on = False
-        if self._path is self.rounds:
+        if self.rounds.taken:
             self.rounds.end()
-        self._program.calls.check_next()
+        self._skippable.program.calls.check_next()
         self._rows.end()
 
     def fail(self, error: Exception) -> None:

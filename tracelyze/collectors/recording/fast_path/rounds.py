@@ -117,13 +117,14 @@ class Rounds:
         control: Control,
     ) -> None:
         self.on = False
+        self.taken = False  # Rounds are being skipped, or were skipped last, and not steps of one optimizer.
         self.model: Callable[[], Any] = nothing  # the module that is called next
         self.progress, self.losses = skippable.progress, losses
         self.skipped = SkippedRound()
         self.expected = Round()
         self._torch, self._guard, self._control = torch, guard, control
         self._skippable, self._program, self._rows = skippable, skippable.program, rows
-        self._seen = seen
+        self.seen = seen
         self._reached: list[Call] = []  # by the backward before the first round
 
     def begins(self, most: int) -> bool:
@@ -131,7 +132,7 @@ class Rounds:
         program = self._program
         if program.calls.unsettled or program.backwards.unused or not self._skippable.dispatcher.steps_may_be_skipped():
             return False
-        steps = self._seen.round({one.index for one in program.optimizers.active()})
+        steps = self.seen.round({one.index for one in program.optimizers.active()})
         expected = self._round(steps) if steps else None
         if expected is None:
             return False
@@ -139,7 +140,7 @@ class Rounds:
         if allowed < 1:
             return False
         self.expected, self.skipped, self.model = expected, SkippedRound(), expected.calls[0].module
-        self._reached = program.calls.reached
+        self._reached, self.taken = program.calls.reached, True
         like = [LikeStep(one.row, any(back.is_mean is not None for back in one.own)) for one in steps]
         self._rows.begin(like, allowed * len(steps))
         return True
@@ -150,7 +151,7 @@ class Rounds:
         if not self.skipped.count:  # The round before is over: what a backward finds of the one before it is as usual.
             self._program.calls.reached = self._reached
         if self._rows.count >= len(self.expected.steps):
-            self._seen.latest.extend([one.seen for one in self.expected.steps])
+            self.seen.latest.extend([one.seen for one in self.expected.steps])
 
     def amid_step(self) -> bool:
         """Whether events were skipped of the step that runs."""
