@@ -85,6 +85,21 @@ def test_a_huge_range_is_drawn_inside_the_box() -> None:
         assert max(numbers) <= 1000
 
 
+@pytest.mark.parametrize(
+    ("values", "begins"),
+    [
+        ([9.0] * 4 + [1.0] + [4.9] * 5, True),
+        ([4.9] * 5 + [1.0] + [9.0] * 4, False),
+        ([4.9] * 4 + [1.0, 9.0] + [4.9] * 4, False),
+    ],
+)
+def test_the_words_of_a_limit_stand_where_the_line_leaves_room(values: list[float], begins: bool) -> None:
+    page = svg.draw(chart(values, threshold=5.0, threshold_label="guess", healthy="below"))
+    label = re.search(r'<span class="chart-label healthy-label([^"]*)" style="left:([^;]*);', page)
+    assert label is not None
+    assert label.groups() == (("", "6px") if begins else (" end", "100%"))
+
+
 def test_threshold_is_a_line_inside_and_words_outside() -> None:
     assert "limit: 1.5" in labels(chart([1.0, 2.0], threshold=1.5, threshold_label="limit"))
     assert "limit: 5,000, far above" in labels(chart([1.0, 2.0], threshold=5000.0, threshold_label="limit"))

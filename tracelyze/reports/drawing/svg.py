@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
-from tracelyze.reports.drawing import axes, bars
+from tracelyze.reports.drawing import axes, bars, labels
 from tracelyze.reports.markup import Child, Markup, element
 
 if TYPE_CHECKING:
@@ -33,14 +32,10 @@ _WIDTH: Final = 1000
 _HEIGHT: Final = 300
 """Units of the stretched drawing."""
 
-_ROW = 18  # px for one row of mark labels above the plot
-_ROWS = 3
-_CHARACTER = 6.4  # px, of a label on average
-_NARROW = 300  # px: the plot on a phone, for which labels are laid out
-_LONGEST_LABEL = 44  # characters
 _FEW = 40  # points
 _RARE = 8  # times the usual distance between two values: what lies between was not looked at
 _LABEL_SPAN = 0.33  # share of a phone's plot that the label of the last value takes
+_LABEL_HEIGHT = 0.16  # of a plot: what a label covers of it
 _EDGE = 0.04  # share of the width within which a tick label would leave the plot
 
 
@@ -50,8 +45,8 @@ def draw(chart: Chart, x: Axis | None = None, height: int = TALL, scale: bool = 
     `x` is the axis that several charts share. With `onset` the first mark is drawn as the onset of a fault.
     """
     across, y = scales(chart, x)
-    marks = _place(chart.marks, across)
-    head = _ROW * _rows(marks)
+    marks = labels.place(chart.marks, across)
+    head = labels.ROW * labels.rows(marks)
     drawing = element(
         "svg",
         _healthy(chart, y),
@@ -67,8 +62,8 @@ def draw(chart: Chart, x: Axis | None = None, height: int = TALL, scale: bool = 
     area = element(
         "div",
         drawing,
-        _marks(marks, head, onset),
-        _limit_label(chart, y),
+        labels.of_marks(marks, head, onset),
+        _limit_label(chart, across, y),
         _last_label(chart, across, y),
         class_="area",
         data_x0=_plain(across.low),
@@ -145,7 +140,7 @@ def describe(chart: Chart) -> str:
 
 def unlabelled(chart: Chart, x: Axis | None = None) -> list[Mark]:
     """The marks whose labels find no room in the drawing, so that the page can name them below it."""
-    placed = _place(chart.marks, scales(chart, x)[0])
+    placed = labels.place(chart.marks, scales(chart, x)[0])
     return [one.full for one in placed if one.row is None or one.label.endswith("…")]
 
 
@@ -160,7 +155,7 @@ def _near(threshold: float, values: Sequence[float | None]) -> bool:
 
 def _grid(x: Axis, y: Axis) -> Child:
     rows = [_up(y.fraction(tick)) for tick in y.ticks]
-    columns = [_short((x.fraction(tick) or 0.0) * _WIDTH) for tick in x.ticks]
+    columns = [labels.short((x.fraction(tick) or 0.0) * _WIDTH) for tick in x.ticks]
     data = "".join(f"M0 {at}H{_WIDTH}" for at in rows) + "".join(f"M{at} 0V{_HEIGHT}" for at in columns)
     return element("path", d=data, class_="grid-line") if data else None
 
@@ -216,7 +211,7 @@ def _runs(line: Line, positions: Sequence[float], x: Axis, y: Axis) -> Iterator[
                 yield run
             run = []
         else:
-            run.append((_short(across * _WIDTH), _up(up)))
+            run.append((labels.short(across * _WIDTH), _up(up)))
     if run:
         yield run
 
@@ -247,14 +242,15 @@ def _healthy(chart: Chart, y: Axis) -> Child:
         return None
     top = 0.0 if chart.healthy == "above" else _HEIGHT * (1 - up)
     height = _HEIGHT * (1 - up) if chart.healthy == "above" else _HEIGHT * up
-    return element("rect", x=0, y=_short(top), width=_WIDTH, height=_short(height), class_="healthy")
+    return element("rect", x=0, y=labels.short(top), width=_WIDTH, height=labels.short(height), class_="healthy")
 
 
-def _limit_label(chart: Chart, y: Axis) -> Child:
+def _limit_label(chart: Chart, x: Axis, y: Axis) -> Child:
+    """What the limit means, at its end; at its beginning where the lines leave room only there."""
     up = y.fraction(chart.threshold)
     if chart.threshold is None or up is None:
         return None
-    said = _cut(chart.threshold_label) or "limit"
+    said = labels.cut(chart.threshold_label) or "limit"
     number = axes.label(chart.threshold)
     name = said if number in said else f"{said}: {number}"
     kind = "healthy-label" if chart.healthy else "limit-label"
@@ -263,8 +259,21 @@ def _limit_label(chart: Chart, y: Axis) -> Child:
         far = "far above" if up > 1 else "far below"
         return element("span", f"{name}, {far}", class_=f"chart-label {kind} end", style=f"left:100%;{edge}")
     inside = up > 0.85 or (chart.healthy == "below" and up > 0.1)
-    side = f"top:calc({_percent(1 - up)} + 2px)" if inside else f"bottom:calc({_percent(up)} + 2px)"
+    side = f"top:calc({labels.percent(1 - up)} + 2px)" if inside else f"bottom:calc({labels.percent(up)} + 2px)"
+    band = (up - _LABEL_HEIGHT, up) if inside else (up, up + _LABEL_HEIGHT)
+    if _crosses(chart, x, y, band, (0.7, 1.0)) and not _crosses(chart, x, y, band, (0.0, 0.3)):
+        return element("span", name, class_=f"chart-label {kind}", style=f"left:6px;{side}")
     return element("span", name, class_=f"chart-label {kind} end", style=f"left:100%;{side}")
+
+
+def _crosses(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tuple[float, float]) -> bool:
+    """Whether a line has a point in this band of the y axis, in this part of the x axis."""
+    for line in chart.lines:
+        for at, value in zip(chart.x, line.y, strict=False):
+            across, up = x.fraction(at), y.fraction(value)
+            if across is not None and up is not None and part[0] <= across <= part[1] and band[0] <= up <= band[1]:
+                return True
+    return False
 
 
 def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
@@ -282,67 +291,20 @@ def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
     above = max((y.fraction(one) or 0.0) for one in near)
     below = min((y.fraction(one) or 0.0) for one in near)
     # Where the line leaves room: above what it reached near its end, else below.
-    place = f"bottom:calc({_percent(above)} + 3px)" if above < 0.88 else f"top:calc({_percent(1 - below)} + 3px)"
+    place = (
+        f"bottom:calc({labels.percent(above)} + 3px)"
+        if above < 0.88
+        else f"top:calc({labels.percent(1 - below)} + 3px)"
+    )
     if above >= 0.88 and below < 0.12:
         return None
     said = f"{axes.quantity(value, chart.y_label)} at the end"
-    return element("span", said, class_="chart-label last end s0", style=f"left:{_percent(across)};{place}")
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A mark in the drawing: where it stands, what of its label is shown, and in which row above the plot."""
-
-    fraction: float
-    label: str
-    row: int | None
-    full: Mark
-
-    @property
-    def leftwards(self) -> bool:
-        """Labels run towards the side that has more room."""
-        return self.fraction > 0.5
-
-
-def _place(marks: Sequence[Mark], x: Axis) -> list[_Placed]:
-    """The marks that can be drawn, each with the first row in which its label touches no other; else with none."""
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(_ROWS)]
-    placed: list[_Placed] = []
-    for mark in marks:
-        fraction = x.fraction(mark.x)
-        if fraction is None:
-            continue
-        label = _cut(mark.label, int(max(fraction, 1 - fraction) * _NARROW / _CHARACTER))
-        width = len(label) * _CHARACTER + 10
-        left = fraction * _NARROW - (width if fraction > 0.5 else 0)
-        free = (row for row, spans in enumerate(taken) if all(left + width < low or left > high for low, high in spans))
-        row = next(free, None) if label else None
-        if row is not None:
-            taken[row].append((left, left + width))
-        placed.append(_Placed(fraction, label, row, mark))
-    return placed
-
-
-def _rows(placed: Sequence[_Placed]) -> int:
-    return max((one.row + 1 for one in placed if one.row is not None), default=0)
-
-
-def _marks(placed: Sequence[_Placed], head: int, onset: bool) -> Child:
-    drawn: list[Child] = []
-    for index, one in enumerate(placed):
-        kind = " onset" if onset and index == 0 else ""
-        top = 0 if one.row is None else one.row * _ROW - head
-        left = f"left:{_percent(one.fraction)}"
-        drawn.append(element("i", class_=f"mark-line{kind}", style=f"{left};top:{top}px"))
-        if one.row is not None:
-            side = " end" if one.leftwards else ""
-            drawn.append(element("span", one.label, class_=f"chart-label{kind}{side}", style=f"{left};top:{top}px"))
-    return drawn
+    return element("span", said, class_="chart-label last end s0", style=f"left:{labels.percent(across)};{place}")
 
 
 def _y_axis(chart: Chart, y: Axis) -> Markup:
     ticks = [
-        element("span", axes.tick(tick, chart.y_label), style=f"top:{_percent(1 - (y.fraction(tick) or 0.0))}")
+        element("span", axes.tick(tick, chart.y_label), style=f"top:{labels.percent(1 - (y.fraction(tick) or 0.0))}")
         for tick in y.ticks
     ]
     return element("div", ticks, class_="y-axis", aria_hidden="true")
@@ -351,29 +313,22 @@ def _y_axis(chart: Chart, y: Axis) -> Markup:
 def _x_axis(chart: Chart, x: Axis) -> Markup:
     """Ticks, and the name of the axis with its last position, which makes room for itself."""
     unit = escaping.one_line(chart.x_label)
-    last = f"{_cut(unit, 24)} {axes.label(x.high)}".strip()
-    room = 1 - (len(last) * _CHARACTER + 24) / _NARROW
+    last = f"{labels.cut(unit, 24)} {axes.label(x.high)}".strip()
+    room = 1 - (len(last) * labels.CHARACTER + 24) / labels.NARROW
     ticks: list[Child] = []
     for index, tick in enumerate(x.ticks):
         at = x.fraction(tick) or 0.0
         if at > room and not bars.are_drawn(chart):
             # On a wide screen there is room for more ticks than on a phone.
-            if at > 1 - (len(last) * _CHARACTER + 24) / 900:
+            if at > 1 - (len(last) * labels.CHARACTER + 24) / 900:
                 continue
-            ticks.append(element("span", axes.label(tick), class_="optional", style=f"left:{_percent(at)}"))
+            ticks.append(element("span", axes.label(tick), class_="optional", style=f"left:{labels.percent(at)}"))
             continue
         kind = "begin" if at < _EDGE else "optional" if index % 2 and len(x.ticks) > 5 else None
-        ticks.append(element("span", axes.label(tick), class_=kind, style=f"left:{_percent(at)}"))
+        ticks.append(element("span", axes.label(tick), class_=kind, style=f"left:{labels.percent(at)}"))
     if not bars.are_drawn(chart):
         ticks.append(element("span", last, class_="end", style="left:100%"))
     return element("div", ticks, class_="x-axis", aria_hidden="true")
-
-
-def _cut(label: str, room: int = _LONGEST_LABEL) -> str:
-    """The label on one line, cut to the room that a phone has for it."""
-    line = escaping.one_line(label)
-    longest = min(room, _LONGEST_LABEL)
-    return line if len(line) <= longest else line[: max(0, longest - 1)] + "…"
 
 
 def _finite(value: float | None) -> bool:
@@ -381,16 +336,8 @@ def _finite(value: float | None) -> bool:
 
 
 def _up(fraction: float | None) -> str:
-    return _short(_HEIGHT * (1 - (fraction or 0.0)))
-
-
-def _percent(fraction: float | None) -> str:
-    return f"{_short((fraction or 0.0) * 100, 2)}%"
+    return labels.short(_HEIGHT * (1 - (fraction or 0.0)))
 
 
 def _plain(value: float) -> str:
     return f"{value:.6g}"
-
-
-def _short(value: float, digits: int = 1) -> str:
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
