@@ -246,7 +246,7 @@ def _healthy(chart: Chart, y: Axis) -> Child:
 
 
 def _limit_label(chart: Chart, x: Axis, y: Axis) -> Child:
-    """What the limit means, at its end; at its beginning where the lines leave room only there."""
+    """What the limit means, at its end; at its beginning where the lines leave more room."""
     up = y.fraction(chart.threshold)
     if chart.threshold is None or up is None:
         return None
@@ -261,19 +261,21 @@ def _limit_label(chart: Chart, x: Axis, y: Axis) -> Child:
     inside = up > 0.85 or (chart.healthy == "below" and up > 0.1)
     side = f"top:calc({labels.percent(1 - up)} + 2px)" if inside else f"bottom:calc({labels.percent(up)} + 2px)"
     band = (up - _LABEL_HEIGHT, up) if inside else (up, up + _LABEL_HEIGHT)
-    if _crosses(chart, x, y, band, (0.7, 1.0)) and not _crosses(chart, x, y, band, (0.0, 0.3)):
+    hidden = [_within(chart, x, y, band, part) for part in ((0.7, 1.0), (0.0, 0.3))]
+    if hidden[1] < hidden[0]:
         return element("span", name, class_=f"chart-label {kind}", style=f"left:6px;{side}")
     return element("span", name, class_=f"chart-label {kind} end", style=f"left:100%;{side}")
 
 
-def _crosses(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tuple[float, float]) -> bool:
-    """Whether a line has a point in this band of the y axis, in this part of the x axis."""
+def _within(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tuple[float, float]) -> int:
+    """How many values lie in this band of the y axis, in this part of the x axis."""
+    count = 0
     for line in chart.lines:
         for at, value in zip(chart.x, line.y, strict=False):
             across, up = x.fraction(at), y.fraction(value)
-            if across is not None and up is not None and part[0] <= across <= part[1] and band[0] <= up <= band[1]:
-                return True
-    return False
+            if across is not None and up is not None:
+                count += part[0] <= across <= part[1] and band[0] <= up <= band[1]
+    return count
 
 
 def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
