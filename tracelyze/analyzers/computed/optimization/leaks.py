@@ -10,6 +10,7 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.diagnosis import Chart, Evidence, Mark
+from tracelyze.formatting import size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -182,7 +183,7 @@ def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidenc
     low, high = climb.interval
     found = [
         Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
-        Evidence("95% interval of the growth", f"{low / MIB:.4g} to {high / MIB:.4g}", "MiB/step"),
+        Evidence("95% interval of the growth", f"{size(low, 4)} to {size(high, 4)}", "per step"),
         Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
         Evidence(
             "steadiness (mean increment over its error)",
