@@ -161,7 +161,7 @@ class FastPath:
                     if losses.next <= losses.count:
                         losses.choose_next()
                     self._skippable.program.inputs.called(given)
-                    skipped.calls.append(call)
+                    skipped.calls = [*skipped.calls, call]  # A handler may train after an append, but not after this.
                     skipped.count += 1
                     return True
         except Exception as error:
