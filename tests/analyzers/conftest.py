@@ -15,8 +15,10 @@ from tracelyze.analyzers.rule import Rule
 from tracelyze.diagnosis import Finding
 from tracelyze.testing import Workshop
 
-_ONE_OF_SEVERAL = re.compile(r"(?<![\d.,])(?<!rank )\b1 (?!was|has|is|ms|times)[a-z]*[^\Ws]s\b")
-_COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:python|torchrun|tracelyze|export|ulimit|docker|nvidia-smi|cat|mount) ?")
+_ONE_OF_SEVERAL = re.compile(r"(?<![\d.,])(?<!rank )\b1 (?!was|has|is|[mµn]s|times)[a-z]*[^\Ws]s\b")
+_COMMAND = re.compile(
+    r"(?:[A-Z_]+=\S+ )*(?:python|py-spy|torchrun|tracelyze|export|unset|ulimit|docker|nvidia-smi|cat|mount) ?"
+)
 
 
 @pytest.fixture
