@@ -123,7 +123,7 @@ def test_a_cost_names_its_base_once_and_never_the_whole_run() -> None:
 
 def test_the_verdict_says_how_sure_it_is() -> None:
     assert "Root cause , certain: recorded directly" in words("chain")
-    assert "Likely cause : it explains what was recorded best" in words("ranks")
+    assert "Likely cause : the best explanation of what was recorded" in words("ranks")
 
 
 def test_limits_say_their_side() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelyze.diagnosis import Cost, Evidence, Exit, Finding, TrainingFacts
+from tracelyze.diagnosis import Cost, Evidence, Exit, Finding, Location, TrainingFacts
 from tracelyze.reports import render
 from tracelyze.reports.wording import story, words
 
@@ -29,6 +29,22 @@ def test_steps_and_ranks() -> None:
     assert words.ranks(finding(ranks=[3, 1, 2, 7]), 8) == "ranks 1 to 3 and 7 of 8"
     assert words.ranks(finding(ranks=[0, 1]), 2) == "both ranks"
     assert words.cost(finding(cost=Cost(None, None))) == ""
+
+
+def test_a_limit_never_contradicts_its_value() -> None:
+    assert words.limit(Evidence("smallest value", 0.0, "", 0.0)) == "limit: 0"
+    assert words.limit(Evidence("tensors", 2, "tensors", 0)) == "fires above 0 tensors"
+    assert words.limit(Evidence("margin", -1.0, "", 0.0)) == "fires at or below 0"
+
+
+def test_a_cost_names_its_base() -> None:
+    assert words.cost(finding(cost=Cost(2.0, 1.0))) == "2 s, all of the training time"
+    assert words.cost(finding(cost=Cost(2.0, 0.29))) == "2 s, 29% of the training time"
+
+
+def test_a_line_at_the_top_of_a_file_stands_in_no_function() -> None:
+    assert words.place(Location("train.py", 3, "<module>")) == "train.py:3"
+    assert words.place(Location("train.py", 3, "train")) == "train.py:3 in train"
 
 
 def test_steps_are_counted_in_the_words_of_what_was_recorded() -> None:

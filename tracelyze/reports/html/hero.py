@@ -186,7 +186,7 @@ def _cost(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     small = (
         f"{share}{on_ranks}"
         if share
-        else ", ".join(part for part in (_affected(finding, run), on_ranks.strip()) if part)
+        else ", ".join(part for part in (_affected(finding, run) or f"all of {cost.of}", on_ranks.strip()) if part)
     )
     return "Cost", f"{time} of training", small
 

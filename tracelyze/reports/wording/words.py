@@ -23,8 +23,8 @@ CONFIDENCE: Final = {
 CAUSE: Final = {"certain": "Root cause", "likely": "Likely cause", "possible": "Possible cause"}
 KNOWN: Final = {
     "certain": "certain: recorded directly",
-    "likely": "it explains what was recorded best",
-    "possible": "other causes explain what was recorded as well",
+    "likely": "the best explanation of what was recorded",
+    "possible": "other causes would explain the recording as well",
 }
 """What heads a finding, and how it is known."""
 
@@ -55,6 +55,8 @@ def limit(evidence: Evidence) -> str:
     said = threshold(evidence)
     if not said:
         return ""
+    if evidence.threshold == 0 and evidence.value == 0:
+        return f"limit: {said}"  # which side of it counts is not known
     if evidence.threshold == 0:
         return f"fires {'above' if evidence.fires_at == '>=' else 'at or below'} {said}"
     sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
@@ -117,8 +119,8 @@ def cost(finding: Finding) -> str:
         return ""
     seconds, share = finding.cost.seconds, finding.cost.share
     known = [formatting.duration(seconds)] if seconds is not None else []
-    if share is not None and (share <= WHOLE or seconds is None):  # of a whole the seconds say it all
-        known.append(f"{formatting.percent(share)} of {finding.cost.of}")
+    if share is not None:
+        known.append(f"{formatting.percent(share) if share <= WHOLE else 'all'} of {finding.cost.of}")
     return ", ".join(known)
 
 
@@ -129,7 +131,12 @@ def place_heading(finding: Finding) -> str:
 
 def place(location: Location) -> str:
     """`train.py:41 in train_step`."""
-    return f"{location.file}:{location.line}" + (f" in {location.function}" if location.function else "")
+    return f"{location.file}:{location.line}" + (f" in {location.function}" if in_function(location) else "")
+
+
+def in_function(location: Location) -> bool:
+    """Whether the line stands in a function that is known, not at the top of its file."""
+    return location.function not in ("", "<module>")
 
 
 def margin(evidence: Evidence) -> str:

@@ -168,7 +168,7 @@ def _aside(finding: Finding) -> str:
     cost = finding.cost
     if cost is not None and cost.seconds is not None:
         share = f", {formatting.percent(cost.share)}" if cost.share is not None and cost.share <= 0.995 else ""
-        return f"{formatting.duration(cost.seconds)}{share}"
+        return f"costs {formatting.duration(cost.seconds)}{share}"
     return since(finding) if finding.first_step is None or finding.first_step > 1 else "from the start"
 
 

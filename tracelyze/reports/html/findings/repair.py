@@ -41,7 +41,7 @@ def _seen(finding: Finding, run: RunFacts) -> Markup | None:
         return None
     name = PurePath(where.file).name or where.file
     rank = f", rank {finding.ranks[0]}" if run.ranks > 1 and len(finding.ranks) == 1 else ""
-    inside = f" in {where.function}()" if where.function else ""
+    inside = f" in {where.function}()" if words.in_function(where) else ""
     folder = str(PurePath(where.file).parent)
     note = ", ".join(
         part for part in (f"{folder}/{inside}" if folder != "." else inside.strip(), rank.strip(", ")) if part
