@@ -75,6 +75,28 @@ def test_the_finding_about_missing_clearing_proposes_that_edit(make) -> None:
     assert finding.excluded
 
 
+@pytest.mark.parametrize(
+    ("line", "repaired"),
+    [
+        ("loss = criterion(logits.softmax(1), y)", "loss = criterion(logits, y)"),
+        ("loss = criterion(model(x).softmax(dim=-1), y)", "loss = criterion(model(x), y)"),
+        ("loss = F.cross_entropy(F.softmax(model(x), dim=1), y)", "loss = F.cross_entropy(model(x), y)"),
+        ("loss = criterion(logits, y.softmax(1))", None),  # probabilities as the target are right
+        ("loss = criterion(logits.softmax(1)[mask], y)", None),
+        ("loss = criterion(probabilities, y)", None),
+    ],
+)
+def test_a_softmax_goes_out_of_the_line_of_the_loss(make, line: str, repaired: str | None) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    source = source.replace("loss = criterion(model(x), y)", line)
+    process = make.process(sites=sites_of(source, loss="loss ="))
+    diff = edits.without_softmax(process, process.location("loss"))
+    if repaired is None:
+        assert diff is None
+    else:
+        assert repaired in statements(applied(source, diff))
+
+
 def test_clearing_moves_before_the_backward(make) -> None:
     source = LOOP.format(backward="loss.backward()", middle="optimizer.zero_grad()", step="optimizer.step()")
     roles = {"backward": "backward()", "zero_grad": "zero_grad()", "step": "optimizer.step()"}

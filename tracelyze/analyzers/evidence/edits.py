@@ -22,6 +22,11 @@ SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
+SOFTMAX: Final = re.compile(
+    r"(?P<head>[\w. =]+\()(?:(?P<scores>[A-Za-z_][\w.]*(?:\([^()]*\))?)\.softmax\((?:dim=)?-?\d+\)"
+    r"|(?:torch\.|F\.|(?:torch\.)?nn\.functional\.)softmax\((?P<given>[A-Za-z_][\w.]*(?:\([^()]*\))?), "
+    r"(?:dim=)?-?\d+\))(?P<tail>, [^()]*\))"
+)
 LOADER: Final = re.compile(r"(?P<head>.*\bDataLoader\()(?P<arguments>[^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
@@ -127,6 +132,16 @@ def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
         return None
     copies = f"{{name: tensor.detach().clone() for name, tensor in {match['model']}.state_dict().items()}}"
     return Diff(taken.file, taken.line, ["".join(there)], [f"{there[0]}{match['kept']} = {copies}"])
+
+
+def without_softmax(process: Process, loss: Location | None) -> Diff | None:
+    """The scores in place of their softmax, where the line of the loss takes it of its first argument."""
+    there = loss and _statement(process, loss)
+    match = there and SOFTMAX.fullmatch(there[1])
+    if not loss or not there or not match:
+        return None
+    scores = match["scores"] or match["given"]
+    return Diff(loss.file, loss.line, ["".join(there)], [f"{there[0]}{match['head']}{scores}{match['tail']}"])
 
 
 def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:

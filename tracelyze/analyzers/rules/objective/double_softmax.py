@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import e, log
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -31,7 +33,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     classes = loss_calls.sizes(bad[0]["input_shape"])[1]
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
-    return loss_calls.finding(
+    change = softmax_axes.line_in_model(process, "Softmax", line)
+    diff = edits.without_softmax(process, line.location) if change is None else None
+    found = loss_calls.finding(
         process,
         line,
         bad,
@@ -44,9 +48,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"flat: with {classes} classes the loss cannot fall below {number(_floor(classes))} even if every answer "
             "is right, gradients are small, and the network trains slowly or stops early."
         ),
-        fix="Take the softmax out of the model, and pass the output of the last linear layer to the loss. Apply the "
-        "softmax only where probabilities "
-        "are shown or compared.",
+        fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
+        + "Pass the scores of the last linear layer to the loss. Apply the softmax only where probabilities are shown "
+        "or compared.",
         fix_code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
@@ -61,8 +65,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("lowest loss that can be reached", _floor(classes), ""),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
-        change=softmax_axes.line_in_model(process, "Softmax", line),
+        change=change,
     )
+    return replace(found, diff=diff)
 
 
 def _floor(classes: int) -> float:
