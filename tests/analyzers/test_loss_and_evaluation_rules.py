@@ -122,6 +122,17 @@ def test_eval_in_train_mode(make) -> None:
     status, _, finding = make.check("eval-in-train-mode", make.process(evals=train_mode(make.evals())))
     assert status == "fired"
     assert (finding.confidence, finding.first_step, finding.location.line) == ("certain", 100, 60)
+    assert "dropouts that dropped values" not in [evidence.name for evidence in finding.evidence]
+
+
+def test_a_validation_without_losses_is_placed_at_the_loop_over_its_loader(make) -> None:
+    evals = train_mode(make.evals())
+    evals |= {"site": [None] * len(evals["after_step"])}
+    loaders = [{"loader": number, "dataset": "Images", "site": number + 1} for number in (0, 1)]
+    process = make.process(evals=evals, loaders=loaders)
+    _, _, finding = make.check("eval-in-train-mode", process)
+    assert finding.location == process.site(int(evals["loader"][0]) + 1)
+    assert finding.location is not None
 
 
 @pytest.mark.parametrize(

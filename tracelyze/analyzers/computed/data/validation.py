@@ -51,6 +51,14 @@ def passes(process: Process) -> Mask:
     return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
 
 
+def place(process: Process, row: int) -> Location | None:
+    """The line that calls the model in a pass of the table evals; where that is not known, the loop over its loader."""
+    site, loader = process.site(process.evals["site"][row]), process.evals["loader"][row]
+    if site is not None or not np.isfinite(loader):
+        return site
+    return next((process.site(one["site"]) for one in process.loaders.records() if one["loader"] == loader), None)
+
+
 def begins_at(process: Process, site: float) -> Location | None:
     """The first statement of the function that evaluates at this site; None where it trains, or none is known."""
     at = process.site(site)

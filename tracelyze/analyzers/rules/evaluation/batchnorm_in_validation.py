@@ -56,7 +56,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("passes that changed running statistics", bad, "passes"),
                 Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
             ],
-            location=process.site(float(evals["site"][rows[0]])),
+            location=validation.place(process, int(rows[0])),
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are gathered anew on purpose, for another domain.",
         )

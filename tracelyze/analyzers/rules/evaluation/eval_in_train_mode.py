@@ -66,6 +66,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
+    drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
     if functional:
         title = "Functional dropout stays active in validation: it ignores eval mode"
         passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
@@ -91,12 +92,11 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             Evidence("validation passes in train mode", share, "share", limits["share"], limits.source("share")),
             Evidence("modules in train mode in such a pass", int(np.nan_to_num(evals["modules_in_train"][rows]).max()),
                      "modules", 0, "in eval mode there is none"),
-            Evidence("dropouts that dropped values", int(np.nan_to_num(evals["dropouts"][rows]).sum()), "calls", 0,
-                     "in eval mode there is none"),
+            *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),
             Evidence("kinds", kinds),
         ],
-        location=(None if functional else validation.begins_at(process, site)) or process.site(site),
-        seen_at=process.site(site),
+        location=(None if functional else validation.begins_at(process, site)) or seen_at,
+        seen_at=seen_at,
         charts=_charts(process, begin),
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "
         "(meta-learning).",

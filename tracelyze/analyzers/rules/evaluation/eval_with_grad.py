@@ -52,8 +52,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("forwards in them", forwards, "forwards"),
             ],
             location=validation.begins_at(process, float(evals["site"][rows[0]]))
-            or process.site(float(evals["site"][rows[0]])),
-            seen_at=process.site(float(evals["site"][rows[0]])),
+            or validation.place(process, int(rows[0])),
+            seen_at=validation.place(process, int(rows[0])),
             charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
             false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "
             "losses.",
