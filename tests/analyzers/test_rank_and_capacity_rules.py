@@ -32,6 +32,9 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     assert (chart.x_label, chart.x) == ("rank", [0.0, 1.0, 2.0])
     assert [line.name for line in chart.lines] == ["own work", "backward, and waiting in it"]
     assert chart.lines[0].y == pytest.approx([20.0, 50.0, 20.0])
+    assert finding.title == "Rank 1 is the slowest at every step, and the others wait 30 ms for it"
+    _, _, of_two = make.check("straggler", *ranks[:2])
+    assert of_two.title == "Rank 1 is the slowest at every step, and rank 0 waits 30 ms for it"
     loading = rank(make, 1, 0.05, 0.02, loader_wait=[0.03] * COUNT)
     assert "waiting for batches" in make.check("straggler", *named(ranks[0], loading))[2].summary
 

@@ -76,7 +76,7 @@ def test_the_clock_of_a_line_is_told(make, tmp_path: Path) -> None:
 
     assert "right to some seconds" in said(f"[ {BOOT + 22:.6f}] " + OOM.format(pid=4711))
     assert "its clock must be 7 h ahead of UTC" in said("[Sat Apr 20 16:00:22 2024] " + OOM.format(pid=4711))
-    assert "The process is the same." in said("2024-04-20T11:00:22+02:00 cn106 kernel: " + OOM.format(pid=4711))
+    assert "It is the same process" in said("2024-04-20T11:00:22+02:00 cn106 kernel: " + OOM.format(pid=4711))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_xid_explains_a_crash_on_the_gpu(make, tmp_path: Path) -> None:
     cuda = crash("torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
     (finding,) = joined(make, tmp_path, f"[ {BOOT + 20.1:.6f}] " + XID.format(pid=4711), cuda).findings
     assert "XID 31: page fault in GPU memory" in finding.summary
-    assert "The process is the same" in finding.summary
+    assert "It is the same process" in finding.summary
     (finding,) = joined(make, tmp_path, f"[ {BOOT + 19:.6f}] " + FALLEN, cuda).findings
     assert "XID 79: the GPU has fallen off the bus" in finding.summary
     (finding,) = joined(make, tmp_path, f"[ {BOOT + 19:.6f}] " + FALLEN, crash("KeyError: 'image'")).findings
@@ -127,7 +127,7 @@ def test_a_loading_worker_that_the_kernel_killed(make, tmp_path: Path) -> None:
     crashed = process(make, Exit("exception", 1, text), raised)
     (finding,) = joined(make, tmp_path, f"[ {BOOT + 20:.6f}] " + OOM.format(pid=4790), crashed).findings
     assert "the kernel killed process 4790" in finding.summary
-    assert "The process is the same" in finding.summary
+    assert "It is the same process" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_slurm_ended_the_job(make, tmp_path: Path, line: str, short: str) -> Non
     timed = "CANCELLED AT" in line
     assert finding.title == f"The program was killed after step 400: {'' if timed else 'most likely '}{short}"
     assert ("the line has no time" in finding.summary) == (not timed)
-    assert "The job is the same" in finding.summary
+    assert "It is the same job" in finding.summary
     (other,) = joined(make, tmp_path, line, job="41240").findings
     assert other.title.endswith("left no message"), "another job"
 

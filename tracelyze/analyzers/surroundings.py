@@ -271,8 +271,8 @@ def _sentence(match: _Match) -> str:
         apart = duration(abs(match.seconds))
         when = f", {apart} {'before' if match.seconds < 0 else 'after'} the last that is known of it"
     same = {
-        "process": "The process is the same",
-        "job": "The job is the same",
+        "process": "It is the same process",
+        "job": "It is the same job",
         "time": "Only the time fits, so this is possible and not proven",
     }[match.by]
     caveat = f"; {match.caveat}" if match.caveat else ""

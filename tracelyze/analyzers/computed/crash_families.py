@@ -192,11 +192,20 @@ FAMILIES = (
         "x = torch.as_tensor(array, dtype=torch.float32)\ny = y.long()",
     ),
     Family(
+        "id-out-of-range",
+        r"index out of range in self",
+        "an embedding has no row for one of the ids that it got",
+        "An id is negative, or not below the embedding's num_embeddings.",
+        "Find the id that is too large: a token added to the tokenizer, a padding id, an id counted from 1. Then make "
+        "the embedding larger, or the ids smaller.",
+        "assert 0 <= ids.min() and ids.max() < embedding.num_embeddings, ids.max()",
+    ),
+    Family(
         "label-out-of-range",
-        r"Target -?\d+ is out of bounds|index out of range in self|t >= 0 && t < n_classes",
-        "a class label or token index is larger than the model allows",
-        "A target or token id lies outside of 0 .. classes - 1 (or the embedding's size).",
-        "Check the smallest and largest label against the size of the last layer or embedding; labels start at 0.",
+        r"Target -?\d+ is out of bounds|t >= 0 && t < n_classes",
+        "a class label is not one of the model's classes",
+        "A label lies outside of 0 .. classes - 1.",
+        "Compare the smallest and the largest label with the size of the last layer. Labels start at 0.",
         "assert 0 <= y.min() and y.max() < num_classes",
     ),
     Family(

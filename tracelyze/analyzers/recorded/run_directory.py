@@ -17,6 +17,7 @@ from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_
 from tracelyze.analyzers.recorded.run import Process, Run
 from tracelyze.analyzers.recorded.table import Table
 from tracelyze.errors import Cause, InputError
+from tracelyze.formatting import plural
 from tracelyze.schema import manifests
 
 FOLDER = re.compile(
@@ -223,7 +224,7 @@ def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
             continue
         words = seen.get("argv") or []
         program = words if isinstance(words, str) else " ".join(map(str, words)) or "a program"
-        notes.append(f"{program}: {_seen(seen)}")
+        notes.append(f"{program} {_seen(seen)}")
     return notes
 
 
@@ -240,12 +241,12 @@ def _why_unseen(manifest: dict[str, Any]) -> str:
 
 def _seen(seen: dict[str, Any]) -> str:
     if seen.get("error"):
-        return f"the collector could not record it ({seen['error']})"
+        return f"could not be recorded ({seen['error']})"
     if not seen.get("torch"):
-        return "it never imported torch"
+        return "never imported torch"
     forwards, backwards = seen.get("forwards") or 0, seen.get("backwards") or 0
-    unseen = "" if backwards else " (losses that torch.autograd.grad goes back from are not seen)"
-    return (
-        f"it imported torch; {forwards} forward and {backwards} backward passes were seen{unseen}, but no step of an "
-        "optimizer"
-    )
+    if not forwards and not backwards:
+        return "imported torch but called no model, and no optimizer stepped"
+    ran = f"{plural(forwards, 'forward pass')} and {plural(backwards, 'backward pass') if backwards else 'no backward'}"
+    unseen = "" if backwards else " (torch.autograd.grad is not counted)"
+    return f"imported torch and ran {ran}{unseen}, but no optimizer stepped"

@@ -38,7 +38,7 @@ _WHY: Final[dict[str, tuple[outside.Kind, str, str, str]]] = {
     "DUE TO JOB REQUEUE": ("cancelled", "SLURM took the job back into its queue", "requeued",
                            f"Somebody, or a failed node, had it requeued (scontrol requeue). {_RESUME}"),
     "": ("cancelled", "SLURM cancelled it: by scancel, or because another task had failed", "cancelled by SLURM",
-         f"Ask who cancelled it (sacct -j JOB --format=State%40), or look which task failed first. {_RESUME}"),
+         f"Ask who cancelled it (sacct -j JOB --format=State%40), or find the task that failed first. {_RESUME}"),
 }  # fmt: skip
 _MEMORY: Final = (
     "Ask for more memory (sbatch --mem or --mem-per-cpu), or hold less: fewer loading workers, no growing lists."

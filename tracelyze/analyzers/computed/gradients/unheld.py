@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding
@@ -10,6 +10,18 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+
+
+NAMED: Final = 45
+"""Characters of the names that a title has room for."""
+
+
+def _title(names: str, count: int) -> str:
+    """Names one or two tensors, counts more of them."""
+    known = [name for name in names.split(", ") if name]
+    named = len(known) == count <= 2 and len(names) <= NAMED
+    who = " and ".join(known) if named else f"{plural(count, 'tensor')} with gradients"
+    return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
@@ -31,7 +43,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         rule=rule,
         severity="warning" if fixed else "info",
         confidence="certain",
-        title=f"{plural(count, 'tensor')} with gradients are in no optimizer and never train",
+        title=_title(str(row["names"] or ""), count),
         summary=(
             f"Backward reaches {row['names'] or 'parameters'}, which no optimizer holds. {what} This happens when "
             "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the "

@@ -37,7 +37,7 @@ def place(
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
     if line is None or left < most:
         return change, told, ""
-    more = "" if way == loading_advice.CHEAPER else f" {percent(left)} of a step would still be waiting: {_CHEAPER}"
+    more = "" if way == loading_advice.CHEAPER else f" Even so, {percent(left)} of a step would be waiting: {_CHEAPER}"
     return line, told, more
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -58,7 +57,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
     if waited < limits["waited"] * excess:
         return Passed(f"rank {slowest} takes {duration(excess)} longer a step, and the others do not wait for it")
-    return [replace(_finding(process, slowest, paces[slowest], usual, waited, limits), charts=_side_by_side(paces))]
+    return [_finding(process, slowest, paces, usual, waited, limits)]
 
 
 def gather(process: Process) -> Pace | None:
@@ -83,36 +82,37 @@ def gather(process: Process) -> Pace | None:
     )
 
 
-def _finding(process: Process, rank: int, pace: Pace, usual: float, waited: float, limits: Limits) -> Finding:
+def _finding(process: Process, rank: int, paces: dict[int, Pace], usual: float, waited: float, of: Limits) -> Finding:
+    pace = paces[rank]
     step = pace.own + pace.backward
     lost = min(waited, pace.own - usual)
-    loads = pace.loading >= limits["loading"] * (pace.own - usual)
+    loads = pace.loading >= of["loading"] * (pace.own - usual)
     why = (
         "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
         if loads
         else "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
     )
+    them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Rank {rank} is the slowest at every step, and the others wait {duration(waited)} for it",
-        summary=(
-            f"Outside of backward rank {rank} needs {duration(pace.own)} a step, the others {duration(usual)}. They "
-            f"wait for it inside their backward, which takes {duration(waited)} longer than its own. {why} Without it "
-            f"a step would be {percent(lost / step)} shorter on all ranks."
-        ),
-        fix="Give all ranks the same work on the same hardware; let one rank log, save and evaluate seldom.",
+        title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
+        summary=f"Outside of backward rank {rank} needs {duration(pace.own)} a step, {them} {duration(usual)}. The "
+        f"wait is inside the backward of {them}, which takes {duration(waited)} longer. {why} At the pace of {them} a "
+        f"step would be {percent(lost / step)} shorter on all ranks.",
+        fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
         ranks=[rank],
         evidence=[
             Evidence("own work of the slowest rank", pace.own, "s"),
             Evidence("own work of the others (median)", usual, "s"),
-            Evidence("time that the others wait a step", waited, "s", limits["least"], limits.source("least")),
-            Evidence("steps looked at", pace.steps, "steps", limits["steps"], limits.source("steps")),
+            Evidence("time that the others wait a step", waited, "s", of["least"], of.source("least")),
+            Evidence("steps looked at", pace.steps, "steps", of["steps"], of.source("steps")),
         ],
         cost=Cost(seconds, lost / step),
         location=process.location("loader") if loads else None,
+        charts=_side_by_side(paces),
         false_alarm="A rank that does more on purpose, as a pipeline's last stage.",
     )
 

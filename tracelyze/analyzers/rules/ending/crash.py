@@ -58,12 +58,14 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
     lost = own is not None and own.follows
+    title = LOST.format(rank=ranks[0]) if lost else crash_families.title(name, message, place)
+    said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if lost else "certain",
-        title=LOST.format(rank=ranks[0]) if lost else crash_families.title(name, message, place),
-        summary=_summary(process, ranks[0], message, step, family, lost, others),
+        title=title,
+        summary=_summary(process, ranks[0], "" if said in title else said, step, family, lost, others),
         fix=family.fix if family else crash_families.unknown(where),
         fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
         first_step=step,
@@ -101,7 +103,7 @@ def _later(first: Death | None, other: Death) -> str:
 def _summary(
     process: Process,
     rank: int,
-    message: str,
+    said: str,
     step: int | None,
     family: crash_families.Family | None,
     lost: bool,
@@ -109,12 +111,11 @@ def _summary(
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
-    said = abridged(" ".join(message.split()), LONGEST_MESSAGE)
-    summary = f"{what} ended {when} with an exception that nothing caught: {said.rstrip('.')}."
+    summary = f"{what} ended {when} with an exception that nothing caught{f': {said}' if said else ''}."
     if lost:
         summary += " That is how a rank ends when another one is gone or hangs, which may not have been recorded."
     elif family:
-        summary += f" That means: {family.title}. {family.meaning}"
+        summary += f" It means that {family.title}. {family.meaning}"
     if others:
         ranks = listed((one.rank for one in others), most=8)
         summary += (
