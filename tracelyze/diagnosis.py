@@ -224,7 +224,8 @@ class Finding:
     `location` is the line where it was seen, and `seen_at` None. `excerpt` shows the lines around `location`.
 
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
-    `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
+    `ranks`: those that it holds for or accuses; a rule that names none means the rank that was judged, and the engine
+    fills it in. `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
     `caused_by` is the id of the rule whose finding explains this one, or None for a root cause.
     """
 
@@ -238,7 +239,7 @@ class Finding:
     first_step: int | None = None
     last_step: int | None = None
     first_second: float | None = None
-    ranks: list[int] = field(default_factory=lambda: [0])
+    ranks: list[int] = field(default_factory=list)
     trainings: list[str] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
     cost: Cost | None = None

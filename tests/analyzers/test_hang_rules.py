@@ -96,6 +96,16 @@ def test_a_rank_that_left_no_dump(make) -> None:
     assert finding.ranks == [2]
 
 
+@pytest.mark.parametrize("absent", [0, 1, 2])
+def test_a_rank_without_a_folder_is_accused_by_its_own_number(make, absent: int) -> None:
+    """Also rank 0, which no judged process has: the finding speaks of it, not of the rank that was judged."""
+    waiting = [rank(make, number, 7, 6) for number in (0, 1, 2) if number != absent]
+    _, _, finding = make.check("rank-hang", *waiting)
+    assert finding.title == f"Rank {absent} holds up a job of 3 ranks"
+    assert "2 other ranks of 3 wait for it" in finding.summary
+    assert finding.ranks == [absent]
+
+
 RUNNING = Exit("running", None, "process 1 is still running")
 
 

@@ -22,7 +22,7 @@ SAYS_WHAT: Final = ("exception", "message")
 
 def on_rank(finding: Finding, rank: int) -> Finding:
     """The finding with the rank of the process that it was made in, if it does not name ranks itself."""
-    return finding if finding.ranks != [0] else replace(finding, ranks=[rank])
+    return finding if finding.ranks else replace(finding, ranks=[rank])
 
 
 def explain(findings: Sequence[Finding], rules: Sequence[Declaration], run_steps: int = 0) -> list[Finding]:
@@ -67,7 +67,7 @@ def possible_causes(
                 began[name] < began[effect.rule]
                 or (began[name][0] == began[effect.rule][0] and effect.rule not in _behind(name, table))
             )
-            and (name in between_ranks or set(effect.ranks) & set(cause.ranks))
+            and (name in between_ranks or _same_rank(effect, cause))
             and _same_training(effect, cause)
             and _holds(row, cause, effect, run_steps)
         }
@@ -124,6 +124,11 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
         return False
     seen = cause.first_step if cause.last_step is None else cause.last_step
     return seen is None or effect.first_step is None or row.delay.reaches(seen, effect.first_step, run_steps)
+
+
+def _same_rank(one: Finding, other: Finding) -> bool:
+    """Whether both were seen on a rank; a finding that names none may be of any."""
+    return not one.ranks or not other.ranks or not set(one.ranks).isdisjoint(other.ranks)
 
 
 def _same_training(one: Finding, other: Finding) -> bool:

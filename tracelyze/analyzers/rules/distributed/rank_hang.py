@@ -70,6 +70,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
 
 def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -> Finding:
     several = len(guilty) > 1
+    size = len(ranks.keys() | {late.rank for late in guilty})  # a rank that left no dump is one of the job, too
     others = sorted(waiting - {late.rank for late in guilty})
     first = next((late.call for late in guilty if late.call is not None), None)
     doing = {late.rank: seen for late in guilty if late.rank in ranks and (seen := ranks[late.rank].doing)}
@@ -88,9 +89,9 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         severity="critical",
         confidence="possible" if unseen else "likely",
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
-        f"hold{'' if several else 's'} up a job of {plural(len(ranks), 'rank')}",
+        f"hold{'' if several else 's'} up a job of {plural(size, 'rank')}",
         summary=f"{' '.join(_sentence(late, doing.get(late.rank)) for late in guilty[:6])} "
-        f"{_waiting(len(others), len(ranks), 'them' if several else 'it')}{UNSEEN if unseen else ''}",
+        f"{_waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty],
