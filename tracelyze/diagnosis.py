@@ -151,14 +151,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one stream or one host thread did over a stretch of time: columns, one entry per slice that is drawn.
+    """What one stream or host thread did over a stretch of time: columns, one entry per slice that is drawn.
 
-    `start` (from the beginning of the stretch) and `length` are microseconds; `level` is the depth of nesting, 0
-    outermost; `label` points into the timeline's names; `kind` into KINDS, by position. `merged`: how many activities
-    a slice stands for, `busy` how many microseconds of them it covers. `slices`: activities of the lane in all;
-    `busy_us`: how much of the stretch they cover. `launched`: when the host launched each slice, in microseconds from
-    the beginning of the stretch, None where that is not known; empty for lanes of the host.
-    """
+    `start` (from the beginning of the stretch) and `length`: microseconds; `level`: depth of nesting, 0 outermost;
+    `label` points into the timeline's names, `kind` into KINDS. `merged`: how many activities a slice stands for,
+    `busy`: microseconds that they cover. `slices` and `busy_us`: both of the whole lane. `launched`: when the host
+    launched each, None if not known; empty for the host. `detail` points into the timeline's details, -1 for none;
+    empty without any. `shown`: levels drawn before a reader opens the lane; 0: all."""
 
     name: str
     start: list[float]
@@ -171,14 +170,15 @@ class Lane:
     slices: int
     busy_us: float
     launched: list[float | None] = field(default_factory=list)
+    shown: int = 0
+    detail: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Timeline:
     """What streams and threads did next to each other during one step, thinned to what a screen can show.
 
-    `unit_us`: activities shorter than this are drawn together with their neighbours. `note`: what was chosen and why.
-    """
+    `unit_us`: shorter ones are drawn together. `note`: what was chosen. `details`: what events say of themselves."""
 
     title: str
     note: str
@@ -186,6 +186,7 @@ class Timeline:
     unit_us: float
     names: list[str]
     lanes: list[Lane]
+    details: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,7 @@ class Listing:
     """A table. `columns`: heading and unit of each; the unit is as in Evidence, or `text` where the values are words.
 
     `rows`: a value for each column, the first of them a short name whose long form `full` holds, or an empty string.
-    `rest`: what the rows leave out, in words.
-    """
+    `rest`: what the rows leave out."""
 
     title: str
     about: str

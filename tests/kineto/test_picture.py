@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tracelyze.analyzers.kineto import diagnose_traces, summarise
 from tracelyze.analyzers.kineto.attribution.kernel_names import LONGEST, short
 from tracelyze.analyzers.kineto.page import listings, picture
-from tracelyze.analyzers.kineto.page.decimation import MOST_SLICES, Slices, lane
+from tracelyze.analyzers.kineto.page.decimation import MOST_INNER, MOST_SLICES, Slices, lane
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
 from tracelyze.analyzers.kineto.reading.detail import innermost, look_again, parents
 from tracelyze.analyzers.kineto.reading.importer import import_traces
@@ -82,13 +82,63 @@ def test_every_lane_stays_within_the_step_and_its_limits(tmp_path):
     path = training(steps=4, kernels=3000, kernel=3, launch=5, **FULL).write(tmp_path / "trace.json")
     timeline = shown(path).timelines[0]
     for one in timeline.lanes:
-        assert len(one.start) <= MOST_SLICES
-        assert sum(one.merged) == one.slices or "outer" in one.name
+        assert len(one.start) <= MOST_SLICES + (MOST_INNER if one.shown else 0)
+        assert sum(one.merged) == one.slices
         assert min(one.start) >= 0
         ends = [start + length for start, length in zip(one.start, one.length, strict=True)]
         assert max(ends) <= timeline.length_us + 0.2
         assert max(one.label) < len(timeline.names)
         assert max(one.kind) < len(KINDS)
+
+
+def test_runtime_calls_have_a_lane_however_deep_they_are(tmp_path):
+    timeline = shown(training(steps=3, kernels=40).write(tmp_path / "trace.json")).timelines[0]
+    calls = lane_of(timeline, "main thread, runtime calls")
+    assert {timeline.names[label] for label in calls.label} >= {"cudaLaunchKernel"}
+    assert max(calls.level) == 0
+
+
+def test_events_say_their_grid_bytes_and_shapes(tmp_path):
+    made = training(steps=3, kernels=4, copying=300)
+    for event in made.events:
+        arguments = event.setdefault("args", {})
+        if event["cat"] == "kernel":
+            arguments |= {"grid": [8, 2, 1], "block": [128, 1, 1]}
+        elif event["cat"] == "gpu_memcpy":
+            arguments |= {"bytes": 4096}
+        elif event["cat"] == "cpu_op":
+            arguments |= {"Input Dims": [[32, 3, 224, 224], [], [64]]}
+    timeline = shown(made.write(tmp_path / "trace.json")).timelines[0]
+    stream = lane_of(timeline, "stream 7")
+    assert {timeline.details[detail] for detail in stream.detail if detail >= 0} >= {
+        "grid 8 \u00d7 2 \u00d7 1, block 128 \u00d7 1 \u00d7 1"
+    }
+    (main,) = [one for one in timeline.lanes if one.name == "main thread"]
+    assert "inputs [32 \u00d7 3 \u00d7 224 \u00d7 224], [64]" in {
+        timeline.details[detail] for detail in main.detail if detail >= 0
+    }
+
+
+@pytest.mark.parametrize("grid", ["8x8", [8, "<b>"], {"x": 1}, None, [10**40]])
+def test_an_odd_grid_is_left_out(tmp_path, grid):
+    made = training(steps=3, kernels=4)
+    for event in made.events:
+        if event["cat"] == "kernel":
+            event.setdefault("args", {}).update(grid=grid, block=[64, 1, 1])
+    timeline = shown(made.write(tmp_path / "trace.json")).timelines[0]
+    assert set(timeline.details) <= {"block 64 \u00d7 1 \u00d7 1"}
+
+
+def test_levels_that_are_not_drawn_at_first_leave_the_outer_ones_as_fine(tmp_path):
+    count = 2000
+    start = np.arange(count, dtype=float)
+    level = np.arange(count) % 4
+    zeros = np.zeros(count, dtype=np.int64)
+    drawn = lane("lane", Slices(start, start + 0.9, zeros, zeros, level), 0.0, float(count), shown=1)
+    outer = [one for one in drawn.level if one == 0]
+    assert len(outer) == 500
+    assert drawn.shown == 1
+    assert sum(drawn.merged) == drawn.slices == count
 
 
 @st.composite
@@ -376,7 +426,7 @@ def test_real_traces_stay_small_and_their_lanes_agree_with_the_attribution(path)
     found = diagnose_traces(real(path), picture=True)
     small = render(found, "html")
     plain = render(replace(found, picture=None), "html")
-    assert len(small.encode()) - len(plain.encode()) < 150_000
+    assert len(small.encode()) - len(plain.encode()) < 170_000
     assert not [note for note in found.run.notes if "drawn" in note]
     for timeline in found.picture.timelines:
         for idle in (one for one in timeline.lanes if one.name.startswith("device idle")):

@@ -254,6 +254,70 @@ def test_an_arrow_leads_from_the_launch_to_the_kernel(opened: Chromium) -> None:
     assert opened.evaluate(arrow) == []
 
 
+def deep() -> Any:
+    """The traced run, whose host thread shows its outer level at first; its kernels say their grid."""
+    traced = examples.traced()
+    assert traced.picture is not None
+    first, *rest = traced.picture.timelines
+    stream, loader, host = first.lanes
+    closed = replace(host, shown=1)
+    said = replace(stream, detail=[0 if count == 1 else -1 for count in stream.merged])
+    timeline = replace(first, lanes=[said, loader, closed], details=["grid 8 \u00d7 1 \u00d7 1"])
+    return replace(traced, picture=replace(traced.picture, timelines=[timeline, *rest]))
+
+
+ROWS = "Number(document.querySelectorAll('.lanes .lane-ground')[2].getAttribute('height'))"
+NAME = "document.querySelectorAll('.lanes .lane-name')[2].textContent"
+ALL_LEVELS = "[...document.querySelectorAll('.lane-controls button')].find((one) => one.textContent === 'All levels')"
+
+
+def test_inner_levels_wait_until_they_are_asked_for() -> None:
+    timeline = deep().picture.timelines[0]
+    placed, _ = lanes.place(timeline)
+    assert [(one.rows, one.levels) for one in placed] == [(1, 1), (1, 1), (1, 2)]
+    assert placed[2].name.endswith(", the outer 1 of 2 levels")
+    assert lanes.draw(timeline, "t").count("k-operator") == 0
+
+
+@in_browser
+def test_a_lane_opens_by_its_name_by_a_button_and_by_a_search(browser: Chromium, tmp_path: Path) -> None:
+    browser.open(reports.write(deep(), tmp_path / "deep.html"))
+    browser.evaluate(READY)
+    assert browser.evaluate(ROWS) == lanes.ROW
+    click = "send('pointerdown', 0.01, at); send('pointerup', 0.01, at)"
+    name = "const at = Number(document.querySelectorAll('.lane-name')[2].getAttribute('y')) - 4; "
+    browser.evaluate(MOVE % (name + click))
+    assert browser.evaluate(ROWS) == 2 * lanes.ROW
+    assert browser.evaluate(NAME).endswith(", all 2 levels")
+    browser.evaluate(MOVE % (name + click))
+    assert browser.evaluate(ROWS) == lanes.ROW
+    browser.evaluate(f"{ALL_LEVELS}.click()")
+    assert browser.evaluate(ROWS) == 2 * lanes.ROW
+    assert browser.evaluate(f"{ALL_LEVELS}.getAttribute('aria-pressed')") == "true"
+    browser.evaluate(f"{ALL_LEVELS}.click()")
+    browser.evaluate(TYPE % "'enumerate'")  # the loader, and what is below it in the host's lane
+    assert browser.evaluate(ROWS) == 2 * lanes.ROW
+    assert browser.console == []
+
+
+@in_browser
+def test_a_slice_says_what_its_event_says_here_and_in_the_saved_trace(browser: Chromium, tmp_path: Path) -> None:
+    browser.open(reports.write(deep(), tmp_path / "deep.html"))
+    browser.evaluate(READY)
+    browser.evaluate(MOVE % f"send('pointermove', 0.52, {lanes.HEAD + lanes.ROW / 2})")
+    assert "grid 8 \u00d7 1 \u00d7 1" in browser.evaluate(TIP).split("\n")
+    browser.evaluate("URL.createObjectURL = (blob) => { window.saved = blob; return 'blob:nothing'; }; 0")
+    browser.evaluate("HTMLAnchorElement.prototype.click = function () { window.named = this.download; }; 0")
+    browser.evaluate("[...document.querySelector('.lane-controls').querySelectorAll('button')].at(-1).click()")
+    events = json.loads(browser.evaluate("window.saved.text()"))["traceEvents"]
+    assert {"detail": "grid 8 \u00d7 1 \u00d7 1"} in [one.get("args") for one in events if one["ph"] == "X"]
+    begins = {one["id"]: one for one in events if one["ph"] == "s"}
+    ends = {one["id"]: one for one in events if one["ph"] == "f"}
+    assert len(begins) == len(ends) > 0
+    assert all(begins[flow]["ts"] <= ends[flow]["ts"] for flow in begins)
+    assert browser.console == []
+
+
 @in_browser
 def test_what_is_shown_is_saved_as_a_trace(opened: Chromium) -> None:
     opened.evaluate("URL.createObjectURL = (blob) => { window.saved = blob; return 'blob:nothing'; }; 0")

@@ -27,9 +27,19 @@
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   };
 
+  // Times are packed as tenths of microseconds: a begin from the begin before, a launch from the begin.
+  const unpackTimes = (lane) => {
+    let at = 0;
+    lane.start = lane.start.map((step) => { at += step; return at / 10; });
+    lane.length = lane.length.map((length) => length / 10);
+    lane.busy = lane.busy.map((busy, index) => lane.merged[index] > 1 ? busy / 10 : lane.length[index]);
+    lane.launched = lane.launched.map((before, index) => before === null ? null : lane.start[index] - before / 10);
+  };
+
   class View {
     constructor(figure, data) {
       this.data = data;
+      data.lanes.forEach(unpackTimes);
       this.from = 0;
       this.to = data.length;
       this.box = figure.querySelector(".lanes");
@@ -38,6 +48,12 @@
       this.names = this.drawing.querySelector(".slice-names");
       this.scale = this.drawing.querySelector(".scale");
       this.still = [this.slices, this.names, this.scale].map((part) => [...part.childNodes]);
+      this.grounds = [...this.drawing.querySelectorAll(".lane-ground")];
+      this.titles = [...this.drawing.querySelectorAll(".lane-name")];
+      data.lanes.forEach((lane, index) => {
+        lane.outer = lane.rows;
+        if (lane.rows < lane.levels) this.titles[index].classList.add("opens");
+      });
       this.pointers = new Map();
       this.addControls();
       this.listen();
@@ -70,6 +86,13 @@
         if (event.key === "Enter") { event.preventDefault(); this.next(); }
       });
       bar.append(this.search);
+      if (this.data.lanes.some((lane) => lane.rows < lane.levels)) {
+        this.depth = button("All levels", "Show what operators call, down to the innermost", () => {
+          const open = this.data.lanes.some((lane) => lane.rows < lane.levels);
+          this.open(this.data.lanes, open);
+        });
+        this.depth.setAttribute("aria-pressed", "false");
+      }
       button("Save for Perfetto", "Save the part that is shown as a trace for ui.perfetto.dev", () => this.save());
       this.said = html("output", "quiet");
       bar.append(this.said);
@@ -96,6 +119,31 @@
         : `${duration(this.from)} to ${duration(this.to)} of ${duration(this.data.length)}`;
     }
 
+    // Lanes with all their levels, or with the outer ones alone; those below them move.
+    open(lanes, open) {
+      lanes.forEach((lane) => { lane.rows = open ? lane.levels : lane.outer; });
+      const { data } = this;
+      let at = 0;
+      data.lanes.forEach((lane, index) => {
+        lane.top = at + data.head;
+        this.grounds[index].setAttribute("y", lane.top);
+        this.grounds[index].setAttribute("height", lane.rows * data.row);
+        this.titles[index].setAttribute("y", lane.top - 6);
+        if (lane.outer < lane.levels) {
+          const shown = lane.rows < lane.levels ? `the outer ${lane.rows} of ${lane.levels}` : `all ${lane.levels}`;
+          this.titles[index].textContent = `${lane.name}, ${shown} levels`;
+        }
+        at += data.head + lane.rows * data.row + data.gap;
+      });
+      data.bottom = at;
+      this.opened = data.lanes.some((lane) => lane.rows > lane.outer);
+      this.slices.setAttribute("height", at);
+      this.drawing.setAttribute("height", at + data.foot);
+      this.depth.setAttribute("aria-pressed", String(data.lanes.every((lane) => lane.rows === lane.levels)));
+      this.filled = false;
+      this.show(this.from, this.to);
+    }
+
     // The full slices replace the still ones when they are first needed.
     fill() {
       if (this.filled) return;
@@ -104,6 +152,7 @@
       const scale = ACROSS / this.data.length;
       for (const lane of this.data.lanes) {
         for (let index = 0; index < lane.start.length; index += 1) {
+          if (lane.level[index] >= lane.rows) continue;
           const faded = this.wanted && !this.wanted.has(lane.label[index]);
           const key = `${lane.top}/${lane.level[index]}/${lane.kind[index]}/${index % 2}/${faded}`;
           const y = lane.top + (lane.level[index] + 0.5) * this.data.row;
@@ -124,11 +173,15 @@
       const text = this.search.value.trim().toLowerCase();
       const labels = this.data.names.flatMap((name, label) => name.toLowerCase().includes(text) ? [label] : []);
       this.wanted = text ? new Set(labels) : null;
+      // What was asked for by three letters or more opens the lanes that hide it.
+      const hides = (lane) => lane.label.some((label, index) => lane.level[index] >= lane.rows && this.wanted.has(label));
+      const hiding = text.length > 2 ? this.data.lanes.filter(hides) : [];
+      if (hiding.length) this.open(hiding, true);
       this.found = [];
       let time = 0;
       for (const lane of this.wanted ? this.data.lanes : []) {
         for (let index = 0; index < lane.start.length; index += 1) {
-          if (!this.wanted.has(lane.label[index])) continue;
+          if (!this.wanted.has(lane.label[index]) || lane.level[index] >= lane.rows) continue;
           this.found.push({ lane, index });
           time += lane.busy[index];
         }
@@ -155,20 +208,27 @@
       this.drawArrow({ lane, index });
     }
 
-    // A line from the call that launched a slice of the device to the slice.
-    drawArrow(hit) {
-      this.arrow.replaceChildren();
-      const launched = hit && hit.lane.launched[hit.index];
-      if (launched === null || launched === undefined || !hit) return;
+    // The innermost slice of the host that is drawn where a slice of the device was launched.
+    caller(launched, drawn = true) {
       let caller = null;
       for (const lane of this.data.lanes) {
         if (lane.launched.length) continue;
         for (let index = 0; index < lane.start.length; index += 1) {
+          if (drawn && lane.level[index] >= lane.rows) continue;
           const inside = lane.start[index] <= launched + 1 && launched <= lane.start[index] + lane.length[index] + 1;
           const better = caller === null || lane.length[index] < caller.lane.length[caller.index];
           if (inside && better) caller = { lane, index };
         }
       }
+      return caller;
+    }
+
+    // A line from the call that launched a slice of the device to the slice.
+    drawArrow(hit) {
+      this.arrow.replaceChildren();
+      const launched = hit && hit.lane.launched[hit.index];
+      if (launched === null || launched === undefined || !hit) return;
+      const caller = this.caller(launched);
       if (!caller) return;
       const span = this.to - this.from;
       const middle = ({ lane, index }) => lane.top + (lane.level[index] + 0.5) * this.data.row;
@@ -176,6 +236,9 @@
       const ends = { x1: across(launched), y1: middle(caller), x2: across(hit.lane.start[hit.index]), y2: middle(hit) };
       this.arrow.append(svg("line", ends), svg("circle", { cx: ends.x2, cy: ends.y2, r: 3 }));
     }
+
+    // What a slice says of itself: grid and block, bytes, shapes of its inputs.
+    detail(lane, index) { return this.data.details[lane.detail[index] ?? -1]; }
 
     // The part that is shown, in the format that ui.perfetto.dev and chrome://tracing read.
     save() {
@@ -187,11 +250,21 @@
           if (end < this.from || lane.start[index] > this.to) continue;
           const merged = lane.merged[index];
           const name = this.data.names[lane.label[index]];
+          const detail = this.detail(lane, index);
           events.push({
             ph: "X", pid: 0, tid: thread, ts: lane.start[index], dur: lane.length[index],
             name: merged > 1 ? `${merged} short ones, most time in ${name}` : name,
             cat: (this.data.kinds[lane.kind[index]] || ["", ""])[1],
+            ...(detail ? { args: { detail } } : {}),
           });
+          const launched = lane.launched[index];
+          const caller = typeof launched === "number" && launched >= this.from ? this.caller(launched, false) : null;
+          if (caller) {
+            const flow = { cat: "launch", name: "launch", id: events.length, pid: 0 };
+            const begins = Math.max(launched, caller.lane.start[caller.index]);
+            events.push({ ...flow, ph: "s", tid: this.data.lanes.indexOf(caller.lane), ts: begins });
+            events.push({ ...flow, ph: "f", bp: "e", tid: thread, ts: lane.start[index] });
+          }
         }
       });
       const file = new Blob([JSON.stringify({ displayTimeUnit: "ms", traceEvents: events })], { type: "application/json" });
@@ -210,7 +283,7 @@
       this.to = this.from + span;
       this.tip.hidden = true;
       this.arrow.replaceChildren();
-      if (this.whole && !this.wanted) {
+      if (this.whole && !this.wanted && !this.opened) {
         this.filled = false;
         [this.slices, this.names, this.scale].forEach((part, index) => part.replaceChildren(...this.still[index]));
         this.slices.setAttribute("viewBox", this.stillBox);
@@ -230,17 +303,19 @@
         for (let index = 0; index < lane.start.length; index += 1) {
           const begin = Math.max(lane.start[index], this.from);
           const end = Math.min(lane.start[index] + lane.length[index], this.to);
-          if (end - begin >= NAMED_FROM * span && lane.merged[index] === 1) {
-            wide.push({ begin, end, y: lane.top + lane.level[index] * this.data.row, label: lane.label[index] });
+          if (end - begin >= NAMED_FROM * span && lane.level[index] < lane.rows) {
+            const merged = lane.merged[index];
+            const said = merged > 1 ? `${merged.toLocaleString("en")} short ones` : this.data.names[lane.label[index]];
+            wide.push({ begin, end, y: lane.top + lane.level[index] * this.data.row, said });
           }
         }
       }
       wide.sort((a, b) => (b.end - b.begin) - (a.end - a.begin));
-      this.names.replaceChildren(...wide.slice(0, MOST_NAMES).map(({ begin, end, y, label }) => {
+      this.names.replaceChildren(...wide.slice(0, MOST_NAMES).map(({ begin, end, y, said }) => {
         const frame = svg("svg", {
           x: percent((begin - this.from) / span), y, width: percent((end - begin) / span), height: this.data.row,
         });
-        frame.append(svg("text", { x: 3, y: this.data.row - 4 }, this.data.names[label]));
+        frame.append(svg("text", { x: 3, y: this.data.row - 4 }, said));
         return frame;
       }));
     }
@@ -299,6 +374,16 @@
       return null;
     }
 
+    // The lane whose name is under the pointer, if it opens.
+    title(clientX, clientY) {
+      const index = this.titles.findIndex((one) => {
+        const { left, right, top, bottom } = one.getBoundingClientRect();
+        const inside = clientX >= left && clientX <= right && clientY >= top && clientY <= bottom;
+        return inside && one.classList.contains("opens");
+      });
+      return this.data.lanes[index];
+    }
+
     point(event) {
       const hit = this.slice(event.clientX, event.clientY);
       this.tip.hidden = !hit;
@@ -316,6 +401,7 @@
         `${kind} \u00b7 ${lane.name}`,
       ];
       const launched = lane.launched[index];
+      if (this.detail(lane, index)) lines.push(this.detail(lane, index));
       if (typeof launched === "number") lines.push(`launched ${duration(Math.max(0, lane.start[index] - launched))} before`);
       this.tip.replaceChildren(...lines.map((line, number) => html("div", number ? "" : "tip-name", line)));
       const box = this.box.getBoundingClientRect();
@@ -361,7 +447,9 @@
         this.pinch = null;
         this.selection.hidden = true;
         if (event.type === "pointercancel" || !begun) return;
-        if (Math.abs(event.clientX - begun.x) < 5) this.point(event);
+        const title = this.title(event.clientX, event.clientY);
+        if (Math.abs(event.clientX - begun.x) < 5 && title) this.open([title], title.rows < title.levels);
+        else if (Math.abs(event.clientX - begun.x) < 5) this.point(event);
         else if (event.pointerType === "mouse") {
           const at = this.moment(event.clientX);
           this.show(Math.min(begun.at, at), Math.max(begun.at, at));

@@ -36,24 +36,34 @@ ACROSS: Final = 2000
 _NAMED_FROM: Final = 0.025
 _MOST_NAMES: Final = 120
 _LONGEST: Final = 80
-"""Share of the width from which on a slice says its name, how many do, and how many characters are kept."""
+_LONGEST_DETAIL: Final = 120
+"""Share of the width from which on a slice says its name, how many do, and how many characters are kept of a name and
+of what an event says of itself."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A lane with where it stands: the top of its first row, in pixels, and how many rows it has."""
+    """A lane with where it stands: the top of its first row, in pixels, its rows that are drawn, and all of them."""
 
     lane: Lane
     top: int
     rows: int
+    levels: int
+
+    @property
+    def name(self) -> str:
+        """The lane's name, and how much of it is drawn."""
+        hidden = "" if self.rows == self.levels else f", the outer {self.rows} of {self.levels} levels"
+        return escaping.one_line(self.lane.name) + hidden
 
 
 def place(timeline: Timeline) -> tuple[list[Placed], int]:
     """The lanes below each other, and the bottom of the last one."""
     placed, at = [], 0
     for lane in timeline.lanes:
-        rows = max(lane.level, default=0) + 1
-        placed.append(Placed(lane, at + HEAD, rows))
+        levels = max(lane.level, default=0) + 1
+        rows = min(lane.shown or levels, levels)
+        placed.append(Placed(lane, at + HEAD, rows, levels))
         at += HEAD + rows * ROW + GAP
     return placed, at
 
@@ -79,7 +89,7 @@ def draw(timeline: Timeline, ident: str) -> Markup:
         [_ground(one) for one in placed],
         slices,
         element("g", _names(timeline, placed), class_="slice-names"),
-        [element("text", _cut(one.lane.name, 60), x="0", y=one.top - 6, class_="lane-name") for one in placed],
+        [element("text", _cut(one.name, 80), x="0", y=one.top - 6, class_="lane-name") for one in placed],
         element("g", _scale(timeline, bottom), class_="scale"),
         role="img",
         aria_labelledby=f"{ident}-title {ident}-description",
@@ -90,13 +100,21 @@ def draw(timeline: Timeline, ident: str) -> Markup:
 
 
 def data(timeline: Timeline) -> dict[str, Any]:
-    """What the live picture draws from: the slices in full, with the same places."""
+    """What the live picture draws from: the slices in full, with the same places.
+
+    Times are in tenths of microseconds, begins as differences to the slice before and launches to the begin: that packs
+    to two thirds. `busy` is 0 where it is the length.
+    """
     placed, bottom = place(timeline)
     return {
         "title": escaping.one_line(timeline.title),
         "length": timeline.length_us,
         "bottom": bottom,
         "row": ROW,
+        "head": HEAD,
+        "gap": GAP,
+        "foot": FOOT,
+        "details": [_cut(detail, _LONGEST_DETAIL) for detail in timeline.details],
         "names": [_cut(name, _LONGEST) for name in timeline.names],
         "kinds": [[bars.kind_class(kind), said] for kind, said in KINDS.items()],
         "lanes": [
@@ -104,18 +122,35 @@ def data(timeline: Timeline) -> dict[str, Any]:
                 "name": escaping.one_line(one.lane.name),
                 "top": one.top,
                 "rows": one.rows,
-                "start": one.lane.start,
-                "length": one.lane.length,
+                "levels": one.levels,
+                "start": _steps(tenths(one.lane.start)),
+                "length": tenths(one.lane.length),
                 "level": one.lane.level,
                 "label": one.lane.label,
                 "kind": one.lane.kind,
                 "merged": one.lane.merged,
-                "busy": one.lane.busy,
-                "launched": one.lane.launched,
+                "busy": [
+                    tenth if count > 1 else 0
+                    for tenth, count in zip(tenths(one.lane.busy), one.lane.merged, strict=True)
+                ],
+                "launched": [
+                    None if launched is None else round((start - launched) * 10)
+                    for start, launched in zip(one.lane.start, one.lane.launched, strict=False)
+                ],
+                "detail": one.lane.detail,
             }
             for one in placed
         ],
     }
+
+
+def tenths(times: list[float]) -> list[int]:
+    """Microseconds as whole tenths."""
+    return [round(time * 10) for time in times]
+
+
+def _steps(values: list[int]) -> list[int]:
+    return [value - before for before, value in zip([0, *values], values, strict=False)]
 
 
 def describe(timeline: Timeline) -> str:
@@ -146,7 +181,7 @@ def longest(timeline: Timeline, lane: Lane, most: int = 3) -> list[tuple[str, fl
 def _strokes(one: Placed, length: float) -> list[Markup]:
     paths: dict[tuple[int, int, int], list[str]] = {}
     reached: dict[tuple[int, int, int], int] = {}
-    for number, (level, kind, begin, end) in enumerate(_merged(one.lane, length)):
+    for number, (level, kind, begin, end) in enumerate(_merged(one, length)):
         key = (level, kind, number % 2)
         if key not in paths:
             paths[key] = [f"M{begin} {one.top + level * ROW + ROW / 2:g}h{end - begin}"]
@@ -160,11 +195,14 @@ def _strokes(one: Placed, length: float) -> list[Markup]:
     ]
 
 
-def _merged(lane: Lane, length: float) -> Iterator[tuple[int, int, int, int]]:
+def _merged(one: Placed, length: float) -> Iterator[tuple[int, int, int, int]]:
     """Level, kind, begin and end of what is drawn, in units; neighbours of one kind that are thin are drawn as one."""
+    lane = one.lane
     scale = ACROSS / length if length > 0 else 0.0
     open_: tuple[int, int, int, int] | None = None
     for start, extent, level, kind in zip(lane.start, lane.length, lane.level, lane.kind, strict=True):
+        if level >= one.rows:
+            continue
         begin = int(start * scale)
         end = max(begin + 1, math.ceil((start + extent) * scale - 0.5))
         if open_ is not None and open_[0] == level:
@@ -192,7 +230,7 @@ def _names(timeline: Timeline, placed: list[Placed]) -> list[Markup]:
         for start, length, level, label, merged in zip(
             one.lane.start, one.lane.length, one.lane.level, one.lane.label, one.lane.merged, strict=True
         )
-        if length >= _NAMED_FROM * timeline.length_us and merged == 1
+        if length >= _NAMED_FROM * timeline.length_us and merged == 1 and level < one.rows
     ]
     wide.sort(key=lambda one: (-one[0], one[1], one[2]))
     return [

@@ -51,8 +51,13 @@ def packed(timelines: list[Timeline]) -> str:
 
 
 def _explained(timeline: Timeline) -> str:
-    merged = sum(count for lane in timeline.lanes for count in lane.merged if count > 1)
-    together = sum(count > 1 for lane in timeline.lanes for count in lane.merged)
+    drawn = [
+        count
+        for lane in timeline.lanes
+        for count, level in zip(lane.merged, lane.level, strict=True)
+        if count > 1 and (not lane.shown or level < lane.shown)
+    ]
+    merged, together = sum(drawn), len(drawn)
     if not together:
         return timeline.note
     unit = float(f"{timeline.unit_us:.2g}")

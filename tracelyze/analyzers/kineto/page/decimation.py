@@ -18,14 +18,18 @@ CELL: Final = 4
 """Units over which slices shorter than one unit are drawn as one."""
 
 MOST_SLICES: Final = 600
-"""Slices of one lane. Two timelines of a dozen lanes then stay below 150 KB of page."""
+"""Slices of one lane. Two timelines of a dozen lanes then stay below 170 KB of page."""
+
+MOST_INNER: Final = 600
+"""Slices of the levels of a lane that are drawn only when a reader opens it."""
 
 
 @dataclass(frozen=True)
 class Slices:
     """What happened in one lane: arrays of shape [slices]; `label` and `kind` as in :class:`diagnosis.Lane`.
 
-    `launched`: when the host launched each, NaN where that is not known; None for what is not launched.
+    `launched`: when the host launched each, NaN where that is not known; None for what is not launched. `detail`: the
+    number of what it says of itself, -1 for nothing.
     """
 
     start: Floats
@@ -34,15 +38,21 @@ class Slices:
     kind: Integers
     level: Integers
     launched: Floats | None = None
+    detail: Integers | None = None
 
     def chosen(self, rows: Array) -> Slices:
         """Some of them."""
         launched = None if self.launched is None else self.launched[rows]
-        return Slices(self.start[rows], self.end[rows], self.label[rows], self.kind[rows], self.level[rows], launched)
+        detail = None if self.detail is None else self.detail[rows]
+        columns = self.start[rows], self.end[rows], self.label[rows], self.kind[rows], self.level[rows]
+        return Slices(*columns, launched, detail)
 
 
-def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
-    """The lane between two times, with at most MOST_SLICES slices; None if there is nothing in it."""
+def lane(name: str, slices: Slices, begin: float, end: float, shown: int = 0) -> Lane | None:
+    """The lane between two times; None if there is nothing in it.
+
+    It has at most MOST_SLICES slices on the first `shown` levels (0: on all), and MOST_INNER on those below.
+    """
     slices = slices.chosen((slices.end > begin) & (slices.start < end))
     if not len(slices.start):
         return None
@@ -50,11 +60,11 @@ def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
     stop = np.minimum(slices.end, end) - begin
     length = stop - start
     covered = intervals.length(intervals.merge(*_sorted(start, stop)))
-    unit = max((end - begin) / UNITS, 1e-9)
-    drawn = _decimate(start, stop, slices, unit)
-    while len(drawn[0]) > MOST_SLICES and unit < end - begin:
-        unit *= 1.5
-        drawn = _decimate(start, stop, slices, unit)
+    outer = slices.level < shown if shown else np.ones(len(start), dtype=bool)
+    drawn = _thinned(start, stop, slices, np.flatnonzero(outer), MOST_SLICES, end - begin)
+    if not outer.all():
+        inner = _thinned(start, stop, slices, np.flatnonzero(~outer), MOST_INNER, end - begin)
+        drawn = tuple(np.concatenate(columns) for columns in zip(drawn, inner, strict=True))
     first, last, lead, merged, busy = drawn
     return Lane(
         name=name,
@@ -68,7 +78,31 @@ def lane(name: str, slices: Slices, begin: float, end: float) -> Lane | None:
         slices=len(length),
         busy_us=round(covered, 1),
         launched=_launched(slices, lead, merged, begin),
+        shown=0 if outer.all() else shown,
+        detail=_detail(slices, lead, merged),
     )
+
+
+def _thinned(
+    start: Floats, stop: Floats, slices: Slices, rows: Integers, most: int, length: float
+) -> tuple[Array, ...]:
+    """What :func:`_decimate` says of some rows, with at most `most` slices; `length`: of the stretch."""
+    unit = max(length / UNITS, 1e-9)
+    chosen = slices.chosen(rows)
+    drawn = _decimate(start[rows], stop[rows], chosen, unit)
+    while len(drawn[0]) > most and unit < length:
+        unit *= 1.5
+        drawn = _decimate(start[rows], stop[rows], chosen, unit)
+    first, last, lead, merged, busy = drawn
+    return first, last, rows[lead], merged, busy
+
+
+def _detail(slices: Slices, lead: Integers, merged: Integers) -> list[int]:
+    """What each drawn slice says of itself; one that stands for several says nothing."""
+    if slices.detail is None:
+        return []
+    detail = np.where(merged == 1, slices.detail[lead], -1)
+    return detail.tolist() if (detail >= 0).any() else []
 
 
 def _launched(slices: Slices, lead: Integers, merged: Integers, begin: float) -> list[float | None]:

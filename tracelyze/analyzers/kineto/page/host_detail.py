@@ -62,6 +62,10 @@ class HostDetail:
         """Operators, annotations and runtime calls of one thread."""
         return self._nest("calls", self._calls, self.detail.thread, thread)
 
+    def runtime(self, thread: int) -> Nest:
+        """Runtime calls of one thread: launches, copies, waits."""
+        return self._nest("runtime", self.detail.kind == Kind.RUNTIME, self.detail.thread, thread)
+
     def frames(self, thread: int) -> Nest:
         """Functions of the script, and of loaders, on one thread."""
         return self._nest("frames", self._frames, self._frame_thread, thread)

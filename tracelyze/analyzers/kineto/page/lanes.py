@@ -18,14 +18,14 @@ from tracelyze.analyzers.kineto.timeline.categories import Activity
 from tracelyze.analyzers.kineto.timeline.steps import Steps
 from tracelyze.analyzers.kineto.timeline.table import Array, Floats, Integers
 from tracelyze.diagnosis import KINDS, Lane
-from tracelyze.formatting import plural
 
 MOST_STREAMS: Final = 6
 MOST_OTHER_THREADS: Final = 2
 LEVELS_MAIN: Final = 4
 LEVELS_OTHER: Final = 2
 LEVELS_PYTHON: Final = 3
-"""Streams and further threads that get a lane of their own, and levels of nesting that are drawn."""
+DEEPEST: Final = 16
+"""Streams and further threads that get a lane of their own, and levels of nesting: drawn at first, and when opened."""
 
 LEAST_PYTHON: Final = 0.01
 """Share of the stretch that functions of the script must cover, beside those that cover all of it, to get a lane."""
@@ -34,7 +34,8 @@ WRAPPER: Final = 0.9
 """Share of a function's time from which on a single function that it calls stands for it."""
 
 MOST_NAMES: Final = 3000
-"""Distinct names of a timeline."""
+MOST_DETAILS: Final = 3000
+"""Distinct names of a timeline, and distinct things that its events say of themselves."""
 
 FINEST_CAUSE: Final = 1 / 400
 """Share of the stretch that a cause within a gap must fill to get a slice of its own."""
@@ -63,6 +64,13 @@ class Names:
     """The names of one timeline by number; when there are too many, the rest shares one."""
 
     numbers: dict[str, int] = field(default_factory=dict)
+    details: dict[str, int] = field(default_factory=dict)
+
+    def detail(self, said: str) -> int:
+        """The number of what an event says of itself, -1 for nothing or where there are too many."""
+        if not said or (said not in self.details and len(self.details) >= MOST_DETAILS):
+            return -1
+        return self.details.setdefault(said, len(self.details))
 
     def number(self, name: str) -> int:
         """The number of a name."""
@@ -77,10 +85,12 @@ class Names:
         return numbers[place.ravel()] if len(used) else np.zeros(0, dtype=np.int64)
 
 
-def device_lanes(seen: Attributed, rows: Array, begin: float, end: float, names: Names) -> tuple[list[Lane], int]:
+def device_lanes(
+    seen: Attributed, rows: Array, begin: float, end: float, names: Names, said: dict[tuple[float, str], str]
+) -> tuple[list[Lane], int]:
     """A lane for each stream of one device, the busiest first within each role, and how many were left out.
 
-    `rows`: the rows of the device that touch the stretch.
+    `rows`: the rows of the device that touch the stretch. `said`: what activities say, by begin and stream.
     """
     device = seen.trace.device
     queues, start, stop = device["queue"][rows], device["start"][rows], device["end"][rows]
@@ -95,7 +105,9 @@ def device_lanes(seen: Attributed, rows: Array, begin: float, end: float, names:
         role = int(np.bincount(kind[own], length + 1e-3).argmax())
         label = names.of(seen.trace.device_names, device["name"][rows[own]])
         level, launched = np.zeros(len(own), dtype=np.int64), _launched(seen, rows[own])
-        slices = Slices(start[own], stop[own], label, kind[own], level, launched)
+        stream = str(seen.trace.queues[queue][2])
+        detail = np.array([names.detail(said.get((at, stream), "")) for at in start[own].tolist()], dtype=np.int64)
+        slices = Slices(start[own], stop[own], label, kind[own], level, launched, detail)
         drawn = lane(f"stream {seen.trace.queues[queue][2]}, mostly {list(KINDS.values())[role]}", slices, begin, end)
         if drawn is not None:
             found.append((role, drawn))
@@ -135,6 +147,7 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
     lanes: list[Lane | None] = []
     main = host.main
     lanes.append(_nested("main thread", host, host.calls(main), LEVELS_MAIN, begin, end, names))
+    lanes.append(_runtime("main thread", host, main, begin, end, names))
     frames = host.frames(main)
     inside = _worth_showing(frames) & ((frames.start > begin) | (frames.end < end))
     script = _nested("main thread, the script's functions", host, frames, LEVELS_PYTHON, begin, end, names, inside)
@@ -147,6 +160,7 @@ def host_lanes(host: HostDetail, begin: float, end: float, names: Names) -> tupl
         process, number = host.detail.threads[thread]
         name = f"backward thread {number}" if thread in backward else f"thread {number} of process {process}"
         lanes.append(_nested(name, host, host.calls(thread), LEVELS_OTHER, begin, end, names))
+        lanes.append(_runtime(name, host, thread, begin, end, names))
     return [drawn for drawn in lanes if drawn is not None], len(others) - len(shown)
 
 
@@ -168,6 +182,13 @@ def loader_lane(seen: Attributed, begin: float, end: float, names: Names) -> Lan
     return lane("data loader", Slices(table["start"][rows], table["end"][rows], label, kind, level), begin, end)
 
 
+def _runtime(name: str, host: HostDetail, thread: int, begin: float, end: float, names: Names) -> Lane | None:
+    """The outermost runtime calls of a thread in one row, however deep within operators they are made."""
+    nest = host.runtime(thread)
+    outermost = nest.parent < 0
+    return _nested(f"{name}, runtime calls", host, nest, 1, begin, end, names, outermost)
+
+
 def _nested(
     name: str,
     host: HostDetail,
@@ -183,13 +204,15 @@ def _nested(
         kept = Nest(nest.rows[rows], nest.start[rows], nest.end[rows], _reparented(nest.parent, wanted))
         nest = kept
     level = nest.levels()
-    chosen = np.flatnonzero((level < levels) & (nest.end > begin) & (nest.start < end))
+    chosen = np.flatnonzero((level < DEEPEST) & (nest.end > begin) & (nest.start < end))
     rows = nest.rows[chosen]
     label = names.of(host.detail.names, host.detail.name[rows])
     kind = _KIND_OF_ACTIVITY[host.detail.activity[rows]]
-    deepest = int(level.max(initial=0)) + 1
-    said = name if deepest <= levels else f"{name}, the outer {levels} of {plural(deepest, 'level')}"
-    return lane(said, Slices(nest.start[chosen], nest.end[chosen], label, kind, level[chosen]), begin, end)
+    shapes = host.detail.shape[rows]
+    said = {shape: names.detail(host.detail.shapes[shape]) for shape in np.unique(shapes).tolist() if shape >= 0}
+    detail = np.array([said.get(shape, -1) for shape in shapes.tolist()], dtype=np.int64)
+    slices = Slices(nest.start[chosen], nest.end[chosen], label, kind, level[chosen], detail=detail)
+    return lane(name, slices, begin, end, levels)
 
 
 def _reparented(parent: Integers, wanted: Array) -> Integers:

@@ -19,6 +19,7 @@ from tracelyze.analyzers.kineto.page import lanes, listings, ranks
 from tracelyze.analyzers.kineto.page.decimation import UNITS
 from tracelyze.analyzers.kineto.page.host_detail import HostDetail
 from tracelyze.analyzers.kineto.reading.detail import look_again
+from tracelyze.analyzers.kineto.reading.device_spans import details
 from tracelyze.analyzers.kineto.rule import MICROSECONDS, steady
 from tracelyze.analyzers.kineto.timeline.steps import Steps
 from tracelyze.analyzers.kineto.timeline.table import Floats
@@ -109,8 +110,9 @@ class Painter:
         windows = [(begin, end), *stretches]
         detail = look_again(seen.trace.path, seen.blocks, windows, seen.trace.threads)
         host = HostDetail(detail, seen.steps.thread)
+        said = details(seen.trace.path, seen.blocks, stretches)
         for choice, stretch in zip(choices, stretches, strict=True):
-            self.picture.timelines.append(_timeline(seen, summary, host, choice, stretch))
+            self.picture.timelines.append(_timeline(seen, summary, host, choice, stretch, said))
         if not self.picture.listings:
             work = listings.launched(seen, host, begin, end)
             steps = wanted[1] - wanted[0]
@@ -204,7 +206,12 @@ def _events(seen: Attributed, length: float) -> float:
 
 
 def _timeline(
-    seen: Attributed, summary: TraceSummary, host: HostDetail, choice: Choice, stretch: tuple[float, float]
+    seen: Attributed,
+    summary: TraceSummary,
+    host: HostDetail,
+    choice: Choice,
+    stretch: tuple[float, float],
+    said: dict[tuple[float, str], str],
 ) -> Timeline:
     begin, end = stretch
     names = lanes.Names()
@@ -217,7 +224,7 @@ def _timeline(
         start, stop = seen.trace.device["start"][rows], seen.trace.device["end"][rows]
         near = np.flatnonzero((stop > begin) & (start < end))
         near = near if isinstance(rows, slice) else rows[near]
-        streams, more = lanes.device_lanes(seen, near, begin, end, names)
+        streams, more = lanes.device_lanes(seen, near, begin, end, names, said)
         drawn += streams
         left_out += [plural(more, "stream")] if more else []
         drawn.append(lanes.idle_lane(seen, step, rows, begin, end, names))
@@ -236,7 +243,8 @@ def _timeline(
     if left_out:
         notes.append(f"Not drawn: {', '.join(left_out)}.")
     found = [lane for lane in drawn if lane is not None]
-    return Timeline(choice.title, " ".join(notes), round(end - begin, 1), round(unit, 3), list(names.numbers), found)
+    length, unit_us = round(end - begin, 1), round(unit, 3)
+    return Timeline(choice.title, " ".join(notes), length, unit_us, list(names.numbers), found, list(names.details))
 
 
 def _only(steps: Steps, index: int) -> Steps:

@@ -16,7 +16,14 @@ import numpy as np
 
 from tracelyze.analyzers.kineto.reading import events
 from tracelyze.analyzers.kineto.reading.blocks import HOST_KINDS, Blocks
-from tracelyze.analyzers.kineto.reading.host_spans import LONGEST_NAME, LONGEST_STACK, HostSpan, decoded, read_part
+from tracelyze.analyzers.kineto.reading.host_spans import (
+    LONGEST_NAME,
+    LONGEST_STACK,
+    HostSpan,
+    decoded,
+    read_part,
+    shapes,
+)
 from tracelyze.analyzers.kineto.reading.source import TraceBytes
 from tracelyze.analyzers.kineto.reading.stored_ranges import read_ranges
 from tracelyze.analyzers.kineto.timeline.categories import Activity, Kind, activity_of, kind_of
@@ -35,8 +42,9 @@ class Detail:
     """Host events of some windows of time, in order of thread and start; arrays of shape [events].
 
     `kind` (:class:`categories.Kind`), `activity`, `name` into `names`, `thread` into `threads`, `stack` into `stacks`
-    (-1: none), `sequence`: number of the autograd node that a forward operator makes and its backward runs (-1: none),
-    `backward`: whether the event belongs to a backward. `complete`: False if there were more than MOST_EVENTS.
+    (-1: none), `shape` into `shapes` (-1: none), `sequence`: number of the autograd node that a forward operator makes
+    and its backward runs (-1: none), `backward`: whether the event belongs to a backward. `complete`: False if there
+    were more than MOST_EVENTS.
     """
 
     start: Floats
@@ -46,10 +54,12 @@ class Detail:
     name: Integers
     thread: Integers
     stack: Integers
+    shape: Integers
     sequence: Integers
     backward: Array
     names: list[str]
     stacks: list[str]
+    shapes: list[str]
     threads: list[tuple[Any, Any]]
     complete: bool
 
@@ -104,6 +114,7 @@ class _Found:
     def __post_init__(self) -> None:
         self.names = Numbering(_MOST_NAMES, (Kind.ANNOTATION, "(other names)"))
         self.stacks = Numbering(_MOST_NAMES, "")
+        self.shapes = Numbering(_MOST_NAMES, "")
         self.threads = Threads(_MOST_NAMES, ("", ""))
         for key in self.known_threads:
             self.threads[key]
@@ -120,13 +131,15 @@ class _Found:
             end = start + span.dur if span.dur > 0 else start
             if kind is None or not self._wanted(start, end):
                 continue
-            stack, sequence, backward = -1, -1, False
+            stack, shape, sequence, backward = -1, -1, -1, False
             if isinstance(span, HostSpan) and (args := span.args) is not None:
                 stack = self.stacks[args.stack[:LONGEST_STACK]] if args.stack else -1
+                said = shapes(args.dims)
+                shape = self.shapes[said] if said else -1
                 sequence = args.sequence if isinstance(args.sequence, int) else -1
                 backward = args.forward not in _NO_THREAD
             name, thread = self.names[kind, span.name[:LONGEST_NAME]], self.threads[span.pid, span.tid]
-            rows.append((start, end, kind, name, thread, stack, sequence, backward))
+            rows.append((start, end, kind, name, thread, stack, shape, sequence, backward))
         self.count += len(rows)
         self.parts.append(np.array(rows, dtype=_ROW))
         return self.count < MOST_EVENTS
@@ -144,6 +157,7 @@ class _Found:
             activity=activity[table["name"]],
             names=[name for _, name in names],
             stacks=self.stacks.keys_met,
+            shapes=self.shapes.keys_met,
             threads=self.threads.keys_met,
             complete=self.count < MOST_EVENTS,
         )
@@ -157,6 +171,7 @@ _ROW: Final = np.dtype(
         ("name", "i4"),
         ("thread", "i4"),
         ("stack", "i4"),
+        ("shape", "i4"),
         ("sequence", "i8"),
         ("backward", "?"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Union
 
 import msgspec
@@ -13,6 +14,11 @@ from tracelyze.analyzers.kineto.reading.source import TraceBytes
 
 LONGEST_NAME: Final = 400
 LONGEST_STACK: Final = 4000
+LONGEST_DIMS: Final = 400
+MOST_SHAPES: Final = 4
+"""Characters of an operator's sizes that are looked at, and tensors whose shapes are said."""
+
+_SIZES: Final = re.compile(rb"\[(\d{1,12}(?:, ?\d{1,12})*)\]")
 
 
 class HostArguments(Struct, gc=False):
@@ -21,6 +27,7 @@ class HostArguments(Struct, gc=False):
     stack: str = msgspec.field(name="Call stack", default="")
     sequence: Label = msgspec.field(name="Sequence number", default=-1)
     forward: Label = msgspec.field(name="Fwd thread id", default=0)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
 
 
 class HostSpan(Struct, gc=False, tag_field="ph", tag="X"):
@@ -41,6 +48,17 @@ _SKIPPED = tuple(
 )
 _RECORD: Any = Union[(HostSpan, *_SKIPPED)]
 _decoder: Any = msgspec.json.Decoder(list[_RECORD])
+
+
+def shapes(dims: msgspec.Raw) -> str:
+    """The sizes of an operator's tensors: `inputs [32 \u00d7 128], [64]`; empty where none were recorded."""
+    found = _SIZES.findall(bytes(dims)[:LONGEST_DIMS])[:MOST_SHAPES]
+    return "inputs " + ", ".join(f"[{by(sizes)}]" for sizes in found) if found else ""
+
+
+def by(sizes: bytes) -> str:
+    """`32 \u00d7 128` of `32, 128`."""
+    return sizes.decode().replace(" ", "").replace(",", " \u00d7 ")
 
 
 def read_part(source: TraceBytes, length: int) -> bytes:
