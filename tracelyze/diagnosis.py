@@ -225,9 +225,8 @@ class Finding:
 
     `first_step` and `last_step` are inclusive step numbers; `first_second` is the onset on the run's clock.
     `ranks`: those that it holds for or accuses; a rule that names none means the rank that was judged, and the engine
-    fills it in. `trainings` names those that it holds for, in a run that made several ("training 3 of 5", "thread fold-2").
-    `caused_by` is the id of the rule whose finding explains this one, or None for a root cause.
-    """
+    fills it in. `trainings` names those that it holds for, in a run of several ("training 3 of 5", "thread fold-2").
+    `caused_by` is the id of the rule whose finding explains this one, or None for a root cause."""
 
     rule: str
     severity: Severity
