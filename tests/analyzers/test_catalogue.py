@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from tracelyze import analyzers, schema
 from tracelyze.analyzers import causality, rules
 from tracelyze.analyzers.computed import crash_families
 from tracelyze.analyzers.recorded import in_words
-from tracelyze.analyzers.rule import Limits, Rule
+from tracelyze.analyzers.rule import Family, Limits, Rule
 from tracelyze.diagnosis import SEVERITIES, Finding
 
 FOLDER = Path(rules.__file__).parent
@@ -34,6 +35,7 @@ def test_rule_files_are_short() -> None:
 @pytest.mark.parametrize("rule", rules.RULES, ids=IDS)
 def test_a_declaration_is_complete(rule: Rule) -> None:
     assert rule.severity in SEVERITIES
+    assert rule.family in get_args(Family)
     assert rule.title
     assert not rule.title.endswith(".")
     assert rule.about.endswith(".")

@@ -177,6 +177,23 @@ def test_two_faults_stay_two_roots_in_order_of_gravity(make) -> None:
     assert [(f.rule, f.caused_by) for f in findings] == [("missing-zero-grad", None), ("memory-leak", None)]
 
 
+def test_of_an_attempt_that_was_restarted_only_its_end_is_judged(make) -> None:
+    """What it logged, or how it trained, is history: the last attempt is the run."""
+    died = Exit("exception", 1, "ValueError: broken")
+    raised = [{"time": 21.0, "kind": "exception", "name": "ValueError", "text": "ValueError: broken"}]
+    logged = [
+        {"step": step, "phase": "reported", "name": "train/loss", "value": 32 * make.steps()["loss"][step - 1]}
+        for step in range(40, 401, 40)
+    ]
+    attempts = [
+        make.process(end=died, events=raised, facts={"attempt": 0, "pid": 1}, more={"scalars": logged}),
+        make.process(facts={"attempt": 1, "pid": 2}),
+    ]
+    assert make.check("reported-loss-mismatch", attempts[0])[0] == "fired"
+    found = diagnose(make.run(*attempts)).findings
+    assert [(finding.rule, finding.severity) for finding in found] == [("crash", "warning")]
+
+
 RULE_A = Rule(id="a", family="t", severity="info", title="A", about=".", check=lambda p, c: Passed("."))
 RULE_B = Rule(
     id="b", family="t", severity="info", title="B", about=".", check=lambda p, c: Passed("."), consequence_of=("a",)

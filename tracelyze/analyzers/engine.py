@@ -26,7 +26,7 @@ from tracelyze.analyzers.ranks.summary import (
 )
 from tracelyze.analyzers.recorded import clocks
 from tracelyze.analyzers.recorded.run import Peer, Process, Run
-from tracelyze.analyzers.rule import ENDING, Outcome, Rule, Skipped, together
+from tracelyze.analyzers.rule import Outcome, Rule, Skipped, together
 from tracelyze.diagnosis import Chart, Diagnosis, Finding
 from tracelyze.version import __version__
 
@@ -258,7 +258,7 @@ def _put_together(
 
 def _why_unchecked(rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Outcome]) -> str:
     """Why nothing is known about the training, if only rules on the program's end could look at it; else empty."""
-    about = [outcomes[rule.id] for rule in rules if rule.family != ENDING]
+    about = [outcomes[rule.id] for rule in rules if not rule.about_the_end]
     skipped = [outcome for outcome in about if isinstance(outcome, Skipped)]
     if len(skipped) < len(about) or not about:
         return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracelyze.diagnosis import Finding, Severity, Why
 
@@ -17,8 +17,22 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 
-ENDING: Final = "end of run"
-"""Family of the rules about a program's end."""
+Family = Literal[
+    "gradients",
+    "loss",
+    "model",
+    "fine-tuning",
+    "reinforcement",
+    "evaluation",
+    "precision",
+    "memory",
+    "data",
+    "distributed",
+    "checkpoints",
+    "throughput",
+    "end of run",
+]
+"""The heading under which the catalogue lists a diagnosis. Nothing is decided by it."""
 
 
 ASKED_FOR: Final = {"probe": "--probe"}
@@ -88,10 +102,12 @@ class Declaration:
 
     `consequence_of`: only for rules from outside, rules whose finding explains this one if it began no later; those of
     the catalogue stand in `consequences`. `verify`: how to see that the repair worked; findings take it over.
+    `about_the_end`: it says how the program ended, nothing of how it trained. It is asked of attempts that a launcher
+    restarted as well, and a run of which only such rules could look at anything is unknown.
     """
 
     id: str
-    family: str
+    family: Family
     severity: Severity
     title: str
     about: str
@@ -100,6 +116,7 @@ class Declaration:
     not_when: str = ""
     references: tuple[str, ...] = ()
     verify: str = ""
+    about_the_end: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from tracelyze.suggestions import unknown
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
-    from tracelyze.analyzers.rule import Rule, Threshold
+    from tracelyze.analyzers.rule import Family, Rule, Threshold
     from tracelyze.diagnosis import Severity
 
 
@@ -34,7 +34,7 @@ class Entry:
         return self.rule.id
 
     @property
-    def family(self) -> str:
+    def family(self) -> Family:
         return self.rule.family
 
     @property

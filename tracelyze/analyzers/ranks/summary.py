@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracelyze.analyzers import causality, context, naming, overview, several
 from tracelyze.analyzers.ranks import agreement
 from tracelyze.analyzers.recorded import clocks, run_directory
-from tracelyze.analyzers.rule import ENDING, Limits, Outcome, Passed, Rule, Skipped, missing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing
 from tracelyze.diagnosis import Exit, Finding
 from tracelyze.errors import InputError
 
@@ -161,7 +161,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
         len(process.steps),
     )
     for rule in plan.chosen():
-        if ended_only and rule.family != ENDING:
+        if ended_only and not rule.about_the_end:
             continue
         if rule.asks_peers and summary.facts.death is not None and not ended_only:
             continue

@@ -117,10 +117,8 @@ def _summary(
     elif family:
         summary += f" It means that {family.title}. {family.meaning}"
     if others:
-        ranks = listed((one.rank for one in others), most=8)
-        summary += (
-            f" Rank{'s' if len(others) > 1 else ''} {ranks} ended after it, as a consequence or on the same fault."
-        )
+        who = f"Rank{'s' if len(others) > 1 else ''} {listed((one.rank for one in others), most=8)}"
+        summary += f" {who} ended after it, as a consequence or on the same fault."
     return summary
 
 
@@ -141,6 +139,7 @@ RULE = Rule(
     about="An exception that nothing caught ended the run. The well-known ones are explained with their usual fix.",
     check=check,
     asks_peers=True,
+    about_the_end=True,
     verify="The next run gets past this step.",
     excluded=(
         "An exception that the script handled: this one reached the interpreter, and ended the process.",

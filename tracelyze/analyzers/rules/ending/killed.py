@@ -124,6 +124,7 @@ RULE = Rule(
     about="A program that is killed from outside cannot say so; what it recorded until then can.",
     check=check,
     asks_peers=True,
+    about_the_end=True,
     verify="The next run ends by itself.",
     excluded=(
         "A program that is still running: its process is gone.",

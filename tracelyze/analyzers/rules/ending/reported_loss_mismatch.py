@@ -80,7 +80,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
 
 RULE = Rule(
     id="reported-loss-mismatch",
-    family="end of run",
+    family="loss",
     severity="info",
     title="The logged loss is not the one that was optimized",
     about="A logged loss that is a multiple of the optimized one, or a sum that is never reset, misleads who compares.",

@@ -93,7 +93,7 @@ def _finding(optimization: Optimization, row: dict[str, Any], part: float, limit
 
 RULE = Rule(
     id="stops-short",
-    family="ending",
+    family="end of run",
     severity="warning",
     title="The training ended before its schedule",
     about="A one-cycle schedule does its work at its end. A training that stops before does not get there; nor does "

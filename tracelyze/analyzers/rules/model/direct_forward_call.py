@@ -43,7 +43,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 RULE = Rule(
     id="direct-forward-call",
-    family="end of run",
+    family="model",
     severity="info",
     title="forward() is called past the hooks",
     about="model(x) runs hooks around forward(); model.forward(x) runs none of them.",
