@@ -149,6 +149,7 @@ def test_both_halves_of_a_scaler(make) -> None:
         ("DataLoader(data,", None),
         ("[DataLoader(data) for data in parts]", None),
         ("DataLoader(data)  # slow", None),
+        ("DataLoader(data), DataLoader(held_out)", None),  # which of the two is meant is not known
     ],
 )
 def test_arguments_of_a_loader(make, call: str, repaired: str | None) -> None:

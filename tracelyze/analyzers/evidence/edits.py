@@ -148,8 +148,8 @@ def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping
     """The line that makes a DataLoader with these arguments set, where the whole call stands on it."""
     there = made_at and _statement(process, made_at)
     match = there and LOADER.fullmatch(there[1])
-    if not made_at or not there or not match or "**" in match["arguments"]:
-        return None
+    if not made_at or not there or not match or "**" in match["arguments"] or there[1].count("DataLoader(") > 1:
+        return None  # of several on a line it is not known which one it is
     arguments = match["arguments"].rstrip().rstrip(",")
     for name, value in wanted.items():
         given = re.compile(rf"\b{name}\s*=\s*[\w.]+(?![\w.(\[])")
