@@ -51,6 +51,23 @@ def test_every_page_loads_without_error_request_or_sideways_scrolling(
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
 
 
+LARGE_ON_PAPER = """[...document.querySelectorAll('main *')]
+  .filter((one) => !one.closest('h1, h2, .lead, .key-facts') && one.checkVisibility())
+  .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+  .filter((one) => parseFloat(getComputedStyle(one).fontSize) > 12)
+  .map((one) => `${one.tagName}.${one.className}: ${one.textContent.slice(0, 60)}`)"""
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_on_paper_only_the_head_is_larger_than_the_rest(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name], width=718)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert browser.evaluate(LARGE_ON_PAPER) == []
+    finally:
+        browser.call("Emulation.setEmulatedMedia", media="")
+
+
 BELOW = """[...document.querySelectorAll('.ran, .badge, h1, .lead, .key-facts, .seen, .fix, .area')]
   .slice(0, 8).map((part) => part.getBoundingClientRect().bottom)"""
 
