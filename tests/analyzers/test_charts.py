@@ -114,3 +114,11 @@ def test_the_loss_of_a_guess_is_drawn_where_it_is_known(
     (drawn,) = pictures.loss(process.optimizations[0])
     assert (drawn.threshold, drawn.threshold_label) == (expected or (None, ""))
     assert drawn.healthy == ("below" if expected else "")
+
+
+def test_a_few_long_steps_do_not_press_the_others_flat(make) -> None:
+    seconds = [0.02] * 400
+    (even,) = pictures.time_split(make.process(make.steps() | {"seconds": seconds}).longest)
+    seconds[100] = seconds[200] = 1.5
+    (spiked,) = pictures.time_split(make.process(make.steps() | {"seconds": seconds}).longest)
+    assert (even.log_y, spiked.log_y) == (False, True)

@@ -22,7 +22,8 @@ MIB = 2.0**20
 _RANKS: Final = 64  # bars of one chart
 _SETS: Final = 2  # of validation, in one chart
 WIDE = 20
-"""From this factor between its smallest and largest value on a loss is drawn on a logarithmic axis."""
+"""From this factor on between its smallest and largest value a loss is drawn on a logarithmic axis, and times of steps
+from this factor on between their median and the largest."""
 
 
 def over_steps(
@@ -140,7 +141,12 @@ def memory(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart
 
 
 def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
-    """Wall time of each step, the wait for data in it, device time and the collector's own, in milliseconds."""
+    """Wall time of each step, the wait for data in it, device time and the collector's own, in milliseconds.
+
+    On a logarithmic axis where single steps (a start, a validation) would press all the others flat.
+    """
+    whole = optimization.steps["seconds"][np.isfinite(optimization.steps["seconds"])]
+    spikes = len(whole) > 0 and float(whole.max()) > WIDE * float(np.median(whole))
     names = {
         "whole step": "seconds",
         "waiting for data": "loader_wait",
@@ -148,4 +154,4 @@ def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[C
         "device": "device_seconds",
         "tracelyze": "overhead",
     }
-    return over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3)
+    return over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3, log_y=bool(spikes))

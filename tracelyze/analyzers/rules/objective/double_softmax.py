@@ -53,6 +53,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         "or compared.",
         fix_code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
         evidence=[
+            Evidence("lowest loss that can be reached", _floor(classes), ""),
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value", lowest, "", 0.0, "probabilities are not negative, scores are"),
             Evidence(
@@ -62,7 +63,6 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
                 limits["rounding"],
                 limits.source("rounding"),
             ),
-            Evidence("lowest loss that can be reached", _floor(classes), ""),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
         change=change,

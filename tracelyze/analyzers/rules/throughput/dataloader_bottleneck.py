@@ -61,7 +61,8 @@ def _finding(
     crowd = max(seen.crowded.own, seen.crowded.workers)
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
     seconds, share = waiting.lost(optimization, seen, predicted)
-    gain = predicted.saved / seen.step if seen.step > 0 else 0.0  # of the step as it was, crowded processors included
+    # Of the step as it was, what others' use of the processors took included, where that was much.
+    gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
     fix, promise = advice.of(way, replace(predicted, share=gain))
     place, slow, more = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
