@@ -38,40 +38,43 @@ class ParquetPart:
                 Cause.DAMAGED_RUN, f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}"
             ) from error
         self.rows = int(self._metadata.num_rows)
-        self._whole: Any = None
-        self._texts: dict[str, Any] = {}
+        self._file: Any = None
+        self._columns: dict[str, Any] = {}
 
     def column(self, name: str) -> Any:
-        """One column. A small file is read at once, when the first of its columns is asked for."""
-        if self.rows <= SMALL and self._whole is None:
-            try:
-                self._whole = self._read(self.schema.names)
-            except InputError:
-                self._whole = False  # one of its columns is damaged, which others need not pay for
-        if not self._whole:
-            return reading.decoded_text(self.path, self._read([name]).column(name))
-        if name not in self._texts:  # a hundred rules ask for the same few columns
-            self._texts[name] = reading.decoded_text(self.path, self._whole.column(name))
-        return self._texts[name]
+        """One column. A hundred rules ask for the same few: those of a small file are kept."""
+        if name not in self._columns:
+            column = reading.decoded_text(self.path, self._read(name))
+            if self.rows > SMALL:
+                return column
+            self._columns[name] = column
+        return self._columns[name]
 
     def forget(self) -> None:
         """Free what was read."""
-        self._whole = None
-        self._texts.clear()
+        self._columns.clear()
+        if self._file is not None:
+            self._file.close(force=True)
+            self._file = None
 
-    def _read(self, names: Sequence[str]) -> Any:
+    def _read(self, name: str) -> Any:
+        import pyarrow as pa
+
+        try:
+            self._file = self._file or self._opened()
+            return self._file.read(columns=[name], use_threads=False).column(0)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            what, reason = f"column {name}", _first_line(error)
+            raise InputError(Cause.DAMAGED_RUN, f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
+
+    def _opened(self) -> Any:
+        """The file, whose text stays in its dictionary until it is known how much it is."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        # Text stays in its dictionary until it is known how much it is.
-        coded = [name for name in names if _is_text(self.schema.field(name).type)]
-        try:
-            with pa.OSFile(str(self.path), "rb") as opened:
-                with pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded, pre_buffer=False) as file:
-                    return file.read(columns=list(names), use_threads=self.rows > SMALL)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            what, reason = f"column {', '.join(names[:3])}", _first_line(error)
-            raise InputError(Cause.DAMAGED_RUN, f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
+        coded = [field.name for field in self.schema if _is_text(field.type)]
+        opened = pa.OSFile(str(self.path), "rb")
+        return pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded, pre_buffer=False)
 
 
 def complete_batches(path: Path) -> Iterator[Any]:
@@ -212,10 +215,8 @@ def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     only = _constant(column) if len(column) > SMALL else None
     if only is not None:
         return np.broadcast_to(np.float64(only), len(column)), _all_known(len(column))
-    if column.null_count:
-        if pa.types.is_boolean(column.type):
-            column = column.cast(pa.uint8())
-        column = column.cast(pa.float64(), safe=False)
+    if column.null_count and pa.types.is_boolean(column.type):
+        column = column.cast(pa.float64())  # numpy would get objects; numbers become floats with NaN by themselves
     return np.asarray(column.to_numpy(), dtype=np.float64), np.asarray(known, dtype=bool)
 
 

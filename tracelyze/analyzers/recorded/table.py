@@ -38,7 +38,7 @@ class Table:
         self._source = source
         self._rows = rows
         self._cache: dict[str, tuple[Floats, Mask] | list[str | None]] = {}
-        self._plain: dict[str, list[Any]] | None = None
+        self._records: list[dict[str, Any]] | None = None
         self._has: dict[str, bool] = {}
 
     def __len__(self) -> int:
@@ -96,35 +96,35 @@ class Table:
         """The rows as dictionaries, None where nothing was measured. For small tables."""
         if self._source.rows == 0:
             return
-        columns = self._plain or self._as_objects()
-        if len(self) <= _KEPT:  # many rules go over the same few rows
-            self._plain = columns
-        names = tuple(columns)
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(names, values, strict=True))
+        rows = self._records if self._records is not None else self._as_objects()
+        if len(rows) <= _KEPT:  # many rules go over the same few rows
+            self._records = rows
+        for row in rows:
+            yield row.copy()
 
-    def _as_objects(self) -> dict[str, list[Any]]:
-        """All columns as Python's numbers and texts, None where nothing was measured."""
-        columns: dict[str, list[Any]] = {}
+    def _as_objects(self) -> list[dict[str, Any]]:
+        """All rows with Python's numbers and texts, None where nothing was measured."""
+        columns: list[list[Any]] = []
         for column in self.spec.columns:
             values = self._load(column.name)
             if isinstance(values, list):
-                columns[column.name] = list(values)
+                columns.append(values)
+                continue
+            plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
+            numbers, known = values[0].tolist(), values[1]
+            if known.all():
+                columns.append([plain(value) for value in numbers])
+            elif not known.any():
+                columns.append([None] * len(numbers))
             else:
-                plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
-                if values[1].all():
-                    columns[column.name] = [plain(value) for value in values[0].tolist()]
-                else:
-                    known = values[1].tolist()
-                    columns[column.name] = [
-                        plain(v) if k else None for v, k in zip(values[0].tolist(), known, strict=True)
-                    ]
-        return columns
+                columns.append([plain(v) if k else None for v, k in zip(numbers, known.tolist(), strict=True)])
+        names = [column.name for column in self.spec.columns]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def forget(self) -> None:
         """Drop the columns that were read; they are read again when asked for."""
         self._cache.clear()
-        self._plain = None
+        self._records = None
         forget = getattr(self._source, "forget", None)
         if forget is not None:
             forget()
