@@ -30,6 +30,7 @@ class Optimization:
     process: Process
     optimizer: int
     steps: Table
+    measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -156,6 +157,7 @@ class Process:
     training: str = ""  # of which of several trainings the tables are, "training 3 of 5"; empty for a whole process
     peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
+    measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def thread(self) -> int:
@@ -251,7 +253,8 @@ class Process:
         for table in self.tables.values():
             table.forget()
         self.__dict__.pop("trainings", None)
-        self.__dict__.pop("parts", None)
+        for measured in (self, *self.__dict__.get("optimizations", ())):
+            measured.measures.clear()
 
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); the first one if there are several."""

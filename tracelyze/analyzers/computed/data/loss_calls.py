@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
@@ -53,10 +54,14 @@ ToFinding = Callable[[Line, list[Row]], Finding]
 
 def lines(process: Process, functions: Collection[str]) -> list[Line]:
     """The lines that call one of these functions, those of the training first."""
+    return [line for line in _all_lines(process) if line.function in functions]
+
+
+@measured_once
+def _all_lines(process: Process) -> list[Line]:
     groups: dict[tuple[str, int | None, bool], list[Row]] = {}
     for row in process.tables["loss_calls"].records():
-        if row["function"] in functions:
-            groups.setdefault((row["function"], row["site"], bool(row["training"])), []).append(row)
+        groups.setdefault((row["function"], row["site"], bool(row["training"])), []).append(row)
     found = [Line(*key, rows, process.site(key[1])) for key, rows in groups.items()]
     return sorted(found, key=lambda line: not line.training)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.once import measured_once
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
@@ -38,6 +40,7 @@ class Pass:
         return sum(self.batches[at] == other.batches[at] for at in places) / len(places) if places else 0.0
 
 
+@measured_once
 def of_training(process: Process) -> list[Pass]:
     """The passes whose batches were trained on, in order. Batches of blank samples, or of no loader, are left out."""
     rows: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
@@ -46,9 +49,10 @@ def of_training(process: Process) -> list[Pass]:
             rows.setdefault((int(row["loader"]), int(row["epoch"]), int(row["batch"])), []).append(row)
     passes: dict[tuple[int, int], Pass] = {}
     for (loader, epoch, batch), fields in rows.items():
-        if any(set((row["prints"] or "").split()) - {BLANK} for row in fields):
+        distinct = max(map(_distinct, fields))
+        if distinct:
             one = passes.setdefault((loader, epoch), Pass(loader, epoch, int(fields[0]["step"])))
-            one.samples = max(one.samples, *(len(set((row["prints"] or "").split()) - {BLANK}) for row in fields))
+            one.samples = max(one.samples, distinct)
             one.batches[batch] = " ".join({str(row["field"]): str(row["print"]) for row in fields}.values())
     return sorted(passes.values(), key=lambda one: one.step)
 
@@ -67,8 +71,13 @@ def without_loader(process: Process) -> list[Pass]:
                 fields.setdefault(step, []).append(row)
     one = Pass(NO_LOADER, 0, min(fields, default=0))
     for step, rows in fields.items():
-        distinct = max(len(set((row["prints"] or "").split()) - {BLANK}) for row in rows)
+        distinct = max(map(_distinct, rows))
         if distinct > 1:
             one.samples = max(one.samples, distinct)
             one.batches[step] = " ".join({str(row["field"]): str(row["print"]) for row in rows}.values())
     return [one] if one.batches else []
+
+
+def _distinct(row: dict[str, Any]) -> int:
+    """Distinct samples of a field of a batch, without blank ones."""
+    return len(set((row["prints"] or "").split()) - {BLANK})

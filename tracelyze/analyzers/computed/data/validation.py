@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _NEARLY_ALL = 0.8  # share of the passes: one set of data gives one number of fo
 GRAD = 2  # a code of evals.grad_mode: autograd was on
 
 
+@measured_once
 def passes(process: Process) -> Mask:
     """Rows of the table evals that are validations, shape [evals].
 
@@ -107,12 +109,14 @@ def _alike(forwards: Floats, among: Mask) -> Mask:
     return np.asarray(forwards == counts[int(np.argmax(times))], dtype=bool)
 
 
+@measured_once
 def training_loaders(process: Process) -> Floats:
     """Identifiers of the loaders whose batches fed training steps."""
     fed = process.steps["loader"]
     return np.unique(fed[np.isfinite(fed)])
 
 
+@measured_once
 def curve(process: Process) -> tuple[Floats, Floats, Floats]:
     """The validation curve: steps done before, losses, and samples per pass, each of shape [passes], in order.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Threshold
 
@@ -38,6 +40,7 @@ class Ratios:
     gain: Floats  # norm of the update over rate times gradient: 1 for plain gradient descent
 
 
+@measured_once
 def of(optimization: Optimization) -> Ratios:
     """The looks at tensors with FEWEST elements or more, and with weights that are not zero."""
     table = optimization.process.tables["parameters"]
@@ -51,7 +54,7 @@ def of(optimization: Optimization) -> Ratios:
     rows = [usable & (table["step"] == step) for step in steps]
 
     def medians(values: Floats) -> Floats:
-        return np.array([_median(values[at]) for at in rows], dtype=np.float64)
+        return np.array([statistics.median(values[at][~np.isnan(values[at])]) for at in rows], dtype=np.float64)
 
     return Ratios(steps, medians(update), medians(gradient), medians(gain))
 
@@ -76,11 +79,6 @@ def growth(optimization: Optimization, until: float) -> float:
         before = sum(first[name] ** 2 for name in both)
         found.append((sum(later[name] ** 2 for name in both) / before) ** 0.5 if before > 0 else 1.0)
     return max(found)
-
-
-def _median(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else np.nan
 
 
 def travelled(optimization: Optimization, seen: Ratios) -> float:
