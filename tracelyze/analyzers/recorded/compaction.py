@@ -62,7 +62,7 @@ def _write(stream: Path, target: Path) -> None:
     first = next(batches, None)
     if first is None:
         raise FileNotFoundError(stream)  # another reader was faster
-    with pq.ParquetWriter(target, first.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(target, first.schema, compression=schema.compression(stream.stat().st_size)) as writer:
         waiting, rows = [first], first.num_rows
         for batch in batches:
             waiting.append(batch)
