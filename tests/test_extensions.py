@@ -154,6 +154,86 @@ def test_signals_of_another_package_are_recorded_and_those_that_do_not_fit_do_no
     assert len(tracelyze.load(run).processes[0].steps) >= len(scalars) > 0
 
 
+LISTENS = """
+import torch
+
+from tracelyze.collectors.signals.signal import Signal
+
+class Roots(Signal):
+    name = "roots"
+    columns = ("scalars.value",)
+    copied_columns = ()
+
+    def _note(self, name, value):
+        self.context.emit("scalars", {"time": self.context.now(), "step": self.progress.steps, "phase": "train",
+                                      "name": name, "value": float(value)})
+
+    def before_backward(self, roots):
+        for root in roots:  # a tuple of tensors, whatever backward was called with
+            assert isinstance(root, torch.Tensor)
+            self._note("depth", len(root.grad_fn.next_functions))
+        self._note("given", len(roots))
+        if not roots:
+            self._note("late loss", self.program.backwards.running.value)
+
+    def after_backward(self, roots):
+        self._note("returned", len(roots))
+"""
+
+SETTLED = """
+import torch
+
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+def step(*more):
+    optimizer.zero_grad()
+    loss = net(torch.ones(8, 4)).square().mean()
+    torch.autograd.backward([loss, *more] if more else loss)
+    optimizer.step()
+    return loss
+
+step(net.weight.square().sum())
+while True:
+    for _ in range(250):
+        step()
+    optimizer.zero_grad()
+    loss = net(torch.ones(8, 4)).square().mean()
+    loss.backward()
+    net(torch.ones(2, 4))  # is no part of the steps before: the backward above is told of now, if it was skipped
+    optimizer.step()
+    if optimizer.param_groups[0]["lr"] == 0.0:
+        break
+    optimizer.param_groups[0]["lr"] = 0.0
+print(repr(loss.item()))
+"""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.slow
+def test_a_signal_of_another_package_can_rely_on_what_a_backward_gives_it(declare, tmp_path: Path) -> None:
+    """Tensors in a tuple; where the backward was skipped and turned out to be of a step unlike the others, its loss."""
+    site = declare(LISTENS, "tracelyze.signals", {"roots": "added_package:Roots"})
+    script = tmp_path / "train.py"
+    script.write_text(SETTLED)
+    run = recorded(script, tmp_path, site)
+    (manifest,) = run.glob("rank*/process.json")
+    entry = json.loads(manifest.read_text())["signals"]["roots"]
+    assert entry["state"] == "on", entry["reason"]
+    import tracelyze
+
+    (process,) = tracelyze.load(run).processes
+    noted: dict[str, list[float]] = {}
+    for row in process.tables["scalars"].records():
+        noted.setdefault(row["name"], []).append(row["value"])
+    assert set(noted["given"]) == {0.0, 1.0, 2.0}
+    assert noted["returned"] == noted["given"], "each backward returned"
+    assert len(noted["given"]) < len(process.steps), "the fast path is taken"
+    losses = [row["loss"] for row in process.tables["steps"].records()]
+    assert noted["late loss"]
+    assert set(noted["late loss"]) <= set(losses)
+
+
 @pytest.mark.starts_programs
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list a process's open files")

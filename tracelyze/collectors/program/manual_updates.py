@@ -66,7 +66,7 @@ class ManualUpdates:
         self.unchanged = 0  # backwards since the latest step
         self._failed = False
 
-    def backward_begins(self, roots: Any) -> None:
+    def backward_begins(self, roots: tuple[Any, ...]) -> None:
         """Record a step, if the parameters have changed since the last backward.
 
         While paused it need not be called before WITHOUT_STEP backwards have passed without a step.
@@ -93,12 +93,11 @@ class ManualUpdates:
         if self._optimizer is not None and self._before is not None and not self._failed:
             self._safely(self._compare)
 
-    def _check(self, roots: Any) -> None:
+    def _check(self, roots: tuple[Any, ...]) -> None:
         if self._optimizer is not None:
             self._compare()
         if self._optimizer is None or self.unchanged >= WITHOUT_STEP:
-            root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-            self._optimizer = ManualOptimizer(leaves(getattr(root, "grad_fn", None)))
+            self._optimizer = ManualOptimizer(leaves(roots[0].grad_fn if roots else None))
             self._steps, self.unchanged = False, 0
         self._before = None
 

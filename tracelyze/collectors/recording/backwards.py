@@ -20,6 +20,7 @@ class Backwards:
 
     def __init__(
         self,
+        torch: Any,
         guard: Guard,
         progress: Progress,
         program: Program,
@@ -30,6 +31,7 @@ class Backwards:
         open: Callable[[], None],
     ) -> None:
         self.guard = guard
+        self._tensor = torch.Tensor
         self._progress = progress
         self._calls, self._trainings = program.calls, program.trainings
         self._optimizers, self._manual = program.optimizers, program.manual_updates
@@ -41,13 +43,13 @@ class Backwards:
         self._open = open
 
     @on_training_thread
-    def begins(self, roots: Any, retains_graph: bool = False) -> None:
+    def begins(self, given: Any, retains_graph: bool = False) -> None:
         """`torch.autograd.backward` was called by the program, perhaps with `retain_graph=True`."""
         if self._fast_path.active:
             self._fast_path.catch_up()
         if not self.guard.writer.opened:
             self._open()
-        manual, progress = self._manual, self._progress
+        manual, progress, roots = self._manual, self._progress, self._tensors(given)
         manual.unchanged += 1
         if not manual.paused or manual.unchanged >= WITHOUT_STEP:
             manual.backward_begins(roots)
@@ -57,12 +59,12 @@ class Backwards:
         progress.in_backward = True
 
     @on_training_thread
-    def ends(self, roots: Any) -> None:
+    def ends(self, given: Any) -> None:
         """`torch.autograd.backward` returned."""
         if self._fast_path.active:
             self._fast_path.catch_up()
         self._progress.in_backward = False
-        self.dispatch_end(roots)
+        self.dispatch_end(self._tensors(given))
         inside, self._optimizers.inside_now = self._optimizers.inside_now, None
         if inside is not None:
             self._steps.begins(inside)
@@ -70,14 +72,24 @@ class Backwards:
         if not self._manual.paused:
             self._manual.backward_ends()
 
-    def dispatch_begin(self, roots: Any) -> None:
-        """Dispatch a backward that begins; of one that was skipped (recording/fast_path), `roots` is its loss."""
+    def _tensors(self, given: Any) -> tuple[Any, ...]:
+        """The tensors that backward was called with; () if it is called with anything else, such as an iterator, which
+        would be used up."""
+        tensor = self._tensor
+        if isinstance(given, tensor):
+            return (given,)
+        if type(given) in (list, tuple) and all(isinstance(one, tensor) for one in given):
+            return tuple(given)
+        return ()
+
+    def dispatch_begin(self, roots: tuple[Any, ...], skipped_loss: float | None = None) -> None:
+        """Dispatch a backward that begins. Of one that was skipped (recording/fast_path) the loss alone is known."""
         self._seen.backward()
         self._calls.backward_begins()
-        self._open_backwards.begins()
+        self._open_backwards.begins(skipped_loss)
         self._dispatcher.dispatch("before_backward", roots)
 
-    def dispatch_end(self, roots: Any) -> None:
+    def dispatch_end(self, roots: tuple[Any, ...]) -> None:
         """Dispatch the end of a backward."""
         calls = self._calls
         self._trainings.backward_ended(calls.reached)

@@ -80,7 +80,7 @@ class Recorder:
             torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, seen, self.record_event
         )
         self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, losses, seen, self.open)
-        self.backwards = Backwards(guard, progress, program, dispatcher, fast_path, self.steps, seen, self.open)
+        self.backwards = Backwards(torch, guard, progress, program, dispatcher, fast_path, self.steps, seen, self.open)
         program.optimizers.changed = dispatcher.optimizer_changed
         program.manual_updates.handler = self.steps
         fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards, seen)

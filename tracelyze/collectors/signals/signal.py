@@ -1,6 +1,7 @@
 """What a signal is: a class whose methods are named after the events of a training that it listens to.
 
-forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given
+forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given; () and {} for
+                                  one that was skipped (see below): `call.given` refers to what is left of its tensors
 settled(call, trained)            it is known whether a backward ran through that call's output; in order
 loss(value)                       a loss function returned (a scalar tensor)
 loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
@@ -14,7 +15,8 @@ file_loaded(content, name)        torch.load has read one
 state_restored(role)              an optimizer, scheduler or scaler took in a state: load_state_dict returned
 scheduled(scheduler, inner, given)
                                   a learning-rate scheduler stepped, given this; inner: another scheduler made it
-before_backward(roots)            torch.autograd.backward was called with these tensors
+before_backward(roots)            torch.autograd.backward was called with these tensors: a tuple, () where backward was
+                                  called with something else, or was skipped (see below)
 after_backward(roots)             and returned
 clips_values(parameters)          their gradients are about to be clipped, by value or another norm than L2
 clip(max_norm, total_norm)        gradients were clipped; total_norm is the tensor that the clip returned, or None
@@ -38,6 +40,10 @@ reported(logger, values)          the program handed numbers by name to a logger
 evaluation_begins(purpose)        a framework's callback says that an evaluation begins: validation, test, ...
 evaluation_ends()                 and that it is over
 finished()                        the program ends
+
+The steps of a loop that has settled are skipped (recording/fast_path): no signal is called. Where such a step turns out
+to be unlike those before it, the events that were skipped of it are dispatched after all, late. What the program gave
+to a call or a backward is gone by then; the loss of that backward is `program.backwards.running.value`, a float.
 """
 
 from __future__ import annotations

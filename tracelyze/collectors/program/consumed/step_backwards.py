@@ -36,14 +36,15 @@ class Backward:
         "value",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, loss: float | None) -> None:
+        """`loss` is known from the start only of a backward that was skipped."""
         self.number = number  # of the process's backwards
         self.models = NOTHING  # numbers of the models that it ran through
         self.calls: tuple[Call, ...] = ()
         # Numbers of the optimizers whose steps used it: not their records, which would keep a finished model alive.
         self.used: tuple[int, ...] = ()
         self.line: Any = None  # the line of the script that called it; None if no signal needed it
-        self.value: Any = None  # its loss: a number, or a tensor on a device
+        self.value: Any = loss  # a number, or a tensor on a device
         self.divisor: float | None = None
         self.factor: float | None = None  # the weight of its loss in the loss of the step, where there are several
         self.is_part = False  # whether its loss is a part of one mean over the step
@@ -63,9 +64,9 @@ class StepBackwards:
         self._progress, self._trainings = progress, trainings
         self._held: list[Backward] = []
 
-    def begins(self) -> None:
-        """A backward is about to run."""
-        self.running = Backward(self._progress.backwards)
+    def begins(self, skipped_loss: float | None = None) -> None:
+        """A backward is about to run, or was skipped with this loss (recording/fast_path)."""
+        self.running = Backward(self._progress.backwards, skipped_loss)
 
     def ends(self, reached: list[Call], latest: Call | None) -> None:
         """The backward that runs returned. It ran through the calls `reached`; `latest` is the call before it."""

@@ -47,7 +47,7 @@ class Replay:
         progress.backwards -= len(skipped.losses)
         if skipped.losses_before is not None:
             expected.backwards[0].losses.forget_since(skipped.losses_before)
-        calls, losses, loss = iter(skipped.calls), iter(zip(skipped.losses, expected.backwards, strict=False)), 0.0
+        calls, losses = iter(skipped.calls), iter(zip(skipped.losses, expected.backwards, strict=False))
         for event in order:
             if event == events.CALL:
                 progress.forwards += 1
@@ -55,10 +55,10 @@ class Replay:
             elif event == events.BACKWARD:
                 progress.backwards += 1
                 loss, backward = next(losses)
-                self.backwards.dispatch_begin(loss)
+                self.backwards.dispatch_begin((), loss)
                 self._as_before(backward)
             elif event == events.BACKWARD_ENDS:
-                self.backwards.dispatch_end(loss)
+                self.backwards.dispatch_end(())
             else:
                 self.program.manual_updates.in_step = True
                 self.seen.step()
@@ -83,7 +83,7 @@ class Replay:
         for losses, before in reversed(skipped.losses_before):
             losses.forget_since(before)
         self._steps_that_ended(expected, skipped)
-        made, begun, loss = first_call, first_backward, 0.0
+        made, begun = first_call, first_backward
         for event in of_step:
             if event == events.CALL:
                 progress.forwards += 1
@@ -93,12 +93,12 @@ class Replay:
                 progress.backwards += 1
                 backward, loss = expected.backwards[begun], skipped.losses[begun]
                 progress.retains_graph = backward.retains_graph
-                self.backwards.dispatch_begin(loss)
+                self.backwards.dispatch_begin((), loss)
                 self._as_before(backward)
                 calls.reached, begun = reached, begun + 1
             elif event == events.BACKWARD_ENDS:
                 calls.reached = [skipped.calls[at] for at in expected.backwards[begun - 1].reached]
-                self.backwards.dispatch_end(loss)
+                self.backwards.dispatch_end(())
             else:
                 self.program.manual_updates.in_step = True
                 self.seen.step()

@@ -200,7 +200,7 @@ class Batches(Signal):
                 row["trained"] = trained
             self._pending.put(rows, later)
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         """A loss that is not finite: what was its model given? Autograd still holds it, until the backward is over."""
         backward, fields = self.program.backwards.running, self._without_loader.of_backward()
         value = None if backward is None else backward.value

@@ -158,11 +158,11 @@ class Loader(Signal):
             self.context.fast_path.leave()  # The skipped part of this step used the loader before
             self.progress.loader = loader
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         if self.progress.loader is not None:
             self._training.add(self.progress.loader)
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         """A training has the loaders whose batches its models were called with."""
         training, calls = self.program.trainings.current, self.program.calls.reached
         if training is not None and calls and calls[0].loader is not None:

@@ -25,7 +25,7 @@ class BackwardFlags(Signal):
         self._anomaly_enabled = self.torch.is_anomaly_enabled
         self._seen: tuple[bool, bool, bool] | None = None
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         self._seen = self.progress.retains_graph, *self.guard_values()
 
     def guard_values(self) -> tuple[bool, bool]:

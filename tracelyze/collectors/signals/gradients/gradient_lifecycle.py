@@ -83,7 +83,7 @@ class GradientLifecycle(Signal):
         self._watch_backward = True
         self._none_sampled = False  # whether no optimizer's current step is sampled
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         if self._none_sampled:
             return
         self._active = active = self.program.optimizers.active()
@@ -102,7 +102,7 @@ class GradientLifecycle(Signal):
             if several and state.sampling:
                 state.foreign.before_backward(versions(one))
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         if not self._active:
             return
         training = self.program.trainings.current

@@ -62,9 +62,8 @@ class GradientNorm(Signal):
         self._graph: Any = None
         self._graph_of: Any = lambda: None
 
-    def before_backward(self, roots: Any) -> None:
-        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-        self._graph = getattr(root, "grad_fn", None) if self._named < MAX_NAMED else None
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
+        self._graph = roots[0].grad_fn if roots and self._named < MAX_NAMED else None
         tracked = self.program.optimizers.latest if self._graph is not None else None
         if tracked is not None and isinstance(tracked.optimizer, ManualOptimizer):  # its end would not be noticed
             self._graph = None

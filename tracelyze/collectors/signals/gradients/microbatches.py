@@ -43,7 +43,7 @@ class MicroBatches(Signal):
         if len(self._calls) < MAX_CALLS:
             self._calls.append((call, call.input_key or self._key(call, args, kwargs)))
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         backward = self.program.backwards.running
         if backward is not None:
             reached = {id(call) for call in backward.calls}

@@ -105,18 +105,18 @@ class Reached(Signal):
             if any(isinstance(value, self.torch.Tensor) and value.requires_grad for value in given):
                 self._fed_by_trained.add(call.model.number)
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         backwards = self.progress.backwards - self._begun
-        if backwards < self._next_walk or type(roots) is float:  # A backward that was skipped has no graph.
+        if backwards < self._next_walk or not roots:
             return
         self._next_walk = next((walk for walk in WALKS if walk > backwards), math.inf)
-        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+        node = roots[0].grad_fn
         if self.program.optimizers.tracked():
-            self._reached = [weakref.ref(leaf) for leaf in leaves(getattr(root, "grad_fn", None))]
+            self._reached = [weakref.ref(leaf) for leaf in leaves(node)]
         elif self.progress.backwards >= UNSTEPPED and not self._unstepped:
-            self._find_unstepped({id(leaf) for leaf in leaves(getattr(root, "grad_fn", None))})
+            self._find_unstepped({id(leaf) for leaf in leaves(node)})
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         if self._watched:
             for held in self._watched:
                 held.check()

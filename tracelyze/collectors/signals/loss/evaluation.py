@@ -98,7 +98,7 @@ class Evaluation(Signal):
         else:
             call.device_loss = value if call.device_loss is None else call.device_loss + value
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         """Is what one loss function returned, but for a whole divisor, what the script optimizes?"""
         losses, backward = self._training_losses, self.program.backwards.running
         if losses and backward is not None:

@@ -58,13 +58,13 @@ class Loss(Signal):
         if in_turn and value.requires_grad:
             self.program.sites.here("loss")
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         count = self.progress.backwards
         backward = self.program.backwards.running
         assert backward is not None
         unused = self.program.backwards.unused
-        if type(roots) is float:  # A skipped backward: no line of the script calls it now.
-            backward.value, self._line_known = roots, True
+        if backward.value is not None:  # It was skipped: no line of the script calls it now.
+            self._line_known = True
             return
         several = len(self.program.backwards.of_step) > 1  # in the latest step
         accumulates = unused > 0 or count <= LINES_FIRST or any(self._several.values())
@@ -73,12 +73,11 @@ class Loss(Signal):
             self.progress.backward_site = line = self.program.sites.here("backward")
             # Lines tell the terms of a loss from micro-batches: one that is known by chance would make it another loss.
             backward.line = line if accumulates else None
-        losses = (roots,) if type(roots) is self._tensor else roots
-        if not isinstance(losses, (tuple, list)) or not losses:
+        if not roots:
             return
-        if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in losses):
+        if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in roots):
             return
-        root = losses[0]
+        root = roots[0]
         value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
         # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
         may_accumulate = unused == 1 or (several and bool(self._divided_by))
@@ -88,11 +87,11 @@ class Loss(Signal):
             if divisor is not None and math.isfinite(factor):
                 backward.divisor = divisor * factor
         backward.value = value.item() if value.is_cpu else value.detach()
-        for other in losses[1:]:  # `autograd.backward([first, second])` adds the gradients of both
+        for other in roots[1:]:  # `autograd.backward([first, second])` adds the gradients of both
             value = self._unscaled(other)[0] if self._scaled else other
             backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         training = self.program.trainings.current
         if training is None and not self._line_known:  # the line of a training that has just begun
             self.progress.backward_site = self.program.sites.here("backward")

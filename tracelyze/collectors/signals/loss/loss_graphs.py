@@ -59,13 +59,13 @@ class LossGraphs(Signal):
         if self._left and self._samples < TRIED:
             self._rows.called(call, args, kwargs)
 
-    def before_backward(self, roots: Any) -> None:
-        if not self._left or self._samples >= MAX_SAMPLES or type(roots) is float:  # one that was skipped
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
+        if not self._left or self._samples >= MAX_SAMPLES or not roots:
             return
         self._left -= 1
-        root: Any = roots[0] if isinstance(roots, (tuple, list)) and roots else roots  # no iterator: it is used up
-        node = getattr(root, "grad_fn", None)
-        if node is None or not isinstance(root, self.torch.Tensor) or not may_compute(self.torch, root.is_cuda):
+        root = roots[0]
+        node = root.grad_fn
+        if node is None or not may_compute(self.torch, root.is_cuda):
             return
         self._samples += 1
         with unseen(self.torch), self.torch.no_grad():

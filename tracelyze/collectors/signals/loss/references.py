@@ -66,7 +66,7 @@ class References(Signal):
         if call.mode != GRAD:
             self._in_vain = 0
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         seen: set[tuple[int, int]] = set()
         for other, key, off in self._others:
             for call, given in self._trained:

@@ -52,12 +52,12 @@ class WrittenLosses(Signal):
     def first_step(self, tracked: Any) -> None:
         self._begun, self._next, self._labels, self._sequences = self.progress.backwards, 0, 0, 0
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         count = self.progress.backwards - self._begun
-        if count < self._next or type(roots) is float:
+        if count < self._next or not roots:
             return
         self._next = count + 1 if count < FIRST else count + count // SPACING
-        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
+        root = roots[0]
         if type(root) is not self.torch.Tensor or root.dim() or root.grad_fn is None:
             return
         found = meeting(self.torch, root.grad_fn)

@@ -52,7 +52,7 @@ class ProfilerWindows(Signal):
         elif tracked.count >= self._next and self._windows < MAX_WINDOWS:
             self._begin(tracked.count)
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         """Ends a window behind its last step, not in it: exporting takes longer than the step."""
         if self._done and self._thread == threading.get_ident():
             self._end(self._last)

@@ -25,10 +25,10 @@ class StepTime(Signal):
         self._backward: float | None = None  # seconds inside of it for the step that runs, and since when the last one
         self._begun: float | None = None
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         self._begun = self.context.now()
 
-    def after_backward(self, roots: Any) -> None:
+    def after_backward(self, roots: tuple[Any, ...]) -> None:
         begun, before = self._begun, self._backward  # a signal handler may make a step meanwhile
         if begun is not None:
             self._backward = (before or 0.0) + self.context.now() - begun

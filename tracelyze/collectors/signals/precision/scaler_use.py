@@ -51,11 +51,10 @@ class ScalerUse(Signal):
         self._new = scaler not in self._known
         self._known.add(scaler)
 
-    def before_backward(self, roots: Any) -> None:
+    def before_backward(self, roots: tuple[Any, ...]) -> None:
         if self._stepped:  # nothing was scaled since; several optimizers may step after one backward
             self._begin()
-        root = roots[0] if isinstance(roots, (tuple, list)) and roots else roots
-        if isinstance(root, self.torch.Tensor) and not self._is_scaled(root):
+        if roots and not self._is_scaled(roots[0]):
             self._unscaled += 1
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
