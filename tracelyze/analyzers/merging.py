@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracelyze.diagnosis import CONFIDENCES, SEVERITIES, Cost, Finding
+from tracelyze.diagnosis import CONFIDENCES, Cost, Finding, severity_rank
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def gravity(finding: Finding) -> tuple[int, int, float, float]:
     """Sort key: gravest first. Severity, confidence, seconds lost, onset."""
     seconds = finding.cost.seconds if finding.cost and finding.cost.seconds is not None else 0.0
     onset = float("inf") if finding.first_step is None else float(finding.first_step)
-    return SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence), -seconds, onset
+    return severity_rank(finding.severity), CONFIDENCES.index(finding.confidence), -seconds, onset
 
 
 def _largest(costs: Sequence[Cost | None]) -> Cost | None:

@@ -121,7 +121,6 @@ def _reached(comparison: Comparison, bar: Bar) -> bool:
     if bar.what == "memory":
         rows = [one for one in comparison.section("recorded") if one.name in MEMORY and one.before]
         return any(one.significance == "more" and one.difference >= bar.share * (one.before or 0) for one in rows)
-    from tracelyze.diagnosis import SEVERITIES
+    from tracelyze.diagnosis import at_least
 
-    grave = SEVERITIES[: [*SEVERITIES].index(bar.severity) + 1]  # type: ignore[arg-type]
-    return any(one.fate == "new" and one.severity in grave for one in comparison.findings)
+    return any(one.fate == "new" and at_least(one.severity, bar.severity) for one in comparison.findings)

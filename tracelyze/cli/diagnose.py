@@ -215,6 +215,6 @@ def _write_page(diagnosis: Diagnosis, run: Path) -> None:
 def _reaches(diagnosis: Diagnosis, bar: FailOn) -> bool:
     if bar is FailOn.unknown:
         return diagnosis.verdict == "unknown"
-    severities = [severity.value for severity in FailOn]
-    grave = severities[: severities.index(bar.value) + 1]
-    return any(finding.severity in grave for finding in diagnosis.findings)
+    from tracelyze.diagnosis import at_least
+
+    return any(at_least(finding.severity, bar.value) for finding in diagnosis.findings)

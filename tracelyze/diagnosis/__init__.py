@@ -26,6 +26,18 @@ Why = Literal["not-applicable", "needs-more"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("certain", "likely", "possible")
+_RANKS: Final[dict[str, int]] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+
+
+def severity_rank(severity: str) -> int:
+    """Place of a severity in their order, 0 for the gravest; KeyError if it is none."""
+    return _RANKS[severity]
+
+
+def at_least(severity: str, bar: str) -> bool:
+    """Whether a severity is as grave as `bar`, or graver."""
+    return severity_rank(severity) <= severity_rank(bar)
+
 
 KINDS: Final = {
     "compute": "computing",

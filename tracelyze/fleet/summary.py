@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.diagnosis import SEVERITIES
+from tracelyze.diagnosis import severity_rank
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def summarise(fleet: pa.Table) -> Summary:
             passed[row["rule"]].append(run)
     verdicts = Counter("error" if row["status"] == "error" else str(row["verdict"]) for row in about.values())
     faults = [_fault(rule, found, passed[rule], about) for rule, found in roots.items()]
-    order = [*SEVERITIES]
-    faults.sort(key=lambda fault: (-len(fault.runs), -(fault.seconds or 0.0), order.index(fault.severity), fault.rule))  # type: ignore[arg-type]
+    faults.sort(
+        key=lambda fault: (-len(fault.runs), -(fault.seconds or 0.0), severity_rank(fault.severity), fault.rule)
+    )
     return Summary(len(about), dict(verdicts.most_common()), errors, faults)
 
 
@@ -85,7 +86,7 @@ def _rows(fleet: pa.Table) -> Iterator[Row]:
 
 
 def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Mapping[str, Row]) -> Fault:
-    gravest_first = sorted(found.values(), key=lambda row: ([*SEVERITIES].index(row["severity"]), row["run"]))
+    gravest_first = sorted(found.values(), key=lambda row: (severity_rank(row["severity"]), row["run"]))
     seconds = [row["seconds_lost"] for row in found.values() if row["seconds_lost"] is not None]
     return Fault(
         rule=rule,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from tracelyze.comparison import FATES, Fate, FindingChange
-from tracelyze.diagnosis import SEVERITIES, Diagnosis, Finding
+from tracelyze.diagnosis import Diagnosis, Finding, severity_rank
 
 NOTABLE: Final = 0.05
 """Share of the time by which the cost of a finding must move before it counts as better or worse: what all trace
 rules take for the least that is worth a change."""
-
-_SEVERITY: Final[dict[str, int]] = {severity: place for place, severity in enumerate(SEVERITIES)}
 
 
 def finding_changes(before: Diagnosis, after: Diagnosis) -> list[FindingChange]:
@@ -21,7 +19,7 @@ def finding_changes(before: Diagnosis, after: Diagnosis) -> list[FindingChange]:
     """
     olds, news = ({finding.rule: finding for finding in side.findings} for side in (before, after))
     changes = [_change(rule, olds.get(rule), news.get(rule), before, after) for rule in dict.fromkeys((*news, *olds))]
-    return sorted(changes, key=lambda change: (FATES.index(change.fate), _SEVERITY[change.severity]))
+    return sorted(changes, key=lambda change: (FATES.index(change.fate), severity_rank(change.severity)))
 
 
 def _change(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis, after: Diagnosis) -> FindingChange:
@@ -37,7 +35,7 @@ def _fate(rule: str, old: Finding | None, new: Finding | None, before: Diagnosis
         return "new" if _was_checked(before, rule) else "unknown"
     if new is None:
         return "fixed" if _was_checked(after, rule) else "unknown"
-    graver = SEVERITIES.index(old.severity) - SEVERITIES.index(new.severity)
+    graver = severity_rank(old.severity) - severity_rank(new.severity)
     more = (_share(new) or 0.0) - (_share(old) or 0.0)
     if abs(more) >= NOTABLE:
         return "worse" if more > 0 else "better"
