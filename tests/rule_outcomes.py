@@ -33,12 +33,12 @@ class RuleOutcomes:
         from tracelyze.analyzers.kineto import diagnose
         from tracelyze.analyzers.ranks import summary
 
-        summary.evaluate = self._noting(summary.evaluate)
-        diagnose.evaluate = self._noting(diagnose.evaluate)
+        summary.run_check = self._noting(summary.run_check)
+        diagnose.run_check = self._noting(diagnose.run_check)
 
-    def _noting(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    def _noting(self, run_check: Callable[..., Any]) -> Callable[..., Any]:
         def noted(rule: Any, *arguments: Any) -> Any:
-            outcome = evaluate(rule, *arguments)
+            outcome = run_check(rule, *arguments)
             self.answers[self.test].add((rule.id, "Fired" if isinstance(outcome, list) else type(outcome).__name__))
             return outcome
 

@@ -56,20 +56,25 @@ def possible_causes(
     cycles. Where only one of the two can be the cause, it is, also at the same step.
     """
     table, began = consequences.with_declared(rules), _onsets(findings, rules)
-    between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}  # they concern all ranks
+    between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}
     by_rule = {finding.rule: finding for finding in findings}
+
+    def may_cause(cause: Finding, effect: Finding, row: Consequence) -> bool:
+        earlier = began[cause.rule] < began[effect.rule]  # by step, at the same step by the catalogue's order
+        same_step = began[cause.rule][0] == began[effect.rule][0]
+        if not earlier and not same_step:
+            return False
+        if not earlier and effect.rule in _behind(cause.rule, table):
+            return False  # each may be the cause of the other: the catalogue's order decides
+        if cause.rule not in between_ranks and not _same_rank(effect, cause):
+            return False  # what compares ranks concerns all of them
+        return _same_training(effect, cause) and _holds(row, cause, effect, run_steps)
+
     return {
         effect.rule: {
             name: row
             for name, row in table.get(effect.rule, {}).items()
-            if (cause := by_rule.get(name)) is not None
-            and (
-                began[name] < began[effect.rule]
-                or (began[name][0] == began[effect.rule][0] and effect.rule not in _behind(name, table))
-            )
-            and (name in between_ranks or _same_rank(effect, cause))
-            and _same_training(effect, cause)
-            and _holds(row, cause, effect, run_steps)
+            if name in by_rule and may_cause(by_rule[name], effect, row)
         }
         for effect in findings
     }

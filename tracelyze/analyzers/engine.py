@@ -17,11 +17,11 @@ from tracelyze.analyzers.ranks.summary import (
     Plan,
     Summary,
     Task,
-    evaluate,
     judge,
     judge_folder,
-    judged_by,
-    sorted_out,
+    outcome_of,
+    run_check,
+    split_outcome,
     unpacked,
 )
 from tracelyze.analyzers.recorded import clocks
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.kineto.rule import TraceRule
     from tracelyze.schema.outside import Beside
 
-__all__ = ["Mapper", "diagnose", "evaluate"]
+__all__ = ["Mapper", "diagnose", "run_check"]
 
 FEW: Final = 16  # processes of which the charts are kept; of more they would take more room than all else
 
@@ -80,7 +80,7 @@ def diagnose(
         charts=len(source.heads) <= FEW,
         given=None if rules is None else tuple(rules),
     )
-    judged = _Judged(source, plan)
+    judged = _Reduction(source, plan)
     judged.read(_judge_all(source, plan, workers, mapper))
     outcomes = judged.outcomes(chosen)
     profiled = judged.windows.judge([rule.id for rule in extra], thresholds or {}, judged.nothing)
@@ -104,8 +104,8 @@ def _judge_all(source: Source, plan: Plan, workers: int | None, mapper: Mapper |
     return map(unpacked, mapper(judge_folder, tasks))
 
 
-class _Judged:
-    """The reduction: what the summaries of all processes say together."""
+class _Reduction:
+    """What the summaries of all processes say together. First `read` them, then ask for `outcomes`, then `windows`."""
 
     def __init__(self, source: Source, plan: Plan) -> None:
         from tracelyze.analyzers.windows import Windows
@@ -156,16 +156,16 @@ class _Judged:
             self.ends.append(summary.ends)
         opened = partial(self.source.open, head)
         peer = Peer(
-            summary.name,
-            summary.rank,
-            summary.attempt,
-            summary.thread,
-            summary.pid,
-            summary.launcher,
-            summary.facts.steps,
-            summary.facts.death,
-            summary.gathered,
-            opened,
+            name=summary.name,
+            rank=summary.rank,
+            attempt=summary.attempt,
+            thread=summary.thread,
+            pid=summary.pid,
+            launcher=summary.launcher,
+            steps=summary.facts.steps,
+            death=summary.facts.death,
+            gathered=summary.gathered,
+            open=opened,
         )
         self._peers.append((head, peer))
         if summary.portrait is not None:
@@ -196,7 +196,7 @@ class _Judged:
         """What these rules say of one process, beside all others."""
         process = self._with_peers(head)
         for rule in rules:
-            found, passed, skipped = sorted_out(judged_by(rule, process, self.plan), process, 0, self.plan)
+            found, passed, skipped = split_outcome(outcome_of(rule, process, self.plan), process, 0, self.plan)
             self.answers[rule.id].add([replace(one, process=head.name) for one in found], passed, skipped)
         process.forget()
 
@@ -209,14 +209,14 @@ class _Judged:
         """The charts of a finding that was sent without them: its process is judged by this rule again."""
         process = self._with_peers(self._heads[found.process])
         training = process if rule.judges_whole else process.trainings[found.training]
-        again = judged_by(rule, training, self.plan)
+        again = outcome_of(rule, training, self.plan)
         process.forget()
         return again[found.place].charts if isinstance(again, list) and found.place < len(again) else []
 
 
 def _put_together(
-    judged: _Judged,
-    outcomes: dict[str, Outcome],
+    judged: _Reduction,
+    outcomes: Mapping[str, Outcome],
     profiled: Mapping[str, Outcome],
     rules: tuple[Sequence[Rule], Sequence[TraceRule]],
     picture: bool,
@@ -225,26 +225,31 @@ def _put_together(
     from tracelyze.analyzers.windows import joined
 
     source, facts, windows = judged.source, judged.facts, judged.windows
-    outcomes |= {rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()}
+    answers = dict(outcomes) | {
+        rule: joined(outcomes[rule], seen) if rule in outcomes else seen for rule, seen in profiled.items()
+    }
     checked: list[Rule | TraceRule] = [*rules[0], *(rule for rule in rules[1] if rule.id not in judged.answers)]
     facts_of_run = facts.run(source.path, source.manifest, judged.notes)
     found = [
         replace(finding, title=context.fitted(finding.title))
         for rule in checked
-        for finding in _findings(outcomes[rule.id])
+        for finding in _findings(answers[rule.id])
     ]
-    for effect, (cause, row) in causality.other_names(found, checked, facts_of_run.steps).items():
-        found = [finding for finding in found if finding.rule != effect]
-        outcomes[effect] = Skipped(f"{cause}, which is certain, explains what it sees: {row.why}", "not-applicable")
+    renamed = causality.other_names(found, checked, facts_of_run.steps)
+    answers |= {
+        effect: Skipped(f"{cause}, which is certain, explains what it sees: {row.why}", "not-applicable")
+        for effect, (cause, row) in renamed.items()
+    }
+    found = [finding for finding in found if finding.rule not in renamed]
     findings = causality.order(causality.explain(found, checked, facts_of_run.steps))
     command = overview.command_of(source.manifest)
-    checks = [selection.check_of(rule, outcomes[rule.id], command) for rule in checked]
+    checks = [selection.check_of(rule, answers[rule.id], command) for rule in checked]
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
-    facts_of_run.notes.extend([*clocks.notes(judged.ends), *windows.notes])
-    unknown = facts.why_unknown(judged.notes) or _why_unchecked(checked, outcomes)
+    notes = [*facts_of_run.notes, *clocks.notes(judged.ends), *windows.notes]
+    unknown = facts.why_unknown(judged.notes) or _why_unchecked(checked, answers)
     verdict = causality.verdict_of(findings, unknown)
     return Diagnosis(
-        facts_of_run,
+        replace(facts_of_run, notes=notes),
         verdict,
         findings,
         checks,

@@ -125,7 +125,7 @@ def diagnose(
         _list(run, settings, files, format, fail_on or [])
         return
     with progress.working(f"reading {run}"):
-        diagnosis = _diagnose(run, settings, drawn, pattern, beside or [])
+        diagnosis = _as_configured(run, settings, drawn, pattern, beside or [])
     for file in files:
         reports.write(diagnosis, file, full)
         sys.stderr.write(f"wrote {file}\n")
@@ -147,7 +147,7 @@ def _list(folder: Path, settings: Settings, files: list[Path], format: Format, b
             f"{folder}: a folder of runs is listed as text only; name one of its runs, or use tracelyze fleet",
         )
     with progress.working(f"reading the runs in {folder}"):
-        text, found = several_runs.listed(folder, lambda run: _diagnose(run, settings, False, None))
+        text, found = several_runs.listed(folder, lambda run: _as_configured(run, settings, False, None))
     emit(text)
     if any(_reaches(diagnosis, bar) for diagnosis in found for bar in bars):
         raise typer.Exit(ExitCode.FINDINGS)
@@ -165,7 +165,7 @@ def _settings(config: Path | None, select: tuple[str, ...], ignore: tuple[str, .
     return replace(settings, select=select or settings.select, ignore=(*settings.ignore, *ignore))
 
 
-def _diagnose(
+def _as_configured(
     path: Path, settings: Settings, picture: bool, pattern: str | None, beside: Sequence[Path] = ()
 ) -> Diagnosis:
     """The diagnosis of whatever lies at `path`. One configuration serves all of it.

@@ -85,7 +85,7 @@ def diagnose_job(
     findings: list[Finding] = []
     checks: list[Check] = []
     for rule in chosen:
-        outcome = evaluate(rule, job, limits[rule.id])
+        outcome = run_check(rule, job, limits[rule.id])
         checks.append(selection.check_of(rule, outcome))
         if isinstance(outcome, list):
             findings += [_completed(finding, rule) for finding in outcome]
@@ -134,7 +134,7 @@ def judge(
     summaries = [summarise_trace(read_trace(path), rank) for path, rank in files.items()]
     job = as_job(sorted(summaries, key=lambda summary: summary.rank))
     limits = selection.limits_of(RULES, thresholds)
-    return {rule.id: evaluate(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
+    return {rule.id: run_check(rule, job, limits[rule.id]) for rule in RULES if rule.id in rules}
 
 
 def as_job(summaries: list[TraceSummary]) -> Job:
@@ -174,7 +174,7 @@ def _windows(summaries: Sequence[TraceSummary]) -> list[dict[int, TraceSummary]]
     return windows
 
 
-def evaluate(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
+def run_check(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
     """One rule on one job. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
     try:
         return rule.check(job, limits)

@@ -67,7 +67,7 @@ class Found:
     drawn: int = 0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Summary:
     """What is known of one process after it was judged. `gathered`: what rules that compare ranks need of it."""
 
@@ -91,7 +91,7 @@ class Summary:
 
     def add(self, rule: Rule, outcome: Outcome, training: Process, index: int, plan: Plan) -> None:
         """What a rule said of the process, or of its training number `index`."""
-        found, passed, skipped = sorted_out(outcome, training, index, plan)
+        found, passed, skipped = split_outcome(outcome, training, index, plan)
         if found:
             self.found.setdefault(rule.id, []).extend(found)
         if passed:
@@ -105,7 +105,7 @@ class Summary:
         return packer.compress(pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)) + packer.flush()
 
 
-def sorted_out(
+def split_outcome(
     outcome: Outcome, training: Process, index: int, plan: Plan
 ) -> tuple[list[Found], list[tuple[str, str]], list[Skipped]]:
     """The findings of an answer, where and why it passed, or what it was skipped for."""
@@ -149,16 +149,16 @@ def judge_folder(task: Task) -> bytes:
 def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     """What the rules that judge a process by itself say of it, and what the others need to know of it."""
     summary = Summary(
-        process.name,
-        process.rank,
-        process.attempt,
-        process.thread,
-        process.exit,
-        list(process.notes),
-        overview.facts_of(process),
-        process.facts.get("pid"),
-        process.facts.get("launcher"),
-        len(process.steps),
+        name=process.name,
+        rank=process.rank,
+        attempt=process.attempt,
+        thread=process.thread,
+        exit=process.exit,
+        notes=list(process.notes),
+        facts=overview.facts_of(process),
+        pid=process.facts.get("pid"),
+        launcher=process.facts.get("launcher"),
+        rows=len(process.steps),
     )
     for rule in plan.chosen():
         if ended_only and not rule.about_the_end:
@@ -171,7 +171,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
                 summary.gathered[rule.id] = gathered
             continue
         for index, training in enumerate([process] if rule.judges_whole else process.trainings):
-            summary.add(rule, judged_by(rule, training, plan), training, index, plan)
+            summary.add(rule, outcome_of(rule, training, plan), training, index, plan)
         if len(process.steps) > LONG:
             process.forget()
     if not ended_only:
@@ -186,9 +186,9 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
     return summary
 
 
-def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
+def outcome_of(rule: Rule, training: Process, plan: Plan) -> Outcome:
     """What one rule says of a process or of one of its trainings, findings completed by what was recorded there."""
-    outcome = evaluate(rule, training, plan.limits(rule))
+    outcome = run_check(rule, training, plan.limits(rule))
     if not isinstance(outcome, list):
         return outcome
     name = naming.of(training, plan.threaded)
@@ -196,7 +196,7 @@ def judged_by(rule: Rule, training: Process, plan: Plan) -> Outcome:
     return [naming.named(finding, name) for finding in completed]
 
 
-def evaluate(rule: Rule, process: Process, limits: Limits) -> Outcome:
+def run_check(rule: Rule, process: Process, limits: Limits) -> Outcome:
     """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
     lacking = _lacking(rule, process)
     if lacking is not None:

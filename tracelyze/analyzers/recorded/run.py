@@ -125,7 +125,7 @@ class Death:
     launcher: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Peer:
     """A process of the run as rules that compare ranks see it. `gathered`: by rule, what it took from this process.
 
