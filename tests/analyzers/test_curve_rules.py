@@ -180,6 +180,14 @@ def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
         assert finding.title.startswith("21 single batches")
 
 
+@pytest.mark.parametrize(("factor", "status"), [(600.0, "fired"), (6.0, "passed")])
+def test_single_batches_that_also_came_in_the_first_epoch(make, factor: float, status: str) -> None:
+    """What is wrong with the data is wrong from the first epoch on; then only a loss far above all others says so."""
+    losses = corrupt(25, 1.0)
+    losses[5::25] = factor
+    assert make.check("loss-spikes", batches(make, losses))[0] == status
+
+
 def test_two_batches_that_tower_above_all_others_in_a_log_without_norms(make) -> None:
     losses = corrupt(90, 60.0, 200)  # two of them
     logged = make.process({**make.steps(200), "loss": losses.tolist(), "batch_size": [None] * 200, "grad_norm": []})

@@ -34,20 +34,28 @@ class BadBatches:
 
 
 def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
-    """Losses that stand apart from all others (`apart`), above whatever the run began with.
+    """Losses that stand apart from all others (`apart`), above whatever the run began with, or towering (`gap`, `height`).
 
-    A heavy tail has losses of all heights; of several kinds of batches (tasks, sources) the worst is worst at first.
+    A heavy tail has losses of all heights; of several kinds of batches (tasks, sources) the worst is worst at first. What
+    towers needs no quiet beginning: the same samples come in the first epoch, too.
     """
     first = int(_FIRST * len(losses))
     if len(losses) < limits["losses"] or not first or losses.min() <= 0:
         return None
     highest_at_first = float(losses[:first].max())
-    if 2 * int((losses[first:] > highest_at_first).sum()) < limits["batches"]:
-        return None  # the median of so many batches cannot be above it; most runs end here, before what costs time
+    # The median of so many batches cannot be above the first losses otherwise. Most runs end here, before what costs time.
+    above_first = 2 * int((losses[first:] > highest_at_first).sum()) >= limits["batches"]
+    towers = float(losses.max()) >= limits["height"] * statistics.median(losses)
+    if not above_first and not towers:
+        return None
     # A model that is not sure of anything yet has no higher losses for wrong labels: they stand out later.
     over = np.log(losses / statistics.running_median(losses, _AROUND))
-    parts = (_apart(over[begin:], begin, limits) for begin in (first, len(losses) // 2))
-    return next((one for one in parts if one and float(np.median(losses[one.rows])) > highest_at_first), None)
+    for begin in (first, len(losses) // 2):
+        found = _apart(over[begin:], begin, limits, limits["apart"])
+        if found is not None and float(np.median(losses[found.rows])) > highest_at_first:
+            return found
+    found = _apart(over[first:], first, limits, limits["gap"])
+    return found if found is not None and found.height >= limits["height"] else None
 
 
 def towering(losses: Floats, limits: Limits) -> BadBatches | None:
@@ -69,12 +77,15 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     return BadBatches(rows, float(np.median(losses[rows] / level[rows])))
 
 
-def _apart(over: Floats, begin: int, limits: Limits) -> BadBatches | None:
-    """The losses from `begin` on that stand apart from all others there. `over`: how far each is above its level."""
+def _apart(over: Floats, begin: int, limits: Limits, gap: float) -> BadBatches | None:
+    """The losses from `begin` on that stand apart from all others there. `over`: logarithms of their height over the level.
+
+    `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
+    """
     high = over > max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
     if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
         return None
-    if float(over[high].min()) < limits["apart"] * float(over[~high].max()):
+    if float(over[high].min()) < gap * float(over[~high].max()):
         return None
     return BadBatches(np.flatnonzero(high) + begin, float(np.exp(np.median(over[high]))))
 
@@ -92,9 +103,9 @@ def finding(
         title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
-            f"{number(found.height)} times that of the batches around it, higher than any loss of the first steps, and "
-            "back to normal at the next one. No update does that; these batches hold other data: wrong labels, a "
-            "broken shard, samples that were not normalised. Each of them pushes the weights the wrong way."
+            f"{number(found.height)} times that of the batches around it, and back to normal at the next one. No update "
+            "does that; these batches hold other data: wrong labels or units, a broken shard, samples that were not "
+            "normalised. Each of them pushes the weights the wrong way."
         ),
         fix="Look at the samples of these steps: their labels, their range, the file that they come from. Log the "
         "identifiers of each batch if the loader shuffles.",
