@@ -69,6 +69,14 @@ def test_workers_in_the_same_state(make) -> None:
     assert judge(make, "duplicate-augmentation", passes([["a"], ["a"]]))[0] == "skipped"
 
 
+@pytest.mark.parametrize(("first", "status"), [(["a", "a"], "fired"), (["a", "b"], "passed")])
+def test_workers_that_stay_are_compared_in_their_first_pass(make, first: list[str], status: str) -> None:
+    """worker_init_fn runs once in each of them; one of them then draws for a batch more than the other."""
+    rows = passes([first, ["c", "d"], ["e", "f"]])
+    stay = [TRAIN | {"persistent_workers": True}, VALIDATION]
+    assert judge(make, "duplicate-augmentation", rows, loaders=stay)[0] == status
+
+
 def looks(contents: list[str], **more: Any) -> list[dict[str, Any]]:
     """Batches of the validation loader, pass by pass."""
     return [

@@ -51,11 +51,10 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     # A model that is not sure of anything yet has no higher losses for wrong labels: they stand out later.
     over = np.log(losses / statistics.running_median(losses, _AROUND))
     for begin in (first, len(losses) // 2):
-        found = _apart(over[begin:], begin, limits, limits["apart"])
+        found = _apart(over[begin:], begin, limits, limits["single"], limits["apart"])
         if found is not None and float(np.median(losses[found.rows])) > highest_at_first:
             return found
-    found = _apart(over[first:], first, limits, limits["gap"])
-    return found if found is not None and found.height >= limits["height"] else None
+    return _apart(over[first:], first, limits, limits["height"], limits["gap"])
 
 
 def towering(losses: Floats, limits: Limits) -> BadBatches | None:
@@ -77,12 +76,12 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     return BadBatches(rows, float(np.median(losses[rows] / level[rows])))
 
 
-def _apart(over: Floats, begin: int, limits: Limits, gap: float) -> BadBatches | None:
+def _apart(over: Floats, begin: int, limits: Limits, least: float, gap: float) -> BadBatches | None:
     """The losses from `begin` on that stand apart from all others there. `over`: logarithms of their height over the level.
 
-    `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
+    `least`: how many times its level such a loss is. `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
     """
-    high = over > max(float(np.log(limits["single"])), limits["sigmas"] * statistics.spread(over))
+    high = over > max(float(np.log(least)), limits["sigmas"] * statistics.spread(over))
     if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
         return None
     if float(over[high].min()) < gap * float(over[~high].max()):

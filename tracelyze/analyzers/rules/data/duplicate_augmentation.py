@@ -22,6 +22,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     for part in draws.parts(process):
         if part.loader in feeding and part.worker >= 0:
             passes.setdefault((part.loader, part.epoch), []).append(part)
+    stay = {int(row["loader"]) for row in process.loaders.records() if row["persistent_workers"]}
+    # Workers that stay are seeded once, before their first pass; after it they have drawn for other numbers of batches.
+    passes = {key: found for key, found in passes.items() if key[0] not in stay or key[1] == 0}
     several = [found for found in passes.values() if len(found) >= limits["workers"]]
     if not several:
         return Skipped("no dataset with an index was read by several workers", "not-applicable")
