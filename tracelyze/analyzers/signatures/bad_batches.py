@@ -34,20 +34,20 @@ class BadBatches:
 
 
 def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
-    """Losses that stand apart from all others (`apart`), above whatever the run began with, or towering (`gap`, `height`).
+    """Losses that stand apart from all others (`apart`), above whatever the run began with; or that tower (`gap`).
 
-    A heavy tail has losses of all heights; of several kinds of batches (tasks, sources) the worst is worst at first. What
-    towers needs no quiet beginning: the same samples come in the first epoch, too.
+    A heavy tail has losses of all heights; of several kinds of batches (tasks, sources) the worst is worst at first.
+    What towers needs no quiet beginning: the same samples come in the first epoch, too.
     """
     first = int(_FIRST * len(losses))
     if len(losses) < limits["losses"] or not first or losses.min() <= 0:
         return None
     highest_at_first = float(losses[:first].max())
-    # The median of so many batches cannot be above the first losses otherwise. Most runs end here, before what costs time.
+    # The median of so many batches cannot be above the first losses otherwise.
     above_first = 2 * int((losses[first:] > highest_at_first).sum()) >= limits["batches"]
     towers = float(losses.max()) >= limits["height"] * statistics.median(losses)
     if not above_first and not towers:
-        return None
+        return None  # as in most runs, before what costs time
     # A model that is not sure of anything yet has no higher losses for wrong labels: they stand out later.
     over = np.log(losses / statistics.running_median(losses, _AROUND))
     for begin in (first, len(losses) // 2):
@@ -77,9 +77,10 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
 
 
 def _apart(over: Floats, begin: int, limits: Limits, least: float, gap: float) -> BadBatches | None:
-    """The losses from `begin` on that stand apart from all others there. `over`: logarithms of their height over the level.
+    """The losses from `begin` on that stand apart from all others there.
 
-    `least`: how many times its level such a loss is. `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
+    `over`: logarithms of losses over the level around them, shape [losses]. `least`: how many times its level such a
+    loss is. `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
     """
     high = over > max(float(np.log(least)), limits["sigmas"] * statistics.spread(over))
     if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
@@ -102,8 +103,8 @@ def finding(
         title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
-            f"{number(found.height)} times that of the batches around it, and back to normal at the next one. No update "
-            "does that; these batches hold other data: wrong labels or units, a broken shard, samples that were not "
+            f"{number(found.height)} times that of the batches around it, and back to normal at the next one. No "
+            "update does that; these batches hold other data: wrong labels or units, a broken shard, samples that were not "
             "normalised. Each of them pushes the weights the wrong way."
         ),
         fix="Look at the samples of these steps: their labels, their range, the file that they come from. Log the "
