@@ -140,9 +140,12 @@ class Workshop:
         return Process("rank00000", {"rank": 0, "cpus": 8, **(facts or {})}, tables, end or Exit("finished", 0))
 
     def check(self, rule: str | Rule, *processes: Process) -> tuple[str, str, Finding | None]:
-        """Status (fired, passed, skipped) and reason of one rule on a run of these processes, and its first finding."""
-        run = self.run(*processes)
-        diagnosis = diagnose(run, select=[rule]) if isinstance(rule, str) else diagnose(run, rules=[rule])
+        """Status (fired, passed, skipped) and reason of one rule on a run of these processes, and its first finding.
+
+        What the rule raises is raised.
+        """
+        chosen: dict[str, Any] = {"select": [rule]} if isinstance(rule, str) else {"rules": [rule]}
+        diagnosis = diagnose(self.run(*processes), **chosen, strict=True)
         finding = diagnosis.findings[0] if diagnosis.findings else None
         return diagnosis.checks[0].status, diagnosis.checks[0].reason, finding
 

@@ -114,6 +114,10 @@ def test_a_rule_that_raises_is_skipped_and_the_others_go_on(make) -> None:
         ("passed", "Fine."),
         ("skipped", "Not recorded: use of a GradScaler."),
     ]
+    assert 'raise ZeroDivisionError("division by zero")' in checks[0].traceback
+    assert "traceback" not in diagnose(make.run(make.process()), rules=rules[1:]).to_dict()["checks"][0]
+    with pytest.raises(ZeroDivisionError):  # who writes the rule wants to see where
+        make.check(rules[0], make.process())
 
 
 def test_a_recording_without_a_loader_says_so(make) -> None:

@@ -55,15 +55,16 @@ def diagnose(
     beside: Sequence[Beside] = (),
     workers: int | None = None,
     mapper: Mapper | None = None,
+    strict: bool = False,
 ) -> Diagnosis:
     """What is wrong with `run`, a loaded run or its directory.
 
     `select` limits the diagnosis to these rule ids, `ignore` leaves some out; `thresholds` overrides a rule's numbers
     by name; `rules` takes the catalogue's place. `picture`: with the timelines and tables of profiled steps, which only
     a page shows. `beside`: what other logs and dumps of stacks say of the job. `workers`: processes that share the
-    folders of a large run, by default as many as it is worth; `mapper`: has them judged elsewhere. Every remaining rule
-    ends in one check, those that need profiler traces included. InputError for an unreadable run, an unknown
-    rule or threshold.
+    folders of a large run, by default as many as it is worth; `mapper`: has them judged elsewhere. `strict`: what a
+    rule raises is raised, as its tests want it, and the rule not skipped. Every remaining rule ends in one check, those
+    that need profiler traces included. InputError for an unreadable run, an unknown rule or threshold.
     """
     from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 
@@ -78,6 +79,7 @@ def diagnose(
         {rule.id: dict((thresholds or {}).get(rule.id, {})) for rule in chosen},
         frozenset(head.pid for head in source.heads if head.thread > 1),
         charts=len(source.heads) <= FEW,
+        strict=strict,
         given=None if rules is None else tuple(rules),
     )
     judged = _Reduction(source, plan)

@@ -6,6 +6,7 @@ A rule's check looks at one process of the run and answers with findings, with :
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,11 +85,13 @@ class Skipped:
 
     `why`: "not-applicable" where the run does not do what the rule is about (no GradScaler, one rank), "needs-more"
     where more has to be recorded, or the run has to be longer. `record`: options of `tracelyze collect` that record it.
+    `traceback`: of the rule, where it raised.
     """
 
     reason: str
     why: Why = "needs-more"
     record: str = ""
+    traceback: str = ""
 
 
 Outcome = list[Finding] | Passed | Skipped
@@ -174,6 +177,14 @@ def missing(process: Process, column: str, absent: str = "") -> Skipped:
     )
 
 
+def failed(error: Exception) -> Skipped:
+    """The answer of a rule that raised: one that fails must not hide what the others found."""
+    return Skipped(
+        f"the rule itself failed: {type(error).__name__}: {error}",
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
 def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
     """One answer for a process from those for its trainings: findings, else what passed, else why it was skipped."""
     answers = list(outcomes)
@@ -192,4 +203,5 @@ def together(skipped: Sequence[Skipped]) -> Skipped:
     if not needing:
         return Skipped("no optimizer took a step")
     reasons = "; ".join(dict.fromkeys(one.reason for one in needing))
-    return Skipped(reasons, needing[0].why, next((one.record for one in needing if one.record), ""))
+    record = next((one.record for one in needing if one.record), "")
+    return Skipped(reasons, needing[0].why, record, next((one.traceback for one in needing if one.traceback), ""))

@@ -59,4 +59,6 @@ def check_of(rule: Declaration, outcome: Outcome, command: str = "") -> Check:
     if isinstance(outcome, Passed):
         return Check(rule.id, "passed", context.sentence(outcome.reason), rule.title)
     record = f"tracelyze collect {outcome.record} -- {command or 'python train.py'}" if outcome.record else ""
-    return Check(rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why, record)
+    return Check(
+        rule.id, "skipped", context.sentence(outcome.reason), rule.title, outcome.why, record, outcome.traceback
+    )

@@ -213,7 +213,7 @@ class Check:
     """What became of one rule: it fired, passed (and on what evidence), or could not be evaluated (and why).
 
     `why`: the kind of reason of a skipped check, None for all others. `command` records what a check
-    needs, where a command can.
+    needs, where a command can. `traceback`: of a rule that failed; JSON leaves it out where it is empty.
     """
 
     rule: str
@@ -222,6 +222,7 @@ class Check:
     title: str = ""
     why: Why | None = None
     command: str = ""
+    traceback: str = ""
 
 
 @dataclass(frozen=True)
@@ -337,6 +338,9 @@ class Diagnosis:
         for finding, row in zip(self.findings, data["findings"], strict=True):
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["fires_at"] = evidence.fires_at
+        for check in data["checks"]:
+            if not check["traceback"]:
+                del check["traceback"]
         head = ("schema_version", "tracelyze_version", "run", "verdict", "verdict_reason")
         rest = ("findings", "checks", "charts", *(["ranks"] if self.ranks else []), "docs_url")
         return {key: data[key] for key in (*head, *rest)}

@@ -13,7 +13,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _UNPUBLISHED: Final = {"Diagnosis": {"picture"}}
 """Fields that a page alone is made of, and that no JSON holds."""
-_ABSENT_WHERE_EMPTY: Final = {"Diagnosis": {"ranks"}}
+_ABSENT_WHERE_EMPTY: Final = {"Diagnosis": {"ranks"}, "Check": {"traceback"}}
 
 
 def schema() -> dict[str, Any]:

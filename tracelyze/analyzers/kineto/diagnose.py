@@ -18,7 +18,7 @@ from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, too_short
 from tracelyze.analyzers.kineto.rules import RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
-from tracelyze.analyzers.rule import Limits, Outcome, Skipped
+from tracelyze.analyzers.rule import Limits, Outcome, failed
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import duration, percent
@@ -180,8 +180,8 @@ def run_check(rule: TraceRule, job: Job, limits: Limits) -> Outcome:
         return rule.check(job, limits)
     except InputError:
         raise
-    except Exception as error:  # one rule that fails must not hide what the others found
-        return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
+    except Exception as error:
+        return failed(error)
 
 
 def _completed(finding: Finding, rule: TraceRule) -> Finding:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tracelyze.analyzers import causality, context, naming, overview, several
 from tracelyze.analyzers.ranks import agreement
 from tracelyze.analyzers.recorded import clocks, run_directory
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, missing
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, failed, missing
 from tracelyze.diagnosis import Exit, Finding
 from tracelyze.errors import InputError
 
@@ -32,12 +32,14 @@ class Plan:
     """What every process is judged by. `given`: rules in the place of the catalogue; without them it can be sent.
 
     `threaded`: process ids of programs in which several threads trained. `charts`: findings keep their charts.
+    `strict`: what a rule raises is raised.
     """
 
     rules: tuple[str, ...]
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     threaded: frozenset[Any] = frozenset()
     charts: bool = True
+    strict: bool = False
     given: tuple[Rule, ...] | None = None
 
     def chosen(self) -> list[Rule]:
@@ -166,7 +168,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
         if rule.asks_peers and summary.facts.death is not None and not ended_only:
             continue
         if rule.gather is not None:
-            gathered = _gathered(rule, process)
+            gathered = _gathered(rule, process, plan.strict)
             if gathered is not None:
                 summary.gathered[rule.id] = gathered
             continue
@@ -188,7 +190,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
 
 def outcome_of(rule: Rule, training: Process, plan: Plan) -> Outcome:
     """What one rule says of a process or of one of its trainings, findings completed by what was recorded there."""
-    outcome = run_check(rule, training, plan.limits(rule))
+    outcome = run_check(rule, training, plan.limits(rule), plan.strict)
     if not isinstance(outcome, list):
         return outcome
     name = naming.of(training, plan.threaded)
@@ -196,8 +198,11 @@ def outcome_of(rule: Rule, training: Process, plan: Plan) -> Outcome:
     return [naming.named(finding, name) for finding in completed]
 
 
-def run_check(rule: Rule, process: Process, limits: Limits) -> Outcome:
-    """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through."""
+def run_check(rule: Rule, process: Process, limits: Limits, strict: bool = False) -> Outcome:
+    """One rule on one process. A rule that raises is skipped and says so; InputError (a bad file) passes through.
+
+    `strict`: whatever a rule raises passes through.
+    """
     lacking = _lacking(rule, process)
     if lacking is not None:
         return lacking
@@ -206,10 +211,12 @@ def run_check(rule: Rule, process: Process, limits: Limits) -> Outcome:
     except InputError:
         raise
     except Exception as error:
-        return Skipped(f"the rule itself failed: {type(error).__name__}: {error}")
+        if strict:
+            raise
+        return failed(error)
 
 
-def _gathered(rule: Rule, process: Process) -> Any:
+def _gathered(rule: Rule, process: Process, strict: bool) -> Any:
     """What a rule that compares ranks takes from this one; None where it has nothing, or fails."""
     assert rule.gather is not None
     if _lacking(rule, process) is not None:
@@ -218,8 +225,10 @@ def _gathered(rule: Rule, process: Process) -> Any:
         return rule.gather(process)
     except InputError:
         raise
-    except Exception:  # the rule will find too little to compare, and say so
-        return None
+    except Exception:
+        if strict:
+            raise
+        return None  # the rule will find too little to compare, and say so
 
 
 def _lacking(rule: Rule, process: Process) -> Skipped | None:
