@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.evidence import loader_call
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
     from tracelyze.analyzers.recorded.run import Process
 
@@ -16,8 +19,9 @@ PLACES = {RESTART: "site", CHEAPER: "read_by", WORKERS: "made_at"}  # columns of
 _FIRST_WITHOUT_FORK = 14  # Python 3.14 starts processes by forkserver, also on Linux
 
 
-def of(way: str, predicted: Prediction) -> tuple[str, str]:
+def of(way: str, predicted: Prediction, process: Process) -> tuple[str, str]:
     """The fix, and a sentence on what it brings."""
+    guard = "" if forks(process) else f" {GUARD}"
     gain = percent(predicted.share)
     if way == RESTART:
         return RESTART_FIX, "The loader is asked for a new iterator in nearly every step; only its first batch is used."
@@ -26,7 +30,7 @@ def of(way: str, predicted: Prediction) -> tuple[str, str]:
     count = predicted.workers
     processes = f"{count} worker processes" if count > 1 else "a worker process"
     return (
-        f"Load in {processes}, so that batches are made while the model computes. {GUARD}",
+        f"Load in {processes}, so that batches are made while the model computes.{guard}",
         f"With num_workers={count} a step would be about {gain} shorter.",
     )
 
@@ -38,7 +42,7 @@ def waits(seen: Waiting) -> str:
     return f"the device is idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
 
 
-def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
+def code(way: str, predicted: Prediction, loader: Mapping[str, Any]) -> str:
     """The fix as code, empty where it depends on the data."""
     if way == RESTART:
         return (
@@ -46,8 +50,7 @@ def code(way: str, predicted: Prediction, batch_size: int | None) -> str:
         )
     if way == CHEAPER:
         return ""
-    batch = f", batch_size={batch_size}" if batch_size else ""
-    return f"loader = DataLoader(dataset{batch}, num_workers={predicted.workers}, persistent_workers=True)"
+    return loader_call.example(loader, num_workers=predicted.workers, persistent_workers=True)
 
 
 def forks(process: Process) -> bool:

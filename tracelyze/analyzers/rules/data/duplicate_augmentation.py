@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import loader_call, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -61,7 +61,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
                 if held
                 else "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch"
             )
-            + f"\n\nloader = DataLoader(dataset, num_workers={workers}, worker_init_fn=worker_init_fn)"
+            + f"\n\n{loader_call.example(loader, worker_init_fn='worker_init_fn')}"
         ),
         first_step=1,
         evidence=[

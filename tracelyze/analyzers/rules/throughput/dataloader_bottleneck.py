@@ -64,7 +64,7 @@ def _finding(
     # Of the step as it was, what others' use of the processors took included, where that was much.
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
-    fix, promise = advice.of(way, replace(predicted, share=gain))
+    fix, promise = advice.of(way, replace(predicted, share=gain), optimization.process)
     place, slow, more = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
@@ -79,7 +79,7 @@ def _finding(
             + contention.said(crowd, limits)
         ),
         fix=fix + more,
-        fix_code=advice.code(way, predicted, seen.loader.get("batch_size")),
+        fix_code=advice.code(way, predicted, seen.loader),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[

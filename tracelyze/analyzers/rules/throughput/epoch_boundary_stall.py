@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import edits, loader_call, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
@@ -108,13 +108,10 @@ def _is_made_anew(process: Process, loader: dict[str, Any], limits: Limits) -> b
 def _advice(loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
     """What to do, an example, and a sentence that says why the first batch is late."""
     if renewed:
-        return (
-            ONCE,
-            ONCE_CODE.format(workers=loader["num_workers"]),
-            " Each epoch makes a new loader, with new workers.",
-        )
+        code = f"# before the epochs:\n{loader_call.example(loader, persistent_workers=True)}"
+        return ONCE, code, " Each epoch makes a new loader, with new workers."
     if loader.get("num_workers") and not loader.get("persistent_workers"):
-        code = f"DataLoader(dataset, num_workers={loader['num_workers']}, persistent_workers=True)"
+        code = loader_call.example(loader, persistent_workers=True)
         return PERSISTENT, code, " Its workers end with each epoch, and start anew."
     if loader.get("num_workers"):
         return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
@@ -123,7 +120,6 @@ def _advice(loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
 
 PERSISTENT = "Keep the workers between epochs: each time they start, they import the program and copy the dataset."
 ONCE = "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
-ONCE_CODE = "# before the epochs:\nloader = DataLoader(dataset, num_workers={workers}, persistent_workers=True)"
 RULE = Rule(
     id="epoch-boundary-stall",
     family="throughput",

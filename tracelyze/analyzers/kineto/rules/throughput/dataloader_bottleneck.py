@@ -38,6 +38,10 @@ MORE: Final = (
 )
 WAITING: Final = Threshold("waiting", 0.1, "share of the step", "derived: twice the 5% of PyTorch's TensorBoard plugin")
 WORKERS: Final = "Load in worker processes instead of the training process (num_workers=4 or more), with pinned memory."
+CODE: Final = (
+    "# its other arguments (batch_size, shuffle) stay as they are:\n"
+    "loader = DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)"
+)
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -83,7 +87,7 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
             f"because the next batch was not ready. {promise}"
         ),
         fix=WORKERS if single else MORE,
-        fix_code="loader = DataLoader(dataset, num_workers=4, pin_memory=True, persistent_workers=True)" * single,
+        fix_code=CODE * single,
         first_step=first,
         last_step=last,
         evidence=[*evidence, *predicted],

@@ -65,7 +65,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 f"{percent(value)} of the time of an epoch."
             ),
             fix=FIX,
-            fix_code="loader = DataLoader(dataset, num_workers=4, persistent_workers=True)",
+            fix_code="# its other arguments (batch_size, shuffle) stay as they are:\n"
+            "loader = DataLoader(dataset, num_workers=4, persistent_workers=True)",
             first_step=int(summary.number[stalls[0]]),
             last_step=int(summary.number[stalls[-1]]),
             evidence=[
