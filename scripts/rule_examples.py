@@ -19,9 +19,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-import matplotlib as mpl  # noqa: E402 (after sys.path)
-from matplotlib.figure import Figure  # noqa: E402
-from rule_pages import Example  # noqa: E402
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+except ModuleNotFoundError:
+    sys.exit("rule_examples.py draws with matplotlib: python -m pip install --group docs")
+from rule_pages import Example  # noqa: E402 (after sys.path)
 
 from tests.trainings.judge import diagnose  # noqa: E402
 from tests.trainings.manifest import TRAININGS, Training  # noqa: E402

@@ -162,7 +162,16 @@ def test_the_search_for_circles_finds_them() -> None:
 def test_rooms_have_few_files() -> None:
     rooms = {path.parent for path in MODULES}
     counts = {str(room.relative_to(ROOT)): len(list(room.glob("*.py"))) for room in rooms}
-    assert not {room: count for room, count in counts.items() if count > MOST_FILES}
+    full = {room: count for room, count in counts.items() if count > MOST_FILES}
+    assert not full, f"more than {MOST_FILES} files: split the room by subject, into folders of what belongs together"
+
+
+def test_lines_of_the_guides_are_as_short_as_those_of_code() -> None:
+    """Rows of tables aside, which cannot be broken."""
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        long = [number for number, line in enumerate(lines, 1) if len(line) > 120 and not line.startswith("|")]
+        assert not long, f"{name}: more than 120 characters in lines {long}"
 
 
 def test_what_can_follow_from_what_stands_in_one_table() -> None:

@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 COLLECT_TIMEOUT: Final = 300.0
 DIAGNOSE_TIMEOUT: Final = 120.0
 
-Kind = Literal["miss", "false alarm", "not folded", "wrong cause", "exit code", "failed"]
+Kind = Literal["miss", "false alarm", "not explained", "wrong cause", "exit code", "failed"]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def judge(judgement: Judgement) -> None:
         elif not hits:
             judgement.problems.append(missed(judgement, names))
         elif len(set(hits)) > 1:
-            judgement.problems.append(Problem("not folded", hits[1], f"one fault, several roots: {', '.join(hits)}"))
+            judgement.problems.append(Problem("not explained", hits[1], f"one fault, several roots: {', '.join(hits)}"))
     for finding in judgement.findings:
         judgement.problems.extend(unexpected(finding, expected, training))
     judgement.located = located(judgement, expected)
@@ -163,8 +163,12 @@ def unexpected(finding: dict[str, Any], expected: set[str], training: Training) 
         return
     words = f"{finding['title']}: {finding['summary']}"
     if cause is None:
-        kind: Kind = "not folded" if rule in training.consequences else "false alarm"
-        yield Problem(kind, rule, words)
+        if rule in training.consequences:
+            causes = " or ".join(sorted(expected))
+            row = "is a row missing in tracelyze/analyzers/consequences.py?"
+            yield Problem("not explained", rule, f"not put down to {causes}: {row} {words}")
+        else:
+            yield Problem("false alarm", rule, words)
     elif rule not in training.consequences:
         yield Problem("false alarm", rule, f"caused by {cause}: {words}")
 

@@ -110,7 +110,12 @@ _COLUMNS: Final = {  # where a row of the table need not hold them
 }
 
 
+def noun(column: str) -> str | None:
+    """What a column ("steps.grad_norm") of the catalogue is about: the thing, not the column. None where unnamed."""
+    return _COLUMNS.get(column) or _TABLES.get(column.partition(".")[0])
+
+
 def said(column: str, tables: Mapping[str, Table]) -> str:
-    """What a column ("steps.grad_norm") is about: the thing, not the column. Of a table from outside, its meaning."""
+    """What a column is about; of one that only rules from outside need, its meaning."""
     table, name = column.split(".")
-    return _COLUMNS.get(column) or _TABLES.get(table) or tables[table].spec.column(name).meaning
+    return noun(column) or tables[table].spec.column(name).meaning
