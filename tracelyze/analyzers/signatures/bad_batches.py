@@ -104,8 +104,8 @@ def finding(
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
             f"{number(found.height)} times that of the batches around it, and back to normal at the next one. No "
-            "update does that; these batches hold other data: wrong labels or units, a broken shard, samples that were not "
-            "normalised. Each of them pushes the weights the wrong way."
+            "update does that; these batches hold other data: wrong labels or units, a broken shard, samples that were "
+            "not normalised. Each of them pushes the weights the wrong way."
         ),
         fix="Look at the samples of these steps: their labels, their range, the file that they come from. Log the "
         "identifiers of each batch if the loader shuffles.",
