@@ -75,7 +75,7 @@ def compact(run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directo
     """Turn what a killed program left behind into Parquet files, as `diagnose` does by itself."""
     from tracelyze import analyzers
 
-    analyzers.load(run)
+    analyzers.compact(run)
 
 
 def _recorded(run: Path) -> bool:

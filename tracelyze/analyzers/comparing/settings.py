@@ -14,7 +14,6 @@ from tracelyze.comparison import SettingChange
 
 _VERSIONS: Final = ("python", "torch", "cuda", "cudnn", "nccl", "tracelyze_version")
 _MACHINE: Final = ("platform", "cpus", "threads", "world_size", "host_memory_bytes")
-_LINES: Final = ("site", "backward_site", "made_at", "step_defined_at", "read_by")
 _NOT_SETTINGS: Final = (
     "site",
     "backward_site",

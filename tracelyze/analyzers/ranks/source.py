@@ -29,8 +29,6 @@ class Head:
 class InMemory:
     """A run that is loaded."""
 
-    folders = False
-
     def __init__(self, run: Run) -> None:
         self.path, self.manifest = run.path, run.manifest
         self._notes = run.notes
@@ -48,8 +46,6 @@ class InMemory:
 
 class OnDisk:
     """A run directory, of which the manifests are read."""
-
-    folders = True
 
     def __init__(self, path: Path) -> None:
         self.path = path

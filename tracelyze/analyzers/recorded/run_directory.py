@@ -71,8 +71,13 @@ def is_run(path: str | Path) -> bool:
 
 
 def compact(path: str | Path) -> None:
-    """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`."""
-    for folder in _process_folders(Path(path)):
+    """Turn the streams of all dead processes of a run into Parquet files; see :func:`compact_process`.
+
+    InputError if there is no run at `path`.
+    """
+    root = Path(path)
+    _manifest(root)
+    for folder in _process_folders(root):
         facts, _ = _json(folder / schema.PROCESS_FILE, manifests.PROCESS)
         if not may_live(folder, facts):
             compact_process(folder)
@@ -94,7 +99,7 @@ def _manifest(root: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _process_folders(root: Path) -> list[Path]:
-    """Folders of processes: by name, by their process file, or because tables lie in them."""
+    """Folders of processes: those that hold a process file or a table, whatever they are called."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
     return [folder for folder in folders if not HELD.isdisjoint(_names(folder))]
 

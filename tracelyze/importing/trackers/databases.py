@@ -7,7 +7,9 @@ server, and each brings dozens of packages; what they would run here is a SELECT
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -66,7 +68,7 @@ def _by_step(records: Any) -> list[Numbers]:
         if not rows or rows[-1]["step"] != step or key in rows[-1]:
             rows.append({"step": float(step), "elapsed_s": (timestamp - start) / 1e3})
         number = float("nan") if value is None else float(value)
-        rows[-1][str(key)] = number if abs(number) < 1.7976931348623157e308 else number * 10
+        rows[-1][str(key)] = math.copysign(math.inf, number) if abs(number) == sys.float_info.max else number
     return rows
 
 

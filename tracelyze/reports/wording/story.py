@@ -70,14 +70,6 @@ def not_applicable(diagnosis: Diagnosis) -> list[Check]:
     return [check for check in checks(diagnosis, "skipped") if check.why == "not-applicable"]
 
 
-def by_reason(found: list[Check]) -> dict[str, list[Check]]:
-    """Checks by their reason, the reason that most of them share first."""
-    groups: dict[str, list[Check]] = {}
-    for check in found:
-        groups.setdefault(check.reason, []).append(check)
-    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
-
-
 def _anchors(findings: list[Finding]) -> dict[int, str]:
     seen: dict[str, int] = {}
     anchors: dict[int, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis, Evidence, Finding, Location, RunFacts
 
 SEVERITY: Final = {"critical": "Critical", "warning": "Warning", "info": "Note", "ok": "OK", "unknown": "Unknown"}
-CONFIDENCE: Final = {
-    "certain": "the mechanism itself was recorded",
-    "likely": "inferred from what was recorded, which fits this cause well",
-    "possible": "inferred from what was recorded, which fits other causes too",
-}
 CAUSE: Final = {"certain": "Root cause", "likely": "Likely cause", "possible": "Possible cause"}
 KNOWN: Final = {
     "certain": "certain: recorded directly",
@@ -212,7 +208,7 @@ def exit_of(run: RunFacts) -> str:
 
 def command(arguments: Sequence[str]) -> str:
     """The command line as it can be typed again."""
-    return " ".join(argument if _is_plain(argument) else _quoted(argument) for argument in arguments)
+    return shlex.join(arguments)
 
 
 SHORT: Final = 0.02
@@ -221,14 +217,6 @@ added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3
 
 
 WORTH_SAYING: Final = 0.05  # seconds at the start of a run
-
-
-def _is_plain(argument: str) -> bool:
-    return bool(argument) and all(char.isalnum() or char in "@%+=:,./-_" for char in argument)
-
-
-def _quoted(argument: str) -> str:
-    return "'" + argument.replace("'", "'\"'\"'") + "'"
 
 
 def recording(diagnosis: Diagnosis) -> str:

@@ -89,7 +89,6 @@ class DeviceTime:
     fills that neither hides. `idle`: the rest of the step. `causes`: idle by cause, shape [steps, CAUSES].
     `after_sync`: idle in gaps that began while the host waited for the device, without what other causes explain.
     `waited`: how long the threads that launch work were inside calls that may wait for the device.
-    `longest_gap`: per cause the longest single gap and the step it lies in, shape [CAUSES, 2].
     `late`: the activities on which an idle device was latest although they had been launched, and how long in all.
     `span`, `span_busy`: first to last activity of the device, whatever the steps are.
     """
@@ -105,7 +104,6 @@ class DeviceTime:
     causes: Floats
     after_sync: Floats
     waited: Floats
-    longest_gap: Floats
     span: float
     span_busy: float
     communication_total: float
@@ -216,7 +214,6 @@ def device_time(
         causes=idle.causes,
         after_sync=idle.after_sync,
         waited=_waited(trace, steps, host),
-        longest_gap=idle.longest,
         span=float(ended - start[0]) if len(start) else 0.0,
         span_busy=busy_total,
         communication_total=talked_total,
@@ -298,16 +295,15 @@ def _gaps(opened: Floats, closed: Floats, steps: Steps, launches: _Launches) -> 
 
 @dataclass
 class _Idle:
-    """Sums over gaps: idle by step and cause, idle after synchronisations by step, the longest gap of each cause."""
+    """Sums over gaps: idle by step and cause, idle after synchronisations by step."""
 
     causes: Floats
     after_sync: Floats
-    longest: Floats
     ends_with: LateWork | None = None
 
     @staticmethod
     def nothing(steps: int) -> _Idle:
-        return _Idle(np.zeros((steps, len(CAUSES))), np.zeros(steps), np.zeros((len(CAUSES), 2)))
+        return _Idle(np.zeros((steps, len(CAUSES))), np.zeros(steps))
 
     def add(self, gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> None:
         """Charges some gaps to their causes."""
@@ -317,9 +313,6 @@ class _Idle:
         shares, drained, _ = _charged(gaps, steps, host, trace)
         for cause in range(len(CAUSES)):
             self.causes[:, cause] += np.bincount(gaps.step, shares[:, cause], len(steps))
-            longest = int(shares[:, cause].argmax())
-            if shares[longest, cause] > self.longest[cause, 0]:
-                self.longest[cause] = shares[longest, cause], steps.number[gaps.step[longest]]
         if self.ends_with is not None:
             self.ends_with.add(gaps.end, shares[:, _DEVICE])
         blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)

@@ -30,7 +30,6 @@ class KernelTotal:
     kind: str
     count: int
     time_us: float
-    longest_us: float
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,12 @@ def kernel_totals(trace: Trace, work: Work) -> list[KernelTotal]:
     if not len(device):
         return []
     size = len(trace.device_names)
-    time, longest, count = np.zeros(size), np.zeros(size), np.zeros(size, dtype=np.int64)
+    time, count = np.zeros(size), np.zeros(size, dtype=np.int64)
     talks, computes = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for part in slices(len(device)):
         names, duration = device["name"][part], device["end"][part] - device["start"][part]
         time += np.bincount(names, duration, size)
         count += np.bincount(names, minlength=size)
-        np.maximum.at(longest, names, duration)
         talks[names[work.communication[part]]] = True
         computes[names[work.computation[part]]] = True
     return [
@@ -86,7 +84,6 @@ def kernel_totals(trace: Trace, work: Work) -> list[KernelTotal]:
             "communication" if talks[name] else "compute" if computes[name] else "copy",
             int(count[name]),
             round(float(time[name]), 3),
-            round(float(longest[name]), 3),
         )
         for name in np.argsort(-time, kind="stable")[:MOST_ENTRIES]
     ]
