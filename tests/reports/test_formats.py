@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tracelyze import reports
-from tracelyze.diagnosis import Evidence, Location
+from tracelyze.diagnosis import Evidence, Excerpt, Location
 from tracelyze.errors import InputError
 from tracelyze.reports import escaping, markdown, sarif, text
 from tracelyze.reports.wording.plain_tracebacks import folded
@@ -341,3 +341,16 @@ def test_the_terminal_names_a_step_once(last: int | None, said: str) -> None:
     finding = replace(diagnosis.findings[0], first_step=7, last_step=last, first_second=None, first_at=None, ranks=[])
     lines = text.render(replace(diagnosis, findings=[finding])).splitlines()
     assert next(line.split("Since")[1].strip() for line in lines if line.startswith("  Since")) == f"step 7{said}"
+
+
+def test_a_long_line_of_code_goes_on_below_its_own_code() -> None:
+    finding = examples.chain().findings[0]
+    line = "    loss = criterion(model(images, lengths, masks), targets.reshape(-1), weights.reshape(-1), reduction)"
+    excerpt = Excerpt(30, ["for batch in loader:", line, "    loss.backward()"])
+    location = Location("train.py", 31, "train", line.strip())
+    shown = replace(examples.chain(), findings=[replace(finding, location=location, excerpt=excerpt, diff=None)])
+    lines = reports.render(shown, "text").splitlines()
+    at = next(number for number, one in enumerate(lines) if "> " in one and "loss = criterion" in one)
+    code = lines[at].index("loss")
+    assert lines[at + 1].index(lines[at + 1].strip()[0]) == code + 4
+    assert max(len(one) for one in lines[at : at + 2]) <= 80

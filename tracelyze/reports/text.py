@@ -134,7 +134,9 @@ class _Page:
         for offset, line in enumerate(textwrap.dedent("\n".join(excerpt.lines).expandtabs(4)).split("\n")):
             number = excerpt.first_line + offset
             here = number == finding.location.line
-            self.verbatim([f"{'>' if here else ' '} {number:>5}  {line}"], "  ", "31" if here else "2")
+            shown = f"{'>' if here else ' '} {number:>5}  {line}"
+            below = " " * min(len(shown) - len(line.lstrip()) + 4, self.width // 2)
+            self.verbatim([shown], "  ", "31" if here else "2", below)
 
     def repair(self, finding: Finding) -> None:
         if finding.fix.strip():
@@ -196,8 +198,8 @@ class _Page:
             text = escaping.printable(line).replace("\n", " ").expandtabs(4)
             self.lines.append(indent + self.paint(text, code, ""))
 
-    def verbatim(self, lines: list[str], indent: str, code: str) -> None:
-        """Lines as they are. One that is wider than the page goes on below, further in; nothing of it is left out."""
+    def verbatim(self, lines: list[str], indent: str, code: str, below: str = "  ") -> None:
+        """Lines as they are. One that is wider than the page goes on behind `below`; nothing of it is left out."""
         room = self.width - len(indent)
         for line in lines:
             text = escaping.printable(line).replace("\n", " ").expandtabs(4)
@@ -205,7 +207,7 @@ class _Page:
                 space = text.rfind(" ", room // 2, room)
                 end = room if space < 0 or not text[:space].strip() else space + 1
                 self.lines.append(indent + self.paint(text[:end].rstrip(), code, ""))
-                text = f"  {text[end:]}"
+                text = below + text[end:]
             self.lines.append(indent + self.paint(text, code, ""))
 
     def paint(self, text: str, code: str, style: str) -> str:
