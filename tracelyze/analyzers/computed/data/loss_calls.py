@@ -135,9 +135,7 @@ def finding(
         cost=timing.cost_of(optimization, affected) if optimization is not None and alone and line.training else None,
         location=change or line.location,
         seen_at=line.location,
-        charts=pictures.loss(optimization, [Mark(float(begin), "first call that was looked at")])
-        if optimization
-        else [],
+        charts=pictures.loss(optimization, [Mark(float(begin), "first seen")]) if optimization else [],
         false_alarm=false_alarm,
     )
 
