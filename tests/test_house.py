@@ -35,7 +35,7 @@ WALLS = {
     "analyzers": {
         "numpy", "pandas", "pyarrow", "msgspec",
         "tracelyze.version", "tracelyze.schema", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors",
-        "tracelyze.formatting", "tracelyze.reading", "tracelyze.suggestions",
+        "tracelyze.formatting", "tracelyze.reading", "tracelyze.subprocesses", "tracelyze.suggestions",
     },
     "reports": {"tracelyze", "tracelyze.comparison", "tracelyze.diagnosis", "tracelyze.errors", "tracelyze.formatting"},
 }  # fmt: skip

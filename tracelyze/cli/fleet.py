@@ -51,13 +51,14 @@ def fleet(
     from tracelyze import fleet as fleets
     from tracelyze import reports
     from tracelyze.fleet import discovery, local, page, ray_cluster, summary, writing
+    from tracelyze.subprocesses import cores
 
     writing.check(output)
     runs = discovery.runs_below(places)
     if ray:
         judged = ray_cluster.judge(runs, num_cpus=num_cpus, concurrency=concurrency)
     else:
-        judged = local.judge(runs, workers or local.cores(), timeout)
+        judged = local.judge(runs, workers or cores(), timeout)
     table = fleets.joined(_counted(judged, len(runs)))
     writing.write(table, output)
     found = summary.summarise(table)

@@ -1,18 +1,13 @@
-"""The process folders of a large run on the cores of this machine: processes of their own, which speak over pipes.
-
-They are plain processes, not a pool: one that starts a program's main module anew, as pools do, would run the script
-that called :func:`tracelyze.diagnose`. Folders of a process that dies are judged by this one.
-"""
+"""The process folders of a large run on the cores of this machine; this process judges those of one that dies."""
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.errors import InputError
+from tracelyze.subprocesses import WorkerDiedError, Worker, cores
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.ranks.summary import Task
@@ -35,19 +30,19 @@ def shared(
     """The answers to all tasks in order, from `workers` processes: by default as many as `work` bytes are worth."""
     if workers is None:
         worth = int((FOLDER * len(tasks) + BYTE * work) / WORTH)
-        workers = min(worth, MOST, _cores())
+        workers = min(worth, MOST, cores())
     workers = min(workers, len(tasks))
     if workers < 2:
         yield from map(judge, tasks)
         return
     pieces = [tasks[begin : begin + AT_ONCE] for begin in range(0, len(tasks), AT_ONCE)]
-    busy = [_Worker(judge) for _ in range(min(workers, len(pieces)))]
+    busy = [Worker(partial(_piece, judge)) for _ in range(min(workers, len(pieces)))]
     try:
         for worker, piece in zip(busy, pieces, strict=False):
             worker.begin(piece)
         for index, piece in enumerate(pieces):  # by turns: pieces take about the same time each
             worker = busy[index % len(busy)]
-            answers = worker.answer()
+            answers = _answers(worker)
             if index + len(busy) < len(pieces):
                 worker.begin(pieces[index + len(busy)])
             yield from answers if answers is not None else map(judge, piece)
@@ -56,52 +51,18 @@ def shared(
             worker.end()
 
 
-class _Worker:
-    """A process (:mod:`tracelyze.analyzers.ranks.worker`) that judges pieces of a run."""
-
-    def __init__(self, judge: Callable[[Task], bytes]) -> None:
-        package = str(Path(__file__).resolve().parents[3])
-        path = os.pathsep.join(entry for entry in (package, os.environ.get("PYTHONPATH")) if entry)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tracelyze.analyzers.ranks.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._tasks, self._answers = self._process.stdin, self._process.stdout
-        self._send(judge)
-
-    def begin(self, piece: Sequence[Task]) -> None:
-        """Have it judge these folders."""
-        self._send(list(piece))
-
-    def answer(self) -> list[bytes] | None:
-        """Its answers; None if it died, and where one of the folders cannot be read, which its judge will say."""
-        try:
-            found: list[bytes] | None = pickle.load(self._answers)  # noqa: S301  # of our own process
-        except (EOFError, OSError, pickle.UnpicklingError):
-            return None
-        return found
-
-    def end(self) -> None:
-        """Stop the process; it has nothing to tidy up."""
-        self._process.kill()
-        self._process.wait()
-        self._answers.close()
-        try:
-            self._tasks.close()
-        except OSError:  # what it did not read any more
-            return
-
-    def _send(self, message: Any) -> None:
-        try:
-            pickle.dump(message, self._tasks)
-            self._tasks.flush()
-        except OSError:  # it died meanwhile, which answer() will see
-            return
+def _piece(judge: Callable[[Task], bytes], tasks: Sequence[Task]) -> list[bytes] | None:
+    """In the process: the answers to some tasks; None where one of the folders cannot be read."""
+    try:
+        return [judge(task) for task in tasks]
+    except InputError:  # the other process comes to it, and says so
+        return None
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _answers(worker: Worker) -> list[bytes] | None:
+    """What a process has to say of its tasks; None if it died."""
+    try:
+        found: list[bytes] | None = worker.answer()
+    except WorkerDiedError:
+        return None
+    return found
