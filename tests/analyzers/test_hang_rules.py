@@ -206,3 +206,9 @@ def test_a_rank_that_was_ended_while_it_did_something_else_says_what(make) -> No
 )
 def test_sizes_of_tensors_are_written_once(recorded: str, shown: str) -> None:
     assert rank_table.sizes(recorded) == shown
+
+
+def test_what_holds_for_several_ranks_is_said_once() -> None:
+    alike = {3: "Rank 3 left no dump.", 5: "Rank 5 did not join.", 7: "Rank 7 left no dump.", 9: "Rank 9 left no dump."}
+    said = "Rank 3 left no dump. The same holds for ranks 7 and 9. Rank 5 did not join."
+    assert rank_table.together(alike) == said

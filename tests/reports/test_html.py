@@ -430,3 +430,11 @@ def test_lines_of_equal_columns_are_a_table() -> None:
 )
 def test_other_lines_stay_as_they_are(text: str) -> None:
     assert columns.read(text) is None
+
+
+def test_a_long_message_that_the_summary_says_is_not_said_again() -> None:
+    message = "CUDA out of memory. " + "Tried to allocate 4.94 GiB on a device with 90 MiB left there. " * 3
+    finding = replace(examples.crash().findings[0], summary=f"{message.strip()} It stopped.", charts=[])
+    finding = replace(finding, evidence=[Evidence("message", message.strip())])
+    page = html_report.render(replace(examples.crash(), findings=[finding]))
+    assert "<summary>Message</summary>" not in page

@@ -74,10 +74,11 @@ def _failure(device: int, entry: Mapping[str, Any], level: Level) -> list[dict[s
     """Rows of the table events: the exception with what is known of the memory then, and the end."""
     wanted, left = _whole(entry, "size"), _whole(entry, "device_free")
     idle = max(level.reserved - level.live, 0)
+    free = f"only {size(idle)} were" if idle else "none was"
     why = (
         f"of {size(level.reserved)} held by the allocator {size(idle)} were free, but in pieces: fragmentation"
         if idle >= wanted > 0
-        else f"of {size(level.reserved)} held by the allocator only {size(idle)} were free: capacity, not fragmentation"
+        else f"of {size(level.reserved)} held by the allocator {free} free: capacity, not fragmentation"
     )
     text = (
         f"CUDA out of memory. Tried to allocate {size(wanted)} on device {device} with {size(left)} left there; "

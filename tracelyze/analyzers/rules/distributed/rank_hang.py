@@ -90,7 +90,7 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         confidence="possible" if unseen else "likely",
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
         f"hold{'' if several else 's'} up a job of {plural(size, 'rank')}",
-        summary=f"{' '.join(_sentence(late, doing.get(late.rank)) for late in guilty[:6])} "
+        summary=f"{rank_table.together({one.rank: _sentence(one, doing.get(one.rank)) for one in guilty[:6]})} "
         f"{_waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",

@@ -81,7 +81,7 @@ def _finding(
         rule=RULE.id,
         severity="warning" if share >= limits["grave"] else "info",
         confidence="likely",
-        title=f"The model overfits since step {best:,}: validation loss is {percent(share)} above its best",
+        title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its best",
         summary=(
             f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
             f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What was "

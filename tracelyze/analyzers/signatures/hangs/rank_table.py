@@ -50,6 +50,19 @@ def missed(late: Late) -> str:
     return f" It did not join {late.call.operation} number {late.call.sequence:,}, in which {named}."
 
 
+def together(sentences: Mapping[int, str]) -> str:
+    """Sentences that begin with their ranks; what holds for several ranks is said once."""
+    ranks: dict[str, list[int]] = {}
+    for rank, sentence in sentences.items():
+        ranks.setdefault(sentence.removeprefix(f"Rank {rank} "), []).append(rank)
+    said = []
+    for clause, (first, *rest) in ranks.items():
+        said.append(f"Rank {first} {clause}")
+        if rest:
+            said.append(f"The same holds for {'ranks' if len(rest) > 1 else 'rank'} {listed(rest, 8)}.")
+    return " ".join(said)
+
+
 def sizes(recorded: str) -> str:
     """`[8] → [4, 2]` for `[[8]] -> [[4, 2]]`; once where what comes out is as large as what goes in."""
     parts = [part.strip().removeprefix("[").removesuffix("]") for part in recorded.split("->")]

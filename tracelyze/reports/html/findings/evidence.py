@@ -93,6 +93,8 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
         if is_traceback(one):
             continue
         value = formatting.quantity(one.value, one.unit)
+        if len(value) > _INLINE and value in finding.summary:
+            continue  # the page says it already
         if len(value) > _INLINE or "\n" in value.strip():
             text = escaping.shortened(escaping.printable(value), _LONGEST)
             texts.append(
