@@ -183,7 +183,7 @@ class Budget:
             self._gaps.append(now - self._last)
         self._last = now
         if len(self._gaps) >= WINDOW:
-            # Taken before anything is called: the program's signal handlers may train, and come back to here.
+            # Taken before anything is called: an OS signal handler of the program may train, and come back to here.
             gaps, self._gaps = self._gaps, []
             self._distribute(gaps, overhead, step)
 

@@ -188,7 +188,7 @@ def _modules(torch: Any) -> None:
                 counts, progress = seen.losses, seen.progress
             losses, dropouts, statistics = counts.count, progress.dropouts, progress.statistics
             start = clock()
-            try:  # Nothing is called between this line and the next: a handler of a signal may raise in any call.
+            try:  # Nothing is called between this line and the next: an OS signal handler may raise in any call.
                 calling.root, calling.watch = self, watch or False
                 output = original(*args, **kwargs)
             finally:

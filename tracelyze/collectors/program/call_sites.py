@@ -32,7 +32,7 @@ class Sites:
         self._kept: list[CodeType] = []
         self._codes: dict[int, tuple[CodeType, int]] = {}  # functions and lines, by number of a site
         self.wanted: set[str] = set()  # roles of lines that are looked for since something has happened
-        self._lock = threading.RLock()  # a handler of a signal may come here from within
+        self._lock = threading.RLock()  # an OS signal handler may come here from within
 
     def here(self, role: str) -> int | None:
         """Number of the innermost line of the script on the current stack; None if only libraries are on it."""

@@ -305,7 +305,7 @@ class Calls:
         return False
 
     def _latest(self) -> list[Call]:
-        """The latest calls that are not settled. Listed in one operation: a signal's handler may call models, too."""
+        """The latest calls that are not settled. Listed in one operation: an OS signal handler may call models, too."""
         return list(itertools.islice(reversed(self.unsettled), LATEST))
 
     def recomputed(self, module: Any) -> None:

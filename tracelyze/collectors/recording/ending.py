@@ -1,6 +1,6 @@
 """How the program ends: normally, by an exception, by `os._exit`, by a fatal signal.
 
-Rows are on disk without any of this: it only adds how and why the program ended. No signal handler of Python's is
+Rows are on disk without any of this: it only adds how and why the program ended. No OS signal handler of Python's is
 installed, so the program finds its handlers as they would be: see `system/fatal_signals.py`.
 """
 

@@ -40,7 +40,7 @@ class PendingRows:
     def release(self, wait: bool = False) -> None:
         """Write what is complete."""
         while self.waiting:
-            # Taken out first: a handler of a signal may train, and come here, between any two lines.
+            # Taken out first: an OS signal handler may train, and come here, between any two lines.
             rows, values = self.waiting.popleft()
             if not wait and not all(one.arrived() for one in values):
                 self.waiting.appendleft((rows, values))

@@ -42,8 +42,8 @@ class TableStream:
         # One list of values, row by row, not a dict per row: dicts of this size come from malloc, and while they wait
         # for the disk they lie between the tensors of the training and keep it from reusing its own memory (1.5 ms a
         # step of page faults, measured on a CNN). Each row's begin with their names, of which there are a few tuples.
-        # Always the same list, for to extend it is one operation: all of a row is there or nothing, also if a handler
-        # of a signal queues another row right then. No lock is needed, which the handler would wait for.
+        # Always the same list, for to extend it is one operation: all of a row is there or nothing, also if an OS
+        # signal handler queues another row right then. No lock is needed, which the handler would wait for.
         self._values: list[Any] = []
         self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._part = 0

@@ -1,6 +1,6 @@
 """Fatal signals: faulthandler, below Python's own handlers, writes the stacks of a process that dies of one to a file.
 
-No signal handler of Python's is installed, so the program finds its handlers as they would be without the collector.
+No OS signal handler of Python's is installed, so the program finds its handlers as they would be without the collector.
 """
 
 from __future__ import annotations

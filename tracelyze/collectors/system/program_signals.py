@@ -1,4 +1,4 @@
-"""Which signals the program itself handles: those are its own business, whatever they do to a line of ours."""
+"""Which OS signals the program itself handles: those are its own business, whatever they do to a line of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_free(number: signal.Signals) -> bool:
 
 
 def raised_by_a_signal_handler(error: BaseException) -> bool:
-    """Whether a handler of the program raised this while one of our lines ran: then it is the program's to see."""
+    """Whether an OS signal handler raised this while one of our lines ran: then it is the program's to see."""
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     trace = error.__traceback__
     while trace is not None:

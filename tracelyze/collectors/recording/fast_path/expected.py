@@ -93,5 +93,5 @@ class SkippedEvents:
     losses_before: tuple[float | None, float] | None = None  # the usual losses before this step, to undo what it added
 
     def clear(self) -> None:
-        """The next step begins. Nothing is called here, so that no handler of a signal can train amid it."""
+        """The next step begins. Nothing is called here, so that no OS signal handler can train amid it."""
         self.count, self.losses_before, self.calls, self.losses = 0, None, [], []

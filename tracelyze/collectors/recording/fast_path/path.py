@@ -130,7 +130,7 @@ class FastPath:
             return
         skips = self.rounds if self.rounds.taken else self
         path = TimedFastPath(skips, rows.cost) if rows.cost.run_begins() else skips
-        if progress.steps == steps:  # else a handler of an operating system's signal has trained meanwhile
+        if progress.steps == steps:  # else an OS signal handler has trained meanwhile
             this_thread.fast_path, self.active = path, True
             self.on = self.rounds.on = not self._interrupted
 
@@ -161,7 +161,7 @@ class FastPath:
                     if losses.next <= losses.count:
                         losses.choose_next()
                     self._skippable.program.inputs.called(given)
-                    skipped.calls = [*skipped.calls, call]  # A handler may train after an append, but not after this.
+                    skipped.calls = [*skipped.calls, call]  # An OS signal handler may train after an append, not this.
                     skipped.count += 1
                     return True
         except Exception as error:
@@ -264,7 +264,7 @@ class FastPath:
         try:
             factors, progress = expected.factors, self.progress
             loss = weighted_sum(skipped.losses, factors) if factors else skipped.losses[0]
-            skipped.clear()  # so that a handler that trains, and ends this, finds nothing to replay of this step
+            skipped.clear()  # so that an OS signal handler that trains, and ends this, has nothing to replay
             time = perf_counter() - guard.clock.zero
             progress.steps = tracked.at_step = progress.steps + 1
             tracked.count = count = tracked.count + 1
@@ -308,7 +308,7 @@ class FastPath:
         if self.rounds.taken:
             self._catch_up_in_round()
             return
-        # First of all: a handler of an operating system's signal may train, and come here too.
+        # First of all: an OS signal handler may train, and come here too.
         self.active = self.on = False
         self._skipped = SkippedEvents()
         if skipped.count and not self._rows.count:
@@ -340,7 +340,7 @@ class FastPath:
     def fail(self, error: Exception) -> None:
         """Switch the fast path off for the rest of the run, and record why.
 
-        An exception that a signal handler of the program raised meanwhile is the program's own, and is raised on.
+        An exception that an OS signal handler of the program raised meanwhile is the program's own, and is raised on.
         """
         if raised_by_a_signal_handler(error):
             raise error

@@ -256,7 +256,7 @@ class Rounds:
             self._control.interrupt()  # The call is noted all the same: it is dispatched with what follows.
         self._program.calls.latest = call
         self.model = expected[(len(calls) + 1) % len(expected)].module
-        skipped.calls = [*calls, call]  # A handler of a signal may train after an append, but not after this.
+        skipped.calls = [*calls, call]  # An OS signal handler may train after an append, but not after this.
         skipped.count += 1
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
@@ -327,7 +327,7 @@ class Rounds:
         try:
             progress = self.progress
             loss = weighted_sum([skipped.losses[at] for at in step.own], step.factors)
-            # First of all, so that a handler that trains, and ends this, finds nothing to dispatch of this step.
+            # First of all, so that an OS signal handler that trains, and ends this, finds nothing to dispatch.
             self._step_is_over(expected, skipped)
             time = perf_counter() - self._guard.clock.zero
             progress.steps += 1

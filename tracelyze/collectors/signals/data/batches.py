@@ -75,7 +75,7 @@ class _WithoutLoader:
     def given(self, call: Call, fields: list[tuple[str, Any]]) -> None:
         """A call was given these tensors. Those of later calls may be what the model has made of the first one's."""
         inputs = call.given or [(name, weakref.ref(tensor)) for name, tensor in fields]
-        self._first = first = self._first or inputs  # a handler of a signal may train meanwhile, and clear it
+        self._first = first = self._first or inputs  # an OS signal handler may train meanwhile, and clear it
         self._trains |= call.mode == GRAD and bool(inputs) and inputs[0][1]() is first[0][1]()
 
     def of_backward(self) -> list[tuple[str, Any]]:

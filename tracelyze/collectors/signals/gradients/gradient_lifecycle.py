@@ -13,7 +13,7 @@ generator's loss fills the discriminator's gradients): see `foreign_gradients`.
 
 The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion.
 
-A signal handler of the program may train in the middle of any method here, and change what is known. So lists are
+An OS signal handler of the program may train in the middle of any method here, and change what is known. So lists are
 replaced and never changed, and a method compares those that it took at one moment.
 """
 

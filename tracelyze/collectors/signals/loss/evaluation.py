@@ -155,7 +155,7 @@ class Evaluation(Signal):
         self._release(wait=True)
 
     def _close(self, training: int | None) -> None:
-        calls = self._passes.pop(training, None)  # a handler of a signal may evaluate something, and be here before
+        calls = self._passes.pop(training, None)  # an OS signal handler may evaluate too, and be here first
         for several in _by_line(calls) if calls else ():
             for one in _by_model(several):
                 self._emit_pass(one)

@@ -29,7 +29,7 @@ class StepTime(Signal):
         self._begun = self.context.now()
 
     def after_backward(self, roots: tuple[Any, ...]) -> None:
-        begun, before = self._begun, self._backward  # a signal handler may make a step meanwhile
+        begun, before = self._begun, self._backward  # an OS signal handler may make a step meanwhile
         if begun is not None:
             self._backward = (before or 0.0) + self.context.now() - begun
 
