@@ -58,6 +58,15 @@ def test_models_can_be_copied_scripted_exported_and_compiled_as_before(collect: 
     assert collected.process.stdout == plain.stdout
 
 
+@pytest.mark.slow
+def test_torch_compile_passes_by_all_that_wrappers_call(collect: Collect) -> None:
+    run = collect(sys.executable, "-W", "ignore", program("called_by_wrappers.py"))
+    assert run.process.returncode == 0, run.process.stderr
+    said = run.process.stdout.partition(" wrappers:\n")
+    assert int(said[0].split()[-1]) > 20
+    assert said[2].strip() == "", "add their classes to CALLED in hooks/install.py"
+
+
 def test_nothing_is_injected_when_switched_off(collect_started: Collect) -> None:
     code = "import os, sys; print('TRACELYZE_RUN' in os.environ, os.environ.get('PYTHONPATH', ''))"
     collected = collect_started(sys.executable, "-c", code, env={"TRACELYZE_DISABLE": "1", "PYTHONPATH": repository()})

@@ -50,20 +50,20 @@ def _clip_wrapper(
             return original(*args, **kwargs)
         try:
             parameters, args = (args[0], args[1:]) if args else (kwargs.pop("parameters"), ())
-            seen = recorder()
-            trainings = seen.program.trainings
+            recording = recorder()
+            trainings = recording.program.trainings
             parameters, first = peeked(parameters)
-            training = seen.training_of(first) if trainings.several and not seen.off else None
+            training = recording.training_of(first) if trainings.several and not recording.off else None
             trainings.clipped = training, id(first)
             # What else a clip returns, such as the largest element, is not the norm that is recorded.
             norm_known = returns_norm and (args[1] if len(args) > 1 else kwargs.get("norm_type", 2.0)) in L2
-            if not norm_known and not seen.off and first is not None:
+            if not norm_known and not recording.off and first is not None:
                 parameters = kept(torch, parameters)
                 if isinstance(parameters, (torch.Tensor, list, tuple)):
-                    seen.fire("clips_values", parameters)
+                    recording.fire("clips_values", parameters)
             total_norm = original(parameters, *args, **kwargs)
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
-            seen.fire("clip", limit, total_norm if norm_known else None)
+            recording.fire("clip", limit, total_norm if norm_known else None)
             return total_norm
         except BaseException as error:
             leave_no_frame(error)

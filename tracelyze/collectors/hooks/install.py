@@ -33,9 +33,13 @@ from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.internals.own_frames import answer_as_original, leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.program import vocabularies
+from tracelyze.collectors.program.calls import Calls, Recomputation
+from tracelyze.collectors.program.fetches import Notes
+from tracelyze.collectors.program.lines.construction import Constructions
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.calling import local
+from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.path import FastPath, this_thread
 from tracelyze.collectors.recording.fast_path.rounds import Rounds
@@ -43,7 +47,10 @@ from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.per_thread import Recorders
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.recording.steps import Steps
+from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.system import fatal_signals, threads
+from tracelyze.collectors.system.threads import Threads
+from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 LOSSES = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
@@ -51,22 +58,15 @@ LOSSES = (
     "hinge_embedding_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "soft_margin_loss",
     "multi_margin_loss", "multilabel_soft_margin_loss",
 )  # fmt: skip
-OWN = (  # what wrappers call
-    Recorder,
-    Recorders,
-    Forwards,
-    Backwards,
-    Steps,
-    FastPath,
-    Rounds,
-    TimedFastPath,
-    ByIdentity,
-    SetByIdentity,
-)
+# Classes whose methods wrappers call, beside those that watch modules. A test finds one that is missing.
+CALLED = (
+    Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
+    Constructions, Notes, Threads, ByIdentity, SetByIdentity,
+)  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
-_current: list[Recorders] = []
+_current: list[Recorders] = []  # of this process: a single element, replaced in a child after a fork
 
 
 def install(torch: Any) -> None:
@@ -117,9 +117,17 @@ def _hide_from_compiler(torch: Any) -> None:
     ]  # fmt: skip
     for wrapper in wrappers:
         answer_as_original(wrapper)
-    own = [f for kind in OWN for f in vars(kind).values()]
+    compiler.hide(torch, wrappers, called_by_wrappers())
+
+
+def called_by_wrappers() -> list[Any]:
+    """The functions of ours that wrappers call: torch.compile must not try to compile them."""
+    members = [member for kind in (*CALLED, *ModuleWatch.__subclasses__()) for member in vars(kind).values()]
+    own = [member.fget if isinstance(member, property) else member for member in members]
     methods = [one for one in own if isinstance(one, types.FunctionType)]
-    compiler.hide(torch, wrappers, [recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, *methods])
+    return [
+        recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, may_compute, unseen, *methods,
+    ]  # fmt: skip
 
 
 def recorder() -> Recorder:
@@ -155,10 +163,14 @@ def _start_afresh(torch: Any) -> None:
 
 
 def _modules(torch: Any) -> None:
-    """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody."""
+    """Outermost calls of modules. A patched `__call__` costs a quarter of a global forward hook and warns nobody.
+
+    A call takes one of four ways: a module within another one is only called, or shown to who watches these (`watch`);
+    an outermost one is checked by the fast path, where that expects it, or else recorded in full.
+    """
     owner = torch.nn.Module
     original = owner.__call__
-    clock, calling, threads = perf_counter, local, this_thread
+    clock, calling, skipping = perf_counter, local, this_thread
     tracing = private_names.find(torch, private_names.TRACING) or (lambda: None)
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
     loss_kind = private_names.find(torch, private_names.LOSS_MODULE) or ()
@@ -177,15 +189,15 @@ def _modules(torch: Any) -> None:
                 return output
             if tracing() is not None or not args:  # without a module it is the program's error
                 return original(*args, **kwargs)
-            fast_path, self = threads.fast_path, args[0]
+            fast_path, self = skipping.fast_path, args[0]
             if fast_path is not None and fast_path.on and fast_path.model() is self:
                 counts, progress = fast_path.losses, fast_path.progress
             else:
-                fast_path, seen = None, recorder()
-                if seen.writer.off:
+                fast_path, recording = None, recorder()
+                if recording.writer.off:
                     return original(*args, **kwargs)
-                watch = seen.forwards.watch_for(self)
-                counts, progress = seen.losses, seen.progress
+                watch = recording.forwards.watch_for(self)
+                counts, progress = recording.losses, recording.progress
             losses, dropouts, statistics = counts.count, progress.dropouts, progress.statistics
             start = clock()
             try:  # Nothing is called between this line and the next: an OS signal handler may raise in any call.
@@ -226,18 +238,19 @@ def _functions(torch: Any) -> None:
 
 
 def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
-    calling, here, name, hide = local, recorder, original.__name__, leave_no_frame  # in the closure: see _like
+    # All in the closure, for its globals are those of torch's function: see _like.
+    calling, find_recorder, name, hide = local, recorder, original.__name__, leave_no_frame
 
     def loss(*args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag:
             return original(*args, **kwargs)
         try:
             value = original(*args, **kwargs)
-            seen = here()
-            losses = seen.losses
+            recording = find_recorder()
+            losses = recording.losses
             losses.count += 1
             if losses.count >= losses.next:
-                seen.forwards.loss_called(name, args, kwargs, value, calling.root is None)
+                recording.forwards.loss_called(name, args, kwargs, value, calling.root is None)
             return value
         except BaseException as error:
             hide(error)
@@ -247,11 +260,11 @@ def _loss_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], c
 
 
 def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any) -> Callable[..., Any]:
-    here, hide = recorder, leave_no_frame
+    find_recorder, hide = recorder, leave_no_frame  # in the closure: see _like
 
     def dropout(input, p=0.5, training=True, inplace=False):  # type: ignore[no-untyped-def]
         if training is True and p and not in_dynamo() and not compiling._is_compiling_flag:
-            here().progress.dropouts += 1
+            find_recorder().progress.dropouts += 1
         try:
             return original(input, p, training, inplace)
         except BaseException as error:
@@ -300,10 +313,10 @@ def _backward(torch: Any) -> None:
             if fast_path is not None and fast_path.on and fast_path.backward_begins(tensors, retains_graph):
                 progress = fast_path.progress
             else:
-                fast_path, seen = None, _current[0].for_backward()
-                progress = seen.progress
-                seen.backwards.begins(tensors, retains_graph)
-                calling.watch = seen.program.calls.recomputation()
+                fast_path, recording = None, _current[0].for_backward()
+                progress = recording.progress
+                recording.backwards.begins(tensors, retains_graph)
+                calling.watch = recording.program.calls.recomputation()
             result = original(tensors, *args, **kwargs)
             if fast_path is None or not fast_path.backward_ends():
                 recorder().backwards.ends(tensors)
@@ -320,7 +333,7 @@ def _backward(torch: Any) -> None:
 
 
 def _optimizers(torch: Any) -> None:
-    processes, calling, current_graph_task = _current, local, _graph_task(torch)
+    calling, current_graph_task = local, _graph_task(torch)
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -328,11 +341,11 @@ def _optimizers(torch: Any) -> None:
             fast_path = this_thread.fast_path
             if fast_path is not None and fast_path.on and fast_path.step_begins(optimizer):
                 return
-            seen = processes[0].for_step(current_graph_task)
-            if seen.progress.in_backward:
-                seen.steps.inside_backward(optimizer)
+            recording = _current[0].for_step(current_graph_task)
+            if recording.progress.in_backward:
+                recording.steps.inside_backward(optimizer)
             else:
-                seen.steps.begins(optimizer)
+                recording.steps.begins(optimizer)
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not in_dynamo() and not compiling._is_compiling_flag:
@@ -340,7 +353,7 @@ def _optimizers(torch: Any) -> None:
             fast_path = this_thread.fast_path
             if fast_path is not None and fast_path.on and fast_path.step_ends(optimizer):
                 return
-            processes[0].for_step(current_graph_task).steps.ends(optimizer)
+            _current[0].for_step(current_graph_task).steps.ends(optimizer)
 
     home = sys.modules["torch.optim.optimizer"]  # `torch.optim` itself deletes this name
     compiler.hide_step_hook(torch, home, before)

@@ -70,10 +70,10 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
     @functools.wraps(advance)
     def __next__(self: Any) -> Any:
         try:
-            seen = recorder()
-            if not seen.dispatcher.nobody_listens("waiting"):
-                seen.fire("waiting", self)
-            progress, watch, noted = seen.progress, calling.watch, forking.spent
+            recording = recorder()
+            if not recording.dispatcher.nobody_listens("waiting"):
+                recording.fire("waiting", self)
+            progress, watch, noted = recording.progress, calling.watch, forking.spent
             start = clock()
             calling.watch, progress.awaited = False, (weakref.ref(self), start)
             try:
@@ -86,8 +86,8 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
             finally:
                 calling.watch, progress.awaited = watch, None
             noted = forking.spent - noted  # no wait of the training's
-            seen.guard.overhead.seconds += noted
-            seen.fire("batch", self, clock() - start - noted, batch)
+            recording.guard.overhead.seconds += noted
+            recording.fire("batch", self, clock() - start - noted, batch)
             return batch
         except BaseException as error:
             leave_no_frame(error)

@@ -43,11 +43,11 @@ def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Calla
 def _batch_norm(
     original: Callable[..., Any], in_dynamo: Callable[[], bool], compiling: Any, recorder: Callable[[], Any]
 ) -> Callable[..., Any]:
-    here, hide = recorder, leave_no_frame
+    find_recorder, hide = recorder, leave_no_frame
 
     def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):  # type: ignore[no-untyped-def]
         if training is True and running_mean is not None and not in_dynamo() and not compiling._is_compiling_flag:
-            here().progress.statistics += 1
+            find_recorder().progress.statistics += 1
         try:
             return original(input, running_mean, running_var, weight, bias, training, momentum, eps)
         except BaseException as error:

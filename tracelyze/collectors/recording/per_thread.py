@@ -32,14 +32,14 @@ class Recorders:
 
     def for_backward(self) -> Recorder:
         """The recorder of this thread, which calls backward: a new one if another living thread has the process's."""
-        seen = self.local.own or self.first
-        thread = seen.guard.thread
-        if thread.ident == threading.get_ident() or seen.off or thread.claim() or not _is_pythons():
-            return seen
+        current = self.local.own or self.first
+        thread = current.guard.thread
+        if thread.ident == threading.get_ident() or current.off or thread.claim() or not _is_pythons():
+            return current
         with self._lock:
             mine = next((other for other in self._others if not other.ended and other.guard.thread.claim()), None)
             if mine is None:
-                mine = Recorder(seen.torch, seen.run, seen.options, len(self._others) + 2)
+                mine = Recorder(current.torch, current.run, current.options, len(self._others) + 2)
                 mine.guard.thread.claim()
                 self._others.append(mine)
         self.local.own = mine
@@ -47,10 +47,10 @@ class Recorders:
 
     def for_step(self, current_graph_task: Any) -> Recorder:
         """The recorder of the optimizer that steps on this thread, which may be one of the autograd engine's."""
-        here = self.local.own or self.first
-        if current_graph_task() != -1 and not here.progress.in_backward:
-            return next((one for one in self.everyone() if one.progress.in_backward), here)
-        return here
+        current = self.local.own or self.first
+        if current_graph_task() != -1 and not current.progress.in_backward:
+            return next((one for one in self.everyone() if one.progress.in_backward), current)
+        return current
 
 
 def _is_pythons() -> bool:

@@ -19,7 +19,10 @@ from tracelyze.collectors.system.training_thread import TrainingThread
 
 
 class ModuleWatch(Protocol):
-    """Sees the modules within one outermost call. It never raises."""
+    """Sees the modules within one outermost call. It never raises.
+
+    What is one names this class as its base, so that torch.compile passes it by (hooks/install.py).
+    """
 
     def begins(self, root: Any) -> ModuleWatch | None:
         """`root` is about to be called: itself, or None if this call is not to be watched."""

@@ -16,7 +16,7 @@ from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
 from tracelyze.collectors.program.gates import NUMBERS, Gates
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.functional_activations import FunctionalActivations
@@ -91,7 +91,7 @@ class Activations(Signal):
         self._pending.put(rows, Readback(self.torch, values, lambda _row, read: fill(rows, read)))
 
 
-class _Forward:
+class _Forward(ModuleWatch):
     """Watches one training forward, the next one there is."""
 
     def __init__(self, signal: Activations, alert: bool) -> None:

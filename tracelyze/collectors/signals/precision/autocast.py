@@ -8,7 +8,7 @@ from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST
 from tracelyze.collectors.program.calls import GRAD, Call
-from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 
@@ -41,7 +41,7 @@ class Autocast(Signal):
             row["autocast"] = call.autocast
 
 
-class _Inside:
+class _Inside(ModuleWatch):
     """Watches the first training forward of each model for autocast within it."""
 
     def __init__(self, torch: Any) -> None:
