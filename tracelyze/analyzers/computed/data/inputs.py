@@ -62,7 +62,7 @@ def first_field(process: Process) -> Field | None:
             rows.setdefault(str(row["field"]), []).append(row)
     for name, found in rows.items():
         seen = [row for row in found if None not in (row["mean"], row["std"], row["min"], row["max"])]
-        seen = [row for row in seen if not row["nonfinite"] and np.isfinite([row["mean"], row["std"]]).all()]
+        seen = [row for row in seen if not row["nonfinite"] and isfinite(row["mean"]) and isfinite(row["std"])]
         if not seen:
             return None
         mean, std = (float(np.median([row[key] for row in seen])) for key in ("mean", "std"))

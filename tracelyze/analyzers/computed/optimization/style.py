@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.once import measured_once
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
@@ -25,6 +27,7 @@ def unjudgeable(optimization: Optimization) -> str | None:
     return None
 
 
+@measured_once
 def acts(process: Process) -> bool:
     """Whether the model is trained by what it did. Seen in its loss: what was chosen is weighed by advantages, above
     zero and below. Or the model is called again and again between its steps, without a loss and by fewer samples than

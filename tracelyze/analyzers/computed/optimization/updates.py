@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.once import measured_once
+
 if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Table
 
 SIXTEEN_BITS = ("bfloat16", "float16")
@@ -61,10 +64,12 @@ def pooled(tensors: list[SampledUpdates]) -> Pooled:
     return Pooled(rows[:, 0], rows[:, 1], rows[:, 2])
 
 
-def sampled_updates(parameters: Table, optimizer: int) -> list[SampledUpdates]:
+@measured_once
+def sampled_updates(optimization: Optimization) -> list[SampledUpdates]:
     """Measurements of the tensors of one optimizer, those left out in which no change is to be expected: a rate that is
     zero, unknown or a small part of the largest, no gradient or one that is not finite, a closure inside of the
     step."""
+    parameters, optimizer = optimization.process.tables["parameters"], optimization.optimizer
     largest = np.nanmax(np.where(parameters["optimizer"] == optimizer, parameters["lr"], 0.0), initial=0.0)
     usable = (
         (parameters["optimizer"] == optimizer)

@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    seen = sampled_updates(optimization.process.tables["parameters"], optimization.optimizer)
+    seen = sampled_updates(optimization)
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")
     short = [pool for pool in seen if pool.dtype in SIXTEEN_BITS]

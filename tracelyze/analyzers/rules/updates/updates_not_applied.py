@@ -24,7 +24,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    seen = sampled_updates(optimization.process.tables["parameters"], optimization.optimizer)
+    seen = sampled_updates(optimization)
     enough = [updates for updates in seen if updates.dtype not in SIXTEEN_BITS and _is_enough(updates, limits)]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
