@@ -29,7 +29,7 @@ def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Calla
     @unseen_by_warnings
     @functools.wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not in_dynamo() and type(self).train is not train:
+        if type(self).train is not train and not in_dynamo():
             called.add(self)
         try:
             return original(self, *args, **kwargs)

@@ -72,8 +72,10 @@ class _Queue:
     def follow_skipped(self, forwards: int) -> None:
         """Drop the batches that skipped calls (recording/fast_path) have used: each call used one."""
         batches, skipped = self.batches, forwards - self.forwards
-        self.forwards = max(forwards, self.forwards)
-        if skipped > 0 and self.ahead and batches:
+        if skipped <= 0:
+            return
+        self.forwards = forwards
+        if self.ahead and batches:
             for _ in range(min(skipped - (not batches[0].used), len(batches) - 1)):
                 batches.popleft()
             batches[0].used = True
