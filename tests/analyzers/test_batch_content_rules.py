@@ -152,6 +152,24 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert finding.ranks == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("field", "status"),
+    [
+        ({"dtype": "float32", "mean": 0.1, "std": 0.6, "min": -2.0, "max": 2.0}, "fired"),  # coordinates
+        ({"dtype": "float32", "mean": 0.5, "std": 0.5, "min": 0.0, "max": 1.0}, "skipped"),  # answers, yes or no
+        ({"dtype": "int64", "mean": 1.0, "std": 0.8, "min": 0.0, "max": 2.0}, "skipped"),  # classes
+    ],
+)
+def test_samples_that_are_too_small_for_prints_of_their_own(make, field, status: str) -> None:
+    small = [{**row, **field, "prints": None} for row in epochs(shuffled([1, 2]))]
+    models = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "elements": 100}]
+    processes = [
+        make.process(loaders=[RANDOM | {"loader": 0}], models=models, more={"batches": small}, facts={"rank": number})
+        for number in (0, 1)
+    ]
+    assert make.check("same-data-on-every-rank", *processes)[0] == status
+
+
 def ranks_by_hand(
     make, contents: list[list[str]], samples: str = "aa bb cc", model: str = "DistributedDataParallel", sites=()
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 COUNT = 200
@@ -190,6 +191,22 @@ def test_parts_of_one_model_that_are_clipped_apart(make) -> None:
 )
 def test_clips_that_are_as_they_should_be(make, norms, losses, limit) -> None:
     assert clips(make, norms, losses, limit)[0] == "passed"
+
+
+@pytest.mark.parametrize(("same_batches", "status"), [(True, "fired"), (False, "passed")])
+def test_clips_that_differ_have_the_losses_of_one_model_drift_apart(make, same_batches: bool, status: str) -> None:
+    """A model that is split over ranks: the loss is one at first; other batches have changes of their own."""
+    random = np.random.default_rng(3)
+    noise = random.normal(0, 0.1, (2, COUNT))
+    own = noise[[0, 0]] if same_batches else noise
+    losses = 3 * np.exp(-np.arange(COUNT) / 100) * np.exp(own + [[0.0], [0.1]] * (np.arange(COUNT) / COUNT))
+    losses[:, 0] = 3.0
+    clipped = {"grad_norm_source": [2] * COUNT, "clip_max_norm": [1.0] * COUNT}
+    ranks = [
+        rank(make, number, loss=losses[number].tolist(), grad_norm=[4.0 - number] * COUNT, **clipped)
+        for number in (0, 1)
+    ]
+    assert make.check("clip-differs-by-rank", *named(*ranks))[0] == status
 
 
 def test_little_work_a_rank(make) -> None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 BLANK = "-"  # the print of a sample whose elements are all equal
+# Share of the largest variance between two bounds: two values reach it, and rounding takes off less than that.
+_OF_TWO_VALUES = 0.99
 NO_LOADER = -1  # stands for the loader of batches that none made
 
 
@@ -79,5 +81,19 @@ def without_loader(process: Process) -> list[Pass]:
 
 
 def _distinct(row: dict[str, Any]) -> int:
-    """Distinct samples of a field of a batch, without blank ones."""
-    return len(set((row["prints"] or "").split()) - {BLANK})
+    """Distinct samples of a field of a batch, without blank ones; at least so many where samples have few elements."""
+    if row["prints"]:
+        return len(set(row["prints"].split()) - {BLANK})
+    return 2 if _measured(row) else 0
+
+
+def _measured(row: dict[str, Any]) -> bool:
+    """Whether a field holds floats of more than two values.
+
+    Such samples have a print together, though one of less than four elements has none of its own: coordinates, the
+    columns of a small table. Targets that are 0 or 1 agree by chance too often.
+    """
+    if not str(row["dtype"]).startswith(("float", "bfloat")) or not row["std"]:
+        return False
+    largest = (row["mean"] - row["min"]) * (row["max"] - row["mean"])  # variance; only two values reach it
+    return bool(row["std"] ** 2 < _OF_TWO_VALUES * largest)

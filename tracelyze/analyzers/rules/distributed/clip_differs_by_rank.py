@@ -36,8 +36,9 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Skipped(f"clips of rank {rank} were looked at in too few of the steps of rank {first}")
         a = np.array([ranks[first][step] for step in steps])
         b = np.array([ranks[rank][step] for step in steps])
-        same_loss = np.abs(a[:, 0] - b[:, 0]) <= limits["loss"] * np.abs(a[:, 0])
-        if same_loss.mean() < limits["share"] or np.ptp(a[:, 0]) == 0:
+        losses = a[:, 0], b[:, 0]
+        begin = steps[0] == 1
+        if np.ptp(a[:, 0]) == 0 or not (_same_losses(*losses, limits) or (begin and _drift_apart(*losses, limits))):
             return Passed(
                 f"ranks {first} and {rank} have losses of their own: no parts of one model that see one batch"
             )
@@ -48,6 +49,23 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not differ:
         return Passed(f"{plural(len(ranks), 'rank')} clip by the same norm")
     return [_finding(process, ranks, first, differ, limits)]
+
+
+def _same_losses(a: Floats, b: Floats, limits: Limits) -> bool:
+    """Whether two ranks have the same loss at nearly all steps. `a`, `b`: the losses, shape [steps]."""
+    return bool((np.abs(a - b) <= limits["loss"] * np.abs(a)).mean() >= limits["share"])
+
+
+def _drift_apart(a: Floats, b: Floats, limits: Limits) -> bool:
+    """Whether losses that began as one rise and fall together ever since, as those of the same batches do.
+
+    Layers that every rank holds drift apart by clips that differ, and with them the losses.
+    """
+    losses = np.stack([a, b])
+    if abs(a[0] - b[0]) > limits["loss"] * abs(a[0]) or losses.min() <= 0:
+        return False
+    changes = np.diff(np.log(losses), axis=1)[:, len(a) // 2 :]  # at first all losses fall alike
+    return changes.shape[1] >= limits["steps"] and bool(np.corrcoef(changes)[0, 1] >= limits["together"])
 
 
 def _coefficient(steps: Floats) -> Floats:
@@ -79,8 +97,8 @@ def _finding(
         confidence="likely",
         title=f"Ranks that share one model clip it differently, by {percent(most)}",
         summary=(
-            f"Ranks {first} and {other} have the same loss at every step, so they compute one model together. But each "
-            f"clips by the norm of the gradients that it holds ({number(float(norms[0]))} and "
+            f"Ranks {first} and {other} began with the same loss, and their losses move together: they compute one "
+            f"model. But each clips by the norm of the gradients that it holds ({number(float(norms[0]))} and "
             f"{number(float(norms[1]))} in the middle): parts of one model are scaled differently, and the update no "
             "longer points along the gradient."
         ),
@@ -120,6 +138,9 @@ RULE = Rule(
         Threshold("steps", 10, "steps", "derived: losses of ten steps agree by chance on no two ranks"),
         Threshold("loss", 1e-4, "share", "float32 sums in another order differ by 1e-6; other data by percents"),
         Threshold("share", 0.9, "share", "derived: one model has one loss at every step"),
+        Threshold(
+            "together", 0.8, "", "correlation of the losses' changes: derived, 0 +- 0.3 between batches that differ"
+        ),
         Threshold("apart", 0.01, "share", "derived: rounding moves a norm by 1e-6, half precision by 1e-3"),
         Threshold("often", 0.5, "share", "derived: most steps; where nothing is clipped there is nothing to differ"),
     ),
