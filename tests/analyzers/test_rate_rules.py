@@ -53,6 +53,13 @@ def test_a_first_update_that_happens_to_help_explains_nothing(make) -> None:
     assert run(make, [3.0] * 6, [1.90, 1.77, 1.6, 1.5, 1013.0, float("nan")], update=2.0)[0] == "passed", "a bad batch"
 
 
+def test_the_loss_that_it_grew_from_is_one_from_before(make) -> None:
+    losses = [0.7 - 0.02 * step for step in range(12)] + [50.0, 1e3, 0.0, 1e6] * 20
+    status, finding = run(make, [3.0] * len(losses), losses)
+    assert status == "fired"
+    assert finding.summary.startswith("The loss went from 0.48 to ")
+
+
 @pytest.mark.parametrize("raised", [0.7, 5.0, 50.0])
 def test_a_rate_that_is_raised_beyond_what_is_borne(make, raised) -> None:
     status, finding = run(make, [0.05] * 150 + [raised] * 250)

@@ -87,7 +87,8 @@ def from_the_start(optimization: Optimization, seen: Curve, limits: Limits) -> T
     # Where it fell at first, the first update shows in the loss of the step after it.
     begin = int(seen.rows[0])
     first = begin if at_once else int(seen.rows[1])
-    rate, highest, lowest_loss = _highest_rate(seen, grown + 1), float(loss.max()), float(loss.min())
+    # A model that has blown up meets batches of loss 0 by chance: the lowest is that of the steps before.
+    rate, highest, lowest_loss = _highest_rate(seen, grown + 1), float(loss.max()), float(loss[: grown + 1].min())
     return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once)
 
 
