@@ -13,7 +13,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.fleet import judging, table
-from tracelyze.subprocesses import WorkerDiedError, Worker
+from tracelyze.subprocesses import Worker, WorkerDiedError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.errors import InputError
-from tracelyze.subprocesses import WorkerDiedError, Worker, cores
+from tracelyze.subprocesses import Worker, WorkerDiedError, cores
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.ranks.summary import Task
