@@ -12,10 +12,11 @@ DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "element
 
 
 def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, count: int = COUNT, **more: Any) -> Any:
+    tables = more.pop("tables", None)
     steps = make.steps(count) | {"seconds": [own + backward] * count, "backward_seconds": [backward] * count}
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
     more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
-    return make.process(steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={})
+    return make.process(steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, more=tables)
 
 
 def named(*processes: Any) -> Any:
@@ -51,6 +52,21 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
 def test_ranks_that_keep_pace(make, own, backward) -> None:
     ranks = named(*(rank(make, number, own[number], backward[number]) for number in (0, 1)))
     assert make.check("straggler", *ranks)[0] == "passed"
+
+
+def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
+    """Once a second the sampler notes the line; lines of backward are where ranks wait for each other."""
+
+    def seen(*sites: int) -> dict[str, Any]:
+        return {"samples": [{"time": float(second), "site": site} for second, site in enumerate(sites)]}
+
+    usual = rank(make, 0, 0.02, 0.05, tables=seen(1, 1, 3, 1, 1))
+    slow = rank(make, 1, 0.05, 0.02, tables=seen(4, 1, 4, 4, 3))
+    _, _, finding = make.check("straggler", *named(usual, slow))
+    assert finding.location.line == 40
+    assert "found mostly in line 40" in finding.summary
+    alike = rank(make, 0, 0.02, 0.05, tables=seen(1, 4, 4, 1, 1))
+    assert make.check("straggler", *named(alike, slow))[2].location is None
 
 
 def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> None:

@@ -54,7 +54,20 @@ def within_model_late(optimization: Optimization) -> float | None:
 def seen_late(optimization: Optimization) -> Location | None:
     """The line at which the sampler found the program most often in the last third, if that is most of the time."""
     samples, ends = optimization.process.samples, optimization.steps["time"]
-    late = samples["time"] >= ends[2 * len(ends) // 3]
-    sites = Counter(samples["site"][late & np.isfinite(samples["site"])].tolist())
-    site, count = sites.most_common(1)[0] if sites else (None, 0)
-    return optimization.process.site(site) if count >= max(2, outliers.EXPLAINED * sites.total()) else None
+    return _most_seen(optimization, samples["time"] >= ends[2 * len(ends) // 3])
+
+
+def seen_outside_of_backward(optimization: Optimization) -> Location | None:
+    """The line at which the sampler found the program most often between its backwards, if that is most of that time."""
+    process, backward = optimization.process, optimization.backward_location
+    line = None if backward is None else backward.line
+    within = [row["site"] for row in process.sites.records() if row["line"] == line]
+    return _most_seen(optimization, ~np.isin(process.samples["site"], within))
+
+
+def _most_seen(optimization: Optimization, when: Mask) -> Location | None:
+    """The line of most of the samples in `when`, shape [samples]; None where no line has most of them, or two."""
+    sites = optimization.process.samples["site"]
+    counts = Counter(sites[when & np.isfinite(sites)].tolist())
+    site, count = counts.most_common(1)[0] if counts else (None, 0)
+    return optimization.process.site(site) if count >= max(2, outliers.EXPLAINED * counts.total()) else None

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """A model of class DataParallel was called."""
-    found = [name for name in process.models.text("name") if name == "DataParallel"]
+    found = [row["model"] for row in process.models.records() if row["name"] == "DataParallel"]
     if not found:
         return Passed("no model is wrapped in nn.DataParallel")
+    made = [row for row in process.tables["modules"].records() if row["model"] in found and not row["module"]]
     return [
         Finding(
             rule=RULE.id,
@@ -35,7 +36,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             "model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])\n"
             "loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))",
             evidence=[Evidence("wrapper", "DataParallel")],
-            location=process.location("backward"),
+            location=process.site(made[0]["made_at"] if made else None) or process.location("backward"),
             false_alarm="A short experiment for which a second process is not worth the trouble.",
         )
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.ranks import own_work
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -13,28 +14,13 @@ from tracelyze.diagnosis import Chart, Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.ranks.own_work import OwnWork
     from tracelyze.analyzers.recorded.run import Process
-
-
-class Pace(NamedTuple):
-    """Medians over the steps that were looked at: time outside of backward, within it, and for the loader.
-
-    `seconds`: from the first of these steps to the last; `crowded`: share of them for which other programs held the
-    processors.
-    """
-
-    own: float
-    backward: float
-    loading: float
-    steps: int
-    device: str
-    seconds: float
-    crowded: float
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Time outside of backward, where ranks wait for each other, against that of the other ranks."""
-    paces: dict[int, Pace] = {
+    paces: dict[int, OwnWork] = {
         peer.rank: peer.gathered[RULE.id]
         for peer in process.peers
         if RULE.id in peer.gathered and peer.thread == 1 and peer.attempt == process.attempt
@@ -60,38 +46,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(process, slowest, paces, usual, waited, limits)]
 
 
-def gather(process: Process) -> Pace | None:
-    """The medians of one rank."""
-    if len(process.optimizations) != 1:
-        return None
-    steps = process.longest.steps
-    known = np.isfinite(steps["backward_seconds"]) & np.isfinite(steps["seconds"])
-    known &= ~(steps["loader_first"] == 1)
-    known[: min(3, len(known))] = False
-    if not known.any():
-        return None
-    backward, seconds = steps["backward_seconds"][known], steps["seconds"][known]
-    return Pace(
-        float(np.median(seconds - backward)),
-        float(np.median(backward)),
-        float(np.median(np.nan_to_num(steps["loader_wait"][known]))),
-        int(known.sum()),
-        process.device,
-        float(np.ptp(steps["time"][known])),
-        contention.shares(process.longest).own,
-    )
-
-
-def _finding(process: Process, rank: int, paces: dict[int, Pace], usual: float, waited: float, of: Limits) -> Finding:
-    pace = paces[rank]
-    step = pace.own + pace.backward
-    lost = min(waited, pace.own - usual)
-    loads = pace.loading >= of["loading"] * (pace.own - usual)
-    why = (
-        "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
-        if loads
-        else "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
-    )
+def _finding(
+    process: Process, rank: int, paces: dict[int, OwnWork], usual: float, waited: float, of: Limits
+) -> Finding:
+    slow = paces[rank]
+    step = slow.own + slow.backward
+    lost = min(waited, slow.own - usual)
+    loads = slow.loading >= of["loading"] * (slow.own - usual)
+    shared = any(other.place == slow.place for number, other in paces.items() if number != rank)
+    place = None if shared else slow.place
+    if loads:
+        why = "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
+    elif place is not None:
+        why = f"It is not waiting for batches: it was found mostly in line {place.line}, and no other rank was."
+    else:
+        why = "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
@@ -99,25 +68,25 @@ def _finding(process: Process, rank: int, paces: dict[int, Pace], usual: float, 
         severity="warning",
         confidence="likely",
         title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
-        summary=f"Outside of backward rank {rank} needs {duration(pace.own)} a step, {them} {duration(usual)}. The "
+        summary=f"Outside of backward rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. The "
         f"wait is inside the backward of {them}, which takes {duration(waited)} longer. {why} At the pace of {them} a "
         f"step would be {percent(lost / step)} shorter on all ranks.",
         fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
         ranks=[rank],
         evidence=[
-            Evidence("own work of the slowest rank", pace.own, "s"),
+            Evidence("own work of the slowest rank", slow.own, "s"),
             Evidence("own work of the others (median)", usual, "s"),
             Evidence("time that the others wait a step", waited, "s", of["least"], of.source("least")),
-            Evidence("steps looked at", pace.steps, "steps", of["steps"], of.source("steps")),
+            Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps")),
         ],
         cost=Cost(seconds, lost / step),
-        location=process.location("loader") if loads else None,
+        location=process.location("loader") if loads else place,
         charts=_side_by_side(paces),
         false_alarm="A rank that does more on purpose, as a pipeline's last stage.",
     )
 
 
-def _side_by_side(paces: dict[int, Pace]) -> list[Chart]:
+def _side_by_side(paces: dict[int, OwnWork]) -> list[Chart]:
     parts = {
         "own work": ("compute", [pace.own * 1e3 for pace in paces.values()]),
         "backward, and waiting in it": ("communication", [pace.backward * 1e3 for pace in paces.values()]),
@@ -132,7 +101,7 @@ RULE = Rule(
     title="One rank holds up the others",
     about="Ranks wait for each other when gradients are averaged, so the slowest one sets the pace of all.",
     check=check,
-    gather=gather,
+    gather=own_work.of,
     verify="Record the run again: the ranks' own work takes equally long.",
     absent="The run has one rank.",
     needs=(("steps.backward_seconds",),),

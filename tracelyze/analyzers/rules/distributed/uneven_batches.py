@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -112,8 +112,8 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
         evidence=[Evidence(f"{what}, rank {rank}", value) for rank, value in sorted(values.items())[:8]],
         charts=[pictures.of_ranks(f"{what[:1].upper()}{what[1:]}", what.split(maxsplit=1)[0], list(values),
                                   {what: ("compute", list(values.values()))})],
-        location=process.loader_location(loader) if loader else None,
-        seen_at=process.site(loader["site"]) if loader else None,
+        location=process.loader_location(loader) if loader else script_lines.drawn_batches(process),
+        seen_at=process.site(loader["site"]) if loader else process.longest.backward_location,
         false_alarm="Ranks of different speed that are given batches in proportion, with weights to match.",
     )  # fmt: skip
 
