@@ -9,6 +9,7 @@ exit status and the interpreter's own way out (excepthook, atexit, finalization)
 `tracelyze collect` its environment and the injected sitecustomize, which installs the hooks at the script's `import
 torch`. What is not: torch, torch._dynamo, pyarrow and the modules of tracelyze are in memory before; /proc shows the
 server's command line; the traceback of an exception begins with a line of the server; at the end, modules and libraries
-that were in memory before are not taken apart, but for those of the collector. Where the start or the last end of a
-process is what a test is about, it starts one: the fixture `collect_started`, the function `run_started`.
+that were in memory before are not taken apart, but for those of the collector, nor what stands in `sys` and `builtins`
+where a program comes to its end or exits with a number. Where the start or the last end of a process is what a test is
+about, it starts one: the fixture `collect_started`, the function `run_started`.
 """
