@@ -9,6 +9,7 @@ optimizer is not the point: the first one of a process imports torch._dynamo, wh
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import subprocess
 import sys
@@ -145,6 +146,12 @@ def collect_started(tmp_path: Path) -> Collect:
 def two_ranks(script: str, *arguments: str) -> tuple[str, ...]:
     """The command that runs a program of these tests as two ranks, which the fork server can do: forked_ranks.py."""
     return (sys.executable, program("forked_ranks.py"), "2", program(script), *arguments)
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    """Skips a test without these; to import them, as pytest.importorskip does, takes seconds."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (group frameworks)")
 
 
 def program(name: str) -> str:

@@ -14,7 +14,7 @@ from tests.fork_server.client import FRAMEWORKS, TRAININGS
 from tracelyze.analyzers.engine import diagnose
 from tracelyze.analyzers.recorded.run import Process
 
-from .conftest import Collect
+from .conftest import Collect, needs
 
 HEAD = """
 import sys
@@ -151,12 +151,13 @@ def _made(process: Process, row: dict[str, Any]) -> int | None:
 
 @pytest.mark.parametrize(
     "idiom",
-    [SCRIPT, FUNCTION, TRAINER_CLASS, IDLE, LIBRARY_FACTORY, LIBRARY_TRAINER, LIGHTNING],
+    [
+        *(SCRIPT, FUNCTION, TRAINER_CLASS, IDLE, LIBRARY_FACTORY, LIBRARY_TRAINER),
+        pytest.param(LIGHTNING, marks=needs("lightning")),
+    ],
     ids=["script", "function", "trainer-class", "idle", "library-factory", "library-trainer", "lightning"],
 )
 def test_where_optimizers_and_schedulers_are_made(recorded: Callable[[str], Process], idiom: str) -> None:
-    if idiom == LIGHTNING:
-        pytest.importorskip("lightning")
     source = HEAD + idiom
     process = recorded(source)
     (optimizer,) = process.optimizers.records()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import re
@@ -22,15 +21,10 @@ from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 from tracelyze.diagnosis import Finding
 
-from .conftest import PROGRAMS, environment, program
+from .conftest import PROGRAMS, environment, needs, program
 
 FOLDER = PROGRAMS / "frameworks"
 TWO_RANKS = (program("forked_ranks.py"), "2")
-
-
-def needs(*packages: str) -> pytest.MarkDecorator:
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (group frameworks)")
 
 
 @dataclass(frozen=True)

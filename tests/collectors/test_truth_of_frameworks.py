@@ -10,8 +10,7 @@ from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.rules.accumulation import unscaled_accumulation
 from tracelyze.diagnosis import Finding
 
-from .conftest import Collect, Collected, program
-from .test_frameworks import needs
+from .conftest import Collect, Collected, needs, program
 from .test_truth import compared
 
 RANK_ENDS = "rank\n"
