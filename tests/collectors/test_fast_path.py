@@ -11,7 +11,7 @@ from tests.fork_server.client import FRAMEWORKS
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.collectors.recording.fast_path.path import SKIPPED_STEPS
 
-from .conftest import Collect, program
+from .conftest import Collect, needs, program
 
 CADENCES = {
     "gradient_lifecycle": 17,
@@ -139,9 +139,14 @@ def test_a_model_that_is_called_and_no_longer_trained_is_noticed(collect: Collec
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("loop", "package"), [("trainer_accumulation", "transformers"), ("lightning", "lightning")])
-def test_settled_loops_of_frameworks_are_skipped_as_if_they_were_not(loop: str, package: str, collect: Collect) -> None:
-    pytest.importorskip(package)
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param("trainer_accumulation", marks=needs("transformers", "accelerate")),
+        pytest.param("lightning", marks=needs("lightning")),
+    ],
+)
+def test_settled_loops_of_frameworks_are_skipped_as_if_they_were_not(loop: str, collect: Collect) -> None:
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
     one, other = (
         collect(
@@ -159,7 +164,7 @@ def test_settled_loops_of_frameworks_are_skipped_as_if_they_were_not(loop: str, 
 @pytest.mark.parametrize(
     ("loop", "skipped"),
     [
-        ("tutorial", 800),
+        ("tutorial", 600),
         ("tutorial_with_loader", 150),
         ("together", 200),
         ("one_model", 100),

@@ -66,7 +66,7 @@ def evaluate(source):
     model.train()
 
 
-def settle(steps=60):
+def settle(steps=45):
     for x, y in batches(steps):
         step(x, y)
 

@@ -123,9 +123,9 @@ ODD = (
 
 def tutorial():
     parts = new()
-    turns(samples(250), parts)
+    turns(samples(120), parts)
     for turn, what in enumerate(ODD):
-        turns(samples(70), parts, odd={(30 + turn % 3, what), (47, what)})
+        turns(samples(60), parts, odd={(30 + turn % 3, what), (47, what)})
 
 
 def tutorial_with_loader():

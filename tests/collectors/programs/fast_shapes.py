@@ -98,14 +98,14 @@ def counted(loops):
 
 
 def plainly():
-    accumulate(batches(300), parts=1)
+    accumulate(batches(200), parts=1)
     accumulate(batches(80), parts=1, odd={(index, "kept") for index in range(30, 40)})
     kept.clear()
 
 
 def accumulated():
     for divisor in (1.0, 4.0):
-        accumulate(batches(320), divisor=divisor)
+        accumulate(batches(200), divisor=divisor)
         for turn, what in enumerate(
             ("evaluated", "smaller", "again", "divided", "high", "retained", "cleared", "early")
         ):
@@ -115,11 +115,11 @@ def accumulated():
 
 
 def within_steps():
-    in_closures(batches(200))
+    in_closures(batches(140))
     in_closures(batches(80), twice={20, 50, 71})
     for _ in range(5):
         in_closures(loader())
-    in_closures(batches(240), parts=2)
+    in_closures(batches(200), parts=2)
     in_closures(batches(100), parts=2, twice={31, 70})
 
 

@@ -112,7 +112,7 @@ else:
     calls = 0
     signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)  # seconds, of which a step takes a thirtieth
-    while calls < 400:
+    while calls < 150:
         step()
     signal.setitimer(signal.ITIMER_REAL, 0)
 print(made, count_skipped.skipped)
