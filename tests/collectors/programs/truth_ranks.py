@@ -1,4 +1,4 @@
-"""What truth.py does, on two ranks that this program starts: each prints what its own recording should say."""
+"""What truth.py does, on two ranks that this program forks: each prints what its own recording should say."""
 
 import faulthandler
 import math
@@ -94,9 +94,11 @@ def rank(number, folder):
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(90, exit=True)
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(rank, (folder,), nprocs=RANKS)
+        ranks = multiprocessing.start_processes(rank, (folder,), nprocs=RANKS, start_method="fork", join=False)
+        faulthandler.dump_traceback_later(90, exit=True)  # by a thread, which a rank must not be forked with
+        while not ranks.join():
+            pass
         for number in range(RANKS):
             print((Path(folder) / f"said{number}").read_text(), end="")
             print("rank")
