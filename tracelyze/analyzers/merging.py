@@ -31,7 +31,9 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     if places:
         summary += f" The same holds elsewhere: {'; '.join(places[:3])}."
     if len(ranks) > 1:
-        summary += f" Seen on {plural(len(ranks), 'rank')}: {_listed(ranks)}."
+        lines = {finding.location.line for finding in findings if finding.location is not None}
+        whose = f"; the line is that of rank {lead.ranks[0]}" if len(lines) > 1 and lead.location is not None else ""
+        summary += f" Seen on {plural(len(ranks), 'rank')}: {_listed(ranks)}{whose}."
     charts = [chart for finding in ordered for chart in finding.charts][: max(MAX_CHARTS, len(lead.charts))]
     return [
         replace(

@@ -120,6 +120,11 @@ def _fatal(stacks: str) -> str:
     return f"{what}, in {function} at line {line} of {Path(file).name}"
 
 
+def without_place(detail: str) -> str:
+    """What the words of a fatal signal say without the line at which it came."""
+    return _PLACE.sub("", detail)
+
+
 def place_of(end: Exit, files: Iterable[str | None] = ()) -> Location | None:
     """The innermost line of the program in the stacks that a signal left, as the detail of its end names it.
 

@@ -58,7 +58,7 @@ def seen_late(optimization: Optimization) -> Location | None:
 
 
 def seen_outside_of_backward(optimization: Optimization) -> Location | None:
-    """The line at which the sampler found the program most often between its backwards, if that is most of that time."""
+    """The line at which the sampler found the program most often between backwards, if that is most of that time."""
     process, backward = optimization.process, optimization.backward_location
     line = None if backward is None else backward.line
     within = [row["site"] for row in process.sites.records() if row["line"] == line]

@@ -83,13 +83,14 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         if held_up
         else None
     )
+    where = "" if several or place is None else f", in line {place.line} of {place.file.rpartition('/')[2]}"
     unseen = any(one.unseen for one in ranks.values()) and not doing and any(late.how == "behind" for late in guilty)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="possible" if unseen else "likely",
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
-        f"hold{'' if several else 's'} up a job of {plural(size, 'rank')}",
+        f"hold{'' if several else 's'} up a job of {plural(size, 'rank')}{where}",
         summary=f"{rank_table.together({one.rank: _sentence(one, doing.get(one.rank)) for one in guilty[:6]})} "
         f"{_waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,

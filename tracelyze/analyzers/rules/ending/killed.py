@@ -79,7 +79,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         else steps
     )
     if end.kind == "signal":
-        what = end.detail.removeprefix("Fatal Python error: ")
+        what = exits.without_place(end.detail).removeprefix("Fatal Python error: ")
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
     else:
         title = f"{who} was killed after step {last:,} and left no message"
