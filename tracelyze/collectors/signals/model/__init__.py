@@ -1,1 +1,1 @@
-"""What is recorded of the model and its optimizers: modes, activations, weights and their updates, learning rates."""
+"""What is recorded of the model: modes, activations, weights and their updates, files of weights."""

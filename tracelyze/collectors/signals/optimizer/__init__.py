@@ -1,0 +1,1 @@
+"""What is recorded of optimizers: their learning rates, and the schedulers that set them."""
