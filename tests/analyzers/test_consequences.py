@@ -13,7 +13,7 @@ from tracelyze.analyzers.rule import Passed, Rule
 from tracelyze.analyzers.rules import RULES
 from tracelyze.catalogue import pages
 from tracelyze.catalogue.entries import entries
-from tracelyze.diagnosis import Diagnosis, Evidence, Finding
+from tracelyze.diagnosis import Diagnosis, Ending, Evidence, Finding
 
 DECLARED = [*RULES, *TRACE_RULES]
 IDS = {rule.id for rule in DECLARED}
@@ -103,7 +103,7 @@ def test_a_loss_that_recovered_explains_no_crash_much_later() -> None:
 def test_a_segmentation_fault_is_no_consequence_of_a_leak() -> None:
     leak = finding("host-memory-leak", 10, RUN)
     assert causes(leak, finding("killed", RUN, RUN))["killed"] == "host-memory-leak"
-    fault = finding("killed", RUN, RUN, summary="A signal ended the program: Segmentation fault.")
+    fault = finding("killed", RUN, RUN, ending=Ending("Ended by a signal", "signal"))
     assert causes(leak, fault)["killed"] is None
 
 

@@ -123,9 +123,10 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
     if row.grave and cause.severity == "info":
         return False
-    text = " ".join(str(one.value) for one in effect.evidence if one.name in SAYS_WHAT)
-    text = f"{effect.title} {effect.summary} {text}".lower()
+    text = " ".join(str(one.value) for one in effect.evidence if one.name in SAYS_WHAT).lower()
     if any(word.lower() in text for word in row.unless):
+        return False
+    if effect.ending is not None and effect.ending.cause in row.ended_by:
         return False
     seen = cause.first_step if cause.last_step is None else cause.last_step
     return seen is None or effect.first_step is None or row.delay.reaches(seen, effect.first_step, run_steps)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tracelyze.analyzers.rule import Declaration
+    from tracelyze.diagnosis import EndCause
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ NO_NUMBERS: Final = (
     "size of tensor",
 )  # fmt: skip
 """Exceptions and messages that speak of names, files, types and shapes: wrong numbers do not raise them."""
-NOT_MEMORY: Final = ("a signal ended the program", "probably not killed for memory", "time limit", "preempt")
-"""Ends that have another explanation."""
-FOR_MEMORY: Final = ("memory most likely ran out",)
+NOT_MEMORY: Final[tuple[EndCause, ...]] = (
+    "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
+)  # fmt: skip
+"""What ended a process and was not memory."""
+FOR_MEMORY: Final[tuple[EndCause, ...]] = ("memory-likely", "oom-kill", "memory-limit")
 """Ends that the system brought about because memory ran out, which a hang does not explain."""
 
 
@@ -56,8 +59,8 @@ FOR_MEMORY: Final = ("memory most likely ran out",)
 class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.
 
-    `unless`: an effect that says one of these of itself (in its title, summary, exception or message) comes from
-    something else. `grave`: only a cause that is a warning or worse has this effect (one that is
+    `unless`: an effect whose exception or message says one of these comes from something else; so does one that
+    was `ended_by` one of these. `grave`: only a cause that is a warning or worse has this effect (one that is
     reported as information is harmless). `left_out`: the effect is no harm of its own but another name for what the
     causes do, and is not reported beside one that is certain.
     """
@@ -69,6 +72,7 @@ class Consequence:
     unless: tuple[str, ...] = ()
     left_out: bool = False
     grave: bool = False
+    ended_by: tuple[EndCause, ...] = ()
 
 
 CONSEQUENCES: Final = (
@@ -299,8 +303,8 @@ CONSEQUENCES: Final = (
                 "The program checks for a loss that went wrong, or cannot use its numbers.", unless=NO_NUMBERS),
     Consequence("crash", ("rank-hang",), "The time-out ends the ranks that wait."),
     Consequence("killed", ("memory-leak", "host-memory-leak"), "The system kills what uses too much memory.",
-                unless=NOT_MEMORY),
-    Consequence("killed", ("rank-hang",), "A job that stands still is ended from outside.", unless=FOR_MEMORY),
+                ended_by=NOT_MEMORY),
+    Consequence("killed", ("rank-hang",), "A job that stands still is ended from outside.", ended_by=FOR_MEMORY),
     Consequence("rank-hang", ("out-of-memory",), "The others wait for the rank that died.", AT_ONCE),
     Consequence("uneven-batches", ("rank-hang", "crash", "killed"), "A rank that is gone counts fewer batches."),
     Consequence("stops-short", ("learning-rate-schedule",), "The schedule ends the training before it has converged."),

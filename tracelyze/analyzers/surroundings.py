@@ -56,7 +56,10 @@ FRAMES: Final = 12
 STACKS: Final = 4
 ABOUT_GPUS: Final = re.compile(r"CUDA|NCCL|cuDNN|cuBLAS|\bGPU|device-side|\bECC\b|accelerator")
 LIBRARY: Final = re.compile(r"^(?:torch/|threading\.py|multiprocessing/|concurrent/|<frozen)|site-packages|/lib/python")
-HEDGE: Final = re.compile(r" A second before, .*? unless it asked for that much at once\.")
+NO_CAUSE: Final = ("cancelled", "task")
+"""Kinds of lines that say that a job ended, and not why."""
+GUESSED: Final = ("unknown", "memory-unlikely")
+"""What a line that fits by its time alone may take the place of."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class _Match:
 
     @property
     def order(self) -> tuple[int, bool, bool, float]:
-        place = ("process", "job", "time").index(self.by), self.event.kind in ("task", "cancelled")
+        place = ("process", "job", "time").index(self.by), self.event.kind in NO_CAUSE
         return (*place, self.seconds is None, abs(self.seconds or 0.0))
 
 
@@ -146,7 +149,7 @@ def _victim(finding: Finding, peers: Sequence[Peer], manifest: Mapping[str, Any]
     pid = facts.get("pid") if facts.get("pid_namespace") == INITIAL_NAMESPACE else None
     job = re.match(r"SLURM_JOB_ID=(\d+)", str(manifest.get("job") or ""))
     said = f"{finding.title} {finding.summary}"
-    exact = finding.rule != "killed"
+    exact = finding.ending is None
     host, number = str(facts.get("host") or ""), job[1] if job else ""
     return _Victim(death.rank, death.at, exact, pid, host, boot, number, said, death.what)
 
@@ -164,9 +167,9 @@ def _matches(finding: Finding, victim: _Victim, beside: Sequence[Beside]) -> lis
 
 def _explains(finding: Finding, match: _Match) -> bool:
     kind = match.event.kind
-    if finding.rule == "killed":
+    if finding.ending is not None:
         return kind != "segfault" or match.by == "process"
-    if kind in ("cancelled", "task"):
+    if kind in NO_CAUSE:
         return False  # SLURM ends a step because one of its tasks has ended
     return kind != "xid" or match.by == "process" or ABOUT_GPUS.search(f"{finding.title} {finding.summary}") is not None
 
@@ -247,17 +250,21 @@ def _with_cause(finding: Finding, matches: Sequence[_Match]) -> Finding:
         return finding
     best = matches[0]
     sure = best.by != "time"
-    title, summary = finding.title, finding.summary
-    if sure and finding.rule == "killed" and best.event.kind != "task":
-        what = re.split(r" and left no message|: ", title)[0]
-        title = f"{what}: {'most likely ' if best.caveat == TIMELESS else ''}{best.event.short}"
-    if best.event.kind in ("oom-kill", "memory-limit"):
-        summary = HEDGE.sub("", summary)
+    title, summary, ending = finding.title, finding.summary, finding.ending
+    if ending is not None:
+        if sure and best.event.kind != "task":
+            title = f"{ending.what}: {'most likely ' if best.caveat == TIMELESS else ''}{best.event.short}"
+        if best.event.kind in ("oom-kill", "memory-limit") and ending.guess:
+            summary = summary.replace(ending.guess, "")
+        kind = best.event.kind
+        if kind != "cancelled" and kind != "task" and (sure or ending.cause in GUESSED):
+            ending = replace(ending, cause=kind)
     return replace(
         finding,
         title=title,
         summary=f"{summary} {_sentence(best)}",
-        fix=f"{best.event.advice} {'' if sure and finding.rule == 'killed' else finding.fix}".strip(),
+        fix=f"{best.event.advice} {'' if sure and ending is not None else finding.fix}".strip(),
+        ending=ending,
         evidence=[
             *(Evidence(f"{match.event.file}, line {match.event.line}", match.event.text) for match in matches[:STACKS]),
             *finding.evidence,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.kineto.attribution.summary import summarise_file, summarise_trace
 from tracelyze.analyzers.kineto.diagnose import as_job, job_charts, judge
 from tracelyze.analyzers.kineto.reading.reader import read_trace
+from tracelyze.analyzers.kineto.rules import FIND_LATE_RANKS
 from tracelyze.analyzers.merging import gravity
 from tracelyze.analyzers.rule import Outcome, Passed, Skipped, together
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding, Picture
@@ -78,7 +79,7 @@ class Windows:
                 self.notes.append(str(error))
                 continue
             for rule, outcome in outcomes.items():
-                if rule == "straggler" and isinstance(outcome, list) and outcome:
+                if rule in FIND_LATE_RANKS and isinstance(outcome, list) and outcome:
                     self.found[key].late = outcome[0].ranks[0]
                 answers[rule].append((self.found[key], outcome))
         noted = nothing or (f"no profiler window could be read: {self.notes[0]}" if self.notes else "")

@@ -166,6 +166,25 @@ class Chart:
     healthy: Literal["", "above", "below"] = ""
 
 
+EndCause = Literal[
+    "unknown", "signal", "memory-likely", "memory-unlikely",
+    "oom-kill", "xid", "segfault", "time-limit", "preempted", "node-failure", "memory-limit",
+]  # fmt: skip
+"""What ended a process from outside, as far as is known: the last line are causes that another log names."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a finding about a process that was ended from outside leaves open, for the analyzers; no JSON holds it.
+
+    `what`: its title without a cause. `guess`: the sentence of its summary about memory, which a known cause replaces.
+    """
+
+    what: str
+    cause: EndCause = "unknown"
+    guess: str = ""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong. Words are plain text; only `fix_code`, `excerpt` and `diff` are code.
@@ -206,6 +225,7 @@ class Finding:
     excluded: list[str] = field(default_factory=list)
     first_at: str | None = None
     seen_at: Location | None = None
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True)
@@ -336,6 +356,7 @@ class Diagnosis:
         """The JSON contract as plain data, keys in the order of the contract."""
         data = asdict(replace(self, picture=None))
         for finding, row in zip(self.findings, data["findings"], strict=True):
+            del row["ending"]
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["fires_at"] = evidence.fires_at
         for check in data["checks"]:

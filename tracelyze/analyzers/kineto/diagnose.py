@@ -16,7 +16,7 @@ from tracelyze.analyzers.kineto.attribution.summary import TraceSummary, summari
 from tracelyze.analyzers.kineto.page.pictures import rank_chart, step_chart
 from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.rule import ENOUGH, MICROSECONDS, Job, TraceRule, too_short
-from tracelyze.analyzers.kineto.rules import RULES
+from tracelyze.analyzers.kineto.rules import FIND_LATE_RANKS, RULES
 from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, failed
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts
@@ -59,7 +59,7 @@ def diagnose_traces(
 def painted(diagnosis: Diagnosis, painter: Painter, job: Job) -> Diagnosis:
     """The diagnosis with the picture of the traces; where none can be made, with a note that says why."""
     picture = painter.finish(job.summaries)
-    late = next((finding.ranks[0] for finding in diagnosis.findings if finding.rule == "straggler"), None)
+    late = next((finding.ranks[0] for finding in diagnosis.findings if finding.rule in FIND_LATE_RANKS), None)
     if late is not None:
         painter.late_rank(job.arrivals, late)
     if painter.problem:

@@ -51,9 +51,13 @@ OneTraceCheck = Callable[[TraceSummary, Job, Limits], Outcome]
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRule(Declaration):
-    """One diagnosis, as profiler traces show it."""
+    """One diagnosis, as profiler traces show it.
+
+    `finds_late_rank`: the rank that its findings name is the one that the others wait for.
+    """
 
     check: TraceCheck
+    finds_late_rank: bool = False
 
 
 SHORTEST_WINDOW: Final = Threshold(

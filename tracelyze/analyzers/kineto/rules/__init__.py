@@ -22,3 +22,4 @@ MODULES: Final = (
     "device.fp32_on_tensor_cores",
 )
 RULES: Final[tuple[TraceRule, ...]] = tuple(importlib.import_module(f"{__name__}.{module}").RULE for module in MODULES)
+FIND_LATE_RANKS: Final = frozenset(rule.id for rule in RULES if rule.finds_late_rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Ending, Evidence, Finding, Mark
 from tracelyze.formatting import percent, size
 
 if TYPE_CHECKING:
@@ -81,18 +82,22 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     if end.kind == "signal":
         what = exits.without_place(end.detail).removeprefix("Fatal Python error: ")
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
+        ending = Ending("Ended by a signal", "signal")
     else:
-        title = f"{who} was killed after step {last:,} and left no message"
+        ending = Ending(f"{who} was killed after step {last:,}")
+        title = f"{ending.what} and left no message"
         summary = (
             "It just stopped: something killed it from outside (SIGKILL, which cannot be caught), or power failed."
         )
     summary += f" The last recorded step is {last:,}."
     if starved and left is not None:
-        title = f"{who} was killed after step {last:,}: host memory most likely ran out"
+        ending = Ending(f"{who} was killed after step {last:,}", "memory-likely")
+        title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
-        summary += f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
-        summary += "it asked for that much at once."
+        guess = f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
+        guess += "it asked for that much at once."
+        summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
     if stopped:
         summary += f" Before that, {stopped}; what happened afterwards was not recorded."
     return Finding(
@@ -113,6 +118,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         location=exits.place_of(process.exit, process.sites.text("file")),
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
+        ending=ending,
     )
 
 

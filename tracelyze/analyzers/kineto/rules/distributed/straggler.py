@@ -91,6 +91,7 @@ def _finding(
 
 RULE: Final = TraceRule(
     id="straggler",
+    finds_late_rank=True,
     family="distributed",
     severity="warning",
     title="One rank holds up the others",
