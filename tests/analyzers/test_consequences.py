@@ -107,6 +107,13 @@ def test_a_segmentation_fault_is_no_consequence_of_a_leak() -> None:
     assert causes(leak, fault)["killed"] is None
 
 
+def test_a_kill_for_memory_is_no_consequence_of_a_hang() -> None:
+    hang = finding("rank-hang", 10, RUN)
+    for cause, explained in (("unknown", "rank-hang"), ("time-limit", "rank-hang"), ("oom-kill", None)):
+        killed = finding("killed", RUN, RUN, ending=Ending("Killed", cause))
+        assert causes(hang, killed)["killed"] == explained
+
+
 def test_a_denoiser_of_little_noise_has_one_answer_for_all() -> None:
     found = causes(finding("narrow-timesteps", 1), finding("constant-output", 414))
     assert found == {"narrow-timesteps": None, "constant-output": "narrow-timesteps"}
