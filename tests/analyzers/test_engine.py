@@ -264,6 +264,8 @@ def test_merging_says_where_else_and_on_which_ranks() -> None:
     assert told.summary.endswith("The same holds elsewhere: thrice.")
     (every,) = merging.merge([replace(lead, ranks=[rank]) for rank in range(8)])
     assert every.summary.endswith("Seen on 8 ranks: 0 to 7.")
+    (apart,) = merging.merge([replace(lead, ranks=[rank], location=Location("train.py", rank + 1)) for rank in (0, 1)])
+    assert apart.summary.endswith("Seen on 2 ranks: 0 and 1; the line is that of rank 0.")
 
 
 def test_the_worst_end_is_the_end_of_the_run(make) -> None:
