@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.program import two_models  # noqa: E402
-from tracelyze.collectors.program.gates import Gates  # noqa: E402
+from tracelyze.collectors.program.modules import two_models  # noqa: E402
+from tracelyze.collectors.program.modules.gates import Gates  # noqa: E402
 from tracelyze.collectors.program.optimizers import Tracked  # noqa: E402
 
 

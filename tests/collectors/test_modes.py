@@ -13,7 +13,7 @@ from .conftest import program
 
 torch = pytest.importorskip("torch")
 
-from tracelyze.collectors.program import mode_overrides  # noqa: E402
+from tracelyze.collectors.program.modules import mode_overrides  # noqa: E402
 
 RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state", "batchnorm-in-validation")
 

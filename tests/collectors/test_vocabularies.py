@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.program import vocabularies  # noqa: E402
+from tracelyze.collectors.program.modules import vocabularies  # noqa: E402
 
 
 def made(rows: int, width: int = 12) -> nn.Embedding:

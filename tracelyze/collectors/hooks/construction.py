@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
-from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.program.lines import construction
+from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.optimizers import constructed, made_with, rates
 from tracelyze.collectors.recording.fast_path.path import this_thread
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen

@@ -32,10 +32,10 @@ from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.by_identity import ByIdentity, SetByIdentity
 from tracelyze.collectors.internals.own_frames import answer_as_original, leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.options import CollectOptions, from_environment
-from tracelyze.collectors.program import vocabularies
 from tracelyze.collectors.program.calls import Calls, Recomputation
 from tracelyze.collectors.program.fetches import Notes
 from tracelyze.collectors.program.lines.construction import Constructions
+from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.calling import local

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
-from tracelyze.collectors.program import mode_overrides
+from tracelyze.collectors.program.modules import mode_overrides
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 

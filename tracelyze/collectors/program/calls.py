@@ -3,7 +3,7 @@
 That is seen directly: a pre-hook on the output's autograd node runs when a backward reaches it, and dies with the
 graph. Calls without autograd, and calls whose graph died without a backward or still has none after PATIENCE_STEPS,
 evaluated something. Where every backward ran through the one call before it, step after step, the next calls are
-assumed to train as well, and only one in CHECKED_EVERY is watched (`_Habit`).
+assumed to train as well, and only one in CHECKED_EVERY is watched (`habit.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
-from tracelyze.collectors.program import mode_sensitivity
+from tracelyze.collectors.program.call import GRAD, INFERENCE, NO_GRAD, Call
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch, BatchesInHand
+from tracelyze.collectors.program.habit import Habit
 from tracelyze.collectors.program.models import (
     Model,
     carries_graph,
@@ -25,68 +26,15 @@ from tracelyze.collectors.program.models import (
     symbol,
     tensors_of,
 )
+from tracelyze.collectors.program.modules import mode_sensitivity
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.system.clock import Clock
 
-NO_GRAD, INFERENCE, GRAD = 0, 1, 2
 PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
 MAX_OPEN_CALLS = 20_000
 MAX_MODELS = 1000
 LATEST = 16  # calls among which a backward looks for those that it recomputes
 MAX_REACHED = 64  # calls that one backward is known to have run through
-# After so many backwards in a row that each ran through the one call before it, most calls are not watched any more.
-HABIT = 100
-# One in so many of those calls is watched all the same. A pre-hook costs 12 us; not to watch saves 9 of them.
-CHECKED_EVERY = 16
-Input = tuple[str, Callable[[], Any]]  # the name of what a call was given, and a weak reference to its tensor
-
-
-class Call:
-    """One outermost module call. Holds no tensor and no module."""
-
-    # Defaults on the class, because most calls keep most of them: a call is made at least once a step.
-    holder: int | None = None  # the optimizer that held the model then (table optimizers)
-    hooked = False
-    assumed = False  # It is not watched: it is taken to train, as the calls before it did.
-    replayed = False  # It was skipped, and dispatched later than it was made (recording/fast_path).
-    of_earlier_step = False  # So late that a step of another optimizer had ended since.
-    number = 0  # of the process's outermost module calls
-    watched = 0
-    trained = False
-    dead = False
-    graph: Callable[[], Any] | None = None  # of a replayed call: a weak reference to an object that dies with its graph
-    given: Sequence[Input] = ()  # of a replayed call: the tensors that it was given
-    input_key: tuple[Any, ...] | None = None  # by which the input of a replayed call is recognised, if it is known
-    declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
-    batch_size: int | None = None
-    batch: Batch | None = None  # the batch of a loader that its input belongs to
-    carries_on = False  # Its input has a graph: another call made it, such as the state of a recurrence.
-    loader: int | None = None
-    dropouts = 0
-    statistics = 0  # batch normalisations in it that changed their running statistics
-    losses = 0
-    loss_sum = 0.0
-    loss_is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
-    device_loss: Any = None
-    given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
-    in_train = False
-    sensitive = 0
-    sensitive_in_train = 0
-    kinds = ""
-    autocast = 0
-    site: int | None = None
-    path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
-
-    def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
-        self.model = model
-        self.start = start
-        self.end = end
-        self.step = step
-        self.mode = mode
-
-    def graph_is_gone(self) -> bool:
-        """Whether the autograd graph of its outputs has been freed."""
-        return self.dead or (self.graph is not None and self.graph() is None)
 
 
 class _Watch:
@@ -146,66 +94,6 @@ class Recomputation:
         """See `begins`."""
 
 
-class _Habit:
-    """The regular loop: exactly one call of one model, in train mode, before each backward, which runs through it.
-
-    After HABIT such backwards the next calls are assumed to train, and need not be watched. A second call before the
-    backward, another model, or a backward that reached something else ends the habit at once. The first call of that
-    step was not watched then: `Calls.backward_begins` decides whether it trained.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._model: Model | None = None
-        self._calls = 0  # since the latest backward began
-        self._call: Call | None = None  # the latest of these calls
-        self.running: Call | None = None  # the only one before the latest backward
-        self.assumed: Call | None = None  # the latest call that is not watched because a backward should follow it
-        self.broken: Call | None = None  # a call that was assumed to train before a second call ended the habit
-        self.to_check = False  # whether to watch the next call, because calls before it were skipped
-
-    def model(self) -> Model | None:
-        """The model whose next call may be assumed to train; None without a habit."""
-        return self._model if self._count >= HABIT and not self._calls and not self.to_check else None
-
-    def holds(self, call: Call) -> bool:
-        """Take this call into account. Returns whether it may be assumed to train, and need not be watched."""
-        self._calls += 1
-        self._call = call
-        if self._calls > 1 or call.model is not self._model or not call.in_train:
-            self._count = 0
-            if self.assumed is not None:
-                self.broken, self.assumed = self.assumed, None
-            return False
-        checks, self.to_check = self.to_check, False
-        return self._count >= HABIT and self._count % CHECKED_EVERY != 0 and not checks
-
-    def forget(self) -> None:
-        """Start anew: every call is watched until there is a habit again."""
-        self._count = 0
-
-    def assume(self, call: Call) -> None:
-        """This call is not watched: the next backward is assumed to run through it."""
-        self.assumed = call
-
-    def backward_begins(self, reached: list[Call]) -> Call | None:
-        """Check the backward before this one, which ran through the calls `reached`.
-
-        Returns the call that this backward is assumed to run through, if it is not watched.
-        """
-        one, assumed = self.running, self.assumed
-        # A call is in the list once for each of its outputs.
-        if one is not None and reached and reached[0] is one and reached[-1] is one:
-            self._count += 1
-            self._model = one.model
-        else:
-            self._count = 0
-        self.running = self._call if self._calls == 1 else None
-        self._calls = 0
-        self._call = self.assumed = None
-        return assumed
-
-
 class Calls:
     """The calls that are not yet known to have trained or evaluated, in order."""
 
@@ -226,7 +114,7 @@ class Calls:
         self.live_graphs = 0
         self.latest: Call | None = None
         self.reached: list[Call] = []  # by the backward that is running, the last call first
-        self._habit = _Habit()
+        self._habit = Habit()
         self._recomputation = Recomputation(self)
 
     def record(self, module: Any, args: Any, kwargs: Any, output: Any, start: float, dropouts: int) -> Call | None:

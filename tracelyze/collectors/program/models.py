@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from typing import Any
 
-from tracelyze.collectors.program import mode_sensitivity
+from tracelyze.collectors.program.modules import mode_sensitivity
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 WRAPPED = ("module", "_forward_module", "_orig_mod", "_original_module")  # what DDP, Fabric, torch.compile name it

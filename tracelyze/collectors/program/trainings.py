@@ -14,7 +14,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.internals.by_identity import ByIdentity
-from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.optimizers import Optimizers, Tracked
 from tracelyze.collectors.program.progress import Progress
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from tracelyze import redaction
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
-from tracelyze.collectors.program.calls import GRAD, Call, Calls
+from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.calls import Calls
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher

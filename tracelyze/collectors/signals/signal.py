@@ -1,7 +1,7 @@
 """What a signal is: a class whose methods are named after the events of a training that it listens to.
 
-forward(call, args, kwargs)       an outermost module call returned (calls.Call), with what it was given; () and {} for
-                                  one that was skipped (see below): `call.given` refers to what is left of its tensors
+forward(call, args, kwargs)       an outermost module call returned (program/call.py), with what it was given; () and
+                                  {} for one that was skipped (see below): `call.given` refers to what is left of it
 settled(call, trained)            it is known whether a backward ran through that call's output; in order
 loss(value)                       a loss function returned (a scalar tensor)
 loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value

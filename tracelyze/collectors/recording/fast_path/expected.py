@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
-from tracelyze.collectors.program.calls import Input
+from tracelyze.collectors.program.call import Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.optimizers import Tracked

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.models import carries_graph
 from tracelyze.collectors.recording.fast_path.expected import (
     BACKWARD,

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.progress import Progress

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
-from tracelyze.collectors.program.calls import GRAD, Call, Input
+from tracelyze.collectors.program.call import GRAD, Call, Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data.loader import batches_per_pass

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.signals.context import SignalContext

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
-from tracelyze.collectors.program.calls import Call
+from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.trained_rows import TrainedRows

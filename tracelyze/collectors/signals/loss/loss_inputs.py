@@ -13,7 +13,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence import loss_sampling
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST, DISPATCH_MODES, SAVED, TRANSFORMS, find
-from tracelyze.collectors.program import two_models
+from tracelyze.collectors.program.modules import two_models
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code

@@ -13,8 +13,8 @@ from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
-from tracelyze.collectors.program.gates import NUMBERS, Gates
 from tracelyze.collectors.program.models import tensors_of
+from tracelyze.collectors.program.modules.gates import NUMBERS, Gates
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal

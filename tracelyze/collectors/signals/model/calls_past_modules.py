@@ -8,9 +8,9 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import PACKAGE
-from tracelyze.collectors.program import mode_overrides
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.modules import mode_overrides
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.program import mode_sensitivity
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.modules import mode_sensitivity
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 

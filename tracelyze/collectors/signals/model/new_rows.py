@@ -7,8 +7,8 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program import vocabularies
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import BATCH_NORM, UNSEEN, find
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows

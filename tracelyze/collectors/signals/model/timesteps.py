@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model import noise_schedules

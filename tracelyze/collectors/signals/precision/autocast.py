@@ -7,7 +7,7 @@ from typing import Any
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST
-from tracelyze.collectors.program.calls import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 

@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.calls import GRAD, Call
 from tracelyze.collectors.program.models import first_tensor, wrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.probing import replays

@@ -1,0 +1,60 @@
+"""One outermost module call, and what becomes known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracelyze.collectors.program.consumed.batches_in_hand import Batch
+from tracelyze.collectors.program.models import Model
+
+NO_GRAD, INFERENCE, GRAD = 0, 1, 2
+Input = tuple[str, Callable[[], Any]]  # the name of what a call was given, and a weak reference to its tensor
+
+
+class Call:
+    """One outermost module call. Holds no tensor and no module."""
+
+    # Defaults on the class, because most calls keep most of them: a call is made at least once a step.
+    holder: int | None = None  # the optimizer that held the model then (table optimizers)
+    hooked = False
+    assumed = False  # It is not watched: it is taken to train, as the calls before it did.
+    replayed = False  # It was skipped, and dispatched later than it was made (recording/fast_path).
+    of_earlier_step = False  # So late that a step of another optimizer had ended since.
+    number = 0  # of the process's outermost module calls
+    watched = 0
+    trained = False
+    dead = False
+    graph: Callable[[], Any] | None = None  # of a replayed call: a weak reference to an object that dies with its graph
+    given: Sequence[Input] = ()  # of a replayed call: the tensors that it was given
+    input_key: tuple[Any, ...] | None = None  # by which the input of a replayed call is recognised, if it is known
+    declared: tuple[int, str] | None = None  # number and purpose of the evaluation that a callback announced
+    batch_size: int | None = None
+    batch: Batch | None = None  # the batch of a loader that its input belongs to
+    carries_on = False  # Its input has a graph: another call made it, such as the state of a recurrence.
+    loader: int | None = None
+    dropouts = 0
+    statistics = 0  # batch normalisations in it that changed their running statistics
+    losses = 0
+    loss_sum = 0.0
+    loss_is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
+    device_loss: Any = None
+    given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
+    in_train = False
+    sensitive = 0
+    sensitive_in_train = 0
+    kinds = ""
+    autocast = 0
+    site: int | None = None
+    path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
+
+    def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
+        self.model = model
+        self.start = start
+        self.end = end
+        self.step = step
+        self.mode = mode
+
+    def graph_is_gone(self) -> bool:
+        """Whether the autograd graph of its outputs has been freed."""
+        return self.dead or (self.graph is not None and self.graph() is None)
