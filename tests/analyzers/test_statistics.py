@@ -31,7 +31,6 @@ def look_alikes(count: int, random: np.random.Generator) -> dict[str, np.ndarray
         "buffer that fills, then flat": 200 + 100 * np.minimum(1, t / filled) + noise,
         "one step up": 200 + 50 * (t > random.uniform(0.1, 0.9)) + noise,
         "three steps up": 200 + 30 * np.searchsorted(np.sort(random.uniform(0, 1, 3)), t) + noise,
-        "random walk": 200 + np.cumsum(random.normal(0, 1, count)),
         "spikes": 200 + 500 * (random.random(count) < 0.05) + noise,
     }
 
@@ -41,6 +40,12 @@ def look_alikes(count: int, random: np.random.Generator) -> dict[str, np.ndarray
 def test_no_look_alike_of_a_leak_climbs(count: int, seed: int) -> None:
     for name, curve in look_alikes(count, np.random.default_rng(seed)).items():
         assert statistics.straight_climb(curve * MIB) is None, name
+
+
+def test_a_random_walk_hardly_ever_climbs() -> None:
+    """Nothing distinguishes the rare walk that goes straight up from a leak: 1 of 600 of this length did."""
+    walks = [200 + np.cumsum(np.random.default_rng(seed).normal(0, 1, 300)) for seed in range(300)]
+    assert sum(statistics.straight_climb(walk * MIB) is not None for walk in walks) <= 1
 
 
 @given(count=st.sampled_from([200, 1000, 4000]), seed=seeds, slope=st.floats(0.5, 10))
