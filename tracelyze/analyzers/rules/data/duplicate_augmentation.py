@@ -48,7 +48,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         title=f"{workers} workers draw the same random numbers for {loader['dataset']}",
         summary=(
             f"Loading the samples draws from {name}, and {workers} workers began "
-            f"{plural(len(several), 'pass')} with it in the same state"
+            f"{'their first pass' if len(several) == 1 else plural(len(several), 'pass')} with it in the same state"
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
             + "Batches of different workers get the same augmentation, in the same order."
         ),
@@ -86,7 +86,7 @@ RULE = Rule(
     verify="Record the run again: the generators of the workers begin in different states.",
     excluded=(
         "A generator that each worker makes or seeds on its first sample: that is seen, and its state compared.",
-        "Chance: states of generators agree bit for bit, in every pass.",
+        "Chance: states of generators agree bit for bit, in every pass that workers begin.",
     ),
     absent="The run reads no dataset with an index through several workers.",
     needs=(("fetches.moved", "loaders.num_workers"),),
