@@ -296,6 +296,7 @@ def test_nan_that_the_trainer_logged_as_zero(make) -> None:
 
 RISING = np.linspace(0.1, 0.9, 100)
 FLAT = np.full(100, 0.5)
+SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
 
 
 @pytest.mark.parametrize(
@@ -314,6 +315,7 @@ FLAT = np.full(100, 0.5)
         ("completions-truncated", {"reward": RISING, "completions__clipped_ratio": np.ones(100)}, "passed"),
         ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.4)}, "passed"),
         ("completions-truncated", {"reward": FLAT}, "skipped"),
+        ("completions-truncated", {"reward": FLAT[:3], "completions__clipped_ratio": np.ones(3)}, "skipped"),
         ("entropy-collapse", {"reward": FLAT, "entropy": np.geomspace(2, 0.01, 100)}, "fired"),
         ("entropy-collapse", {"reward": FLAT, "entropy": np.geomspace(0.5, 5, 100)}, "fired"),
         ("entropy-collapse", {"reward": RISING, "entropy": np.geomspace(2, 0.01, 100)}, "passed"),
@@ -323,6 +325,11 @@ FLAT = np.full(100, 0.5)
         ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, FLAT]}, "passed"),
         ("reward-collapse", {"reward": np.r_[RISING, RISING], "kl": np.linspace(0.01, 1, 200)}, "passed"),
         ("reward-collapse", {"reward": RISING[:30]}, "skipped"),
+        ("reward-collapse", {"ppo__reward": np.r_[RISING, FLAT * 0.2], "ppo__kl": np.r_[FLAT, 20 * FLAT]}, "fired"),
+        ("reward-collapse", {"charts__episodic_return": np.r_[RISING, RISING + 0.8]}, "passed"),
+        ("reward-collapse", {"eval__mean_reward": np.r_[RISING, FLAT * 0.2]}, "skipped"),
+        ("entropy-collapse", {"charts__ep_return": FLAT, "losses__entropy": np.geomspace(2, 0.01, 100)}, "fired"),
+        ("entropy-collapse", {"charts__ep_return": SOLVED, "losses__entropy": np.geomspace(2, 0.01, 100)}, "passed"),
         ("sampler-mismatch", {"sampling__sampling_logp_difference__mean": np.linspace(0.02, 0.4, 100)}, "fired"),
         ("sampler-mismatch", {"sampling__sampling_logp_difference__mean": np.full(100, 0.1)}, "passed"),
         ("sampler-mismatch", {"sampling__importance_sampling_ratio__mean": np.full(100, 0.6)}, "fired"),
@@ -332,6 +339,16 @@ FLAT = np.full(100, 0.5)
 )
 def test_columns_of_reinforcement_training(make, rule, curves, status) -> None:
     assert make.check(rule, log(make, np.zeros(200), more=scalars(**curves)))[0] == status
+
+
+@pytest.mark.parametrize(("rewards", "status"), [([0.5] * 6, "fired"), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "skipped")])
+def test_completions_of_ten_steps_are_logged_at_once(make, rewards, status) -> None:
+    rows = [
+        {"step": 10 * n, "own_step": 10 * n, "phase": "train", "name": name, "value": value}
+        for n, reward in enumerate(rewards, 1)
+        for name, value in (("reward", reward), ("completions/clipped_ratio", 1.0))
+    ]
+    assert make.check("completions-truncated", log(make, np.zeros(60), more={"scalars": rows}))[0] == status
 
 
 def test_the_loss_of_a_policy_is_not_judged(make) -> None:

@@ -75,6 +75,30 @@ def test_a_loss_is_kept_apart_from_the_metrics_of_a_tracker() -> None:
     assert [(row["phase"], row["name"]) for row in rows] == [("reported", "train/loss"), ("train", "reward")]
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("objective/reward", True),
+        ("ppo/mean_reward", True),
+        ("charts/episodic_return", True),
+        ("Reward/mean", True),
+        ("losses/entropy", True),
+        ("rollout.kl", True),
+        ("eval/mean_reward", False),
+        ("reward_scale", False),
+        ("kl_coef", False),
+        ("rewards/chosen", False),
+        ("importance_weights", False),
+        ("ratio", False),
+    ],
+)
+def test_a_scripts_own_names_are_known_by_their_last_words(name: str, kept: bool) -> None:
+    signal, rows = reported_losses()
+    for value in (0.5, 0.25):
+        signal.reported("SummaryWriter.add_scalar", {name: value})
+    assert [row["name"] for row in rows] == [name] * (2 * kept)
+
+
 def reported_losses() -> tuple[ReportedLosses, list[dict[str, Any]]]:
     """The signal, and the rows that it writes."""
     rows: list[dict[str, Any]] = []
@@ -83,5 +107,5 @@ def reported_losses() -> tuple[ReportedLosses, list[dict[str, Any]]]:
     signal.progress = types.SimpleNamespace(steps=3)
     signal.program = types.SimpleNamespace(sites=types.SimpleNamespace(here=lambda role: None))
     signal.torch = torch
-    signal._names, signal._rows = set(), 0
+    signal._names, signal._metrics, signal._rows = set(), {}, 0
     return signal, rows

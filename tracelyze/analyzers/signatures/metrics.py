@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -10,12 +11,15 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.schema import logged_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.recorded.table import Floats, Table
     from tracelyze.diagnosis import Chart, Mark
 
 _FEWEST: Final = 10  # values: their blocks have to show noise as well as a change
@@ -61,18 +65,26 @@ class Metric:
 
 
 def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
-    """The metric that a run logged under one of the names for `key`, the first that it has; None without any."""
+    """The metric that a run logged under one of the names for `key`, the first that it has; else under a name whose
+    last words say so, the one with most values. None without any."""
     scalars = process.tables["scalars"]
     if len(scalars) == 0:
         return None
     inside = scalars.matches("phase", phase) & np.isfinite(scalars["value"])
-    for name in NAMES[key]:
+    for name in (*NAMES[key], _own_name(scalars, inside, key)):
         rows = inside & scalars.matches("name", name)
         if rows.any():
             number = np.where(np.isfinite(scalars["own_step"]), scalars["own_step"], scalars["step"])
             order = np.argsort(number[rows], kind="stable")
             return Metric(name, number[rows][order], scalars["value"][rows][order])
     return None
+
+
+def _own_name(scalars: Table, inside: npt.NDArray[np.bool_], key: str) -> str:
+    """The name of the program's own under which most values of this kind were logged; empty without one."""
+    counts = Counter(name for name, kept in zip(scalars.text("name"), inside, strict=True) if kept and name)
+    alike = [name for name in sorted(counts) if logged_metrics.recognised(name) == key]
+    return max(alike, key=lambda name: counts[name], default="")
 
 
 def rises(seen: Metric | None, sigmas: float = 3.0) -> bool:

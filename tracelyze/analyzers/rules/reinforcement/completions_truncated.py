@@ -20,12 +20,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = metrics.metric(process, "cut_off")
     if seen is None:
         return Skipped("no share of completions that were cut off was logged", "not-applicable")
-    if len(seen) < limits["steps"]:
-        return Skipped(f"{plural(len(seen), 'step')} with completions: {limits['steps']:.0f} are needed")
+    steps = _steps(process, seen)
+    if len(seen) < limits["values"] or steps < limits["steps"]:
+        return Skipped(
+            f"{plural(len(seen), 'logged share')} of cut-off completions over {plural(steps, 'step')}: "
+            f"{limits['values']:.0f} over {limits['steps']:.0f} are needed"
+        )
     later = float(np.median(seen.values[len(seen) // 2 :]))
     if later < limits["share"]:
         return Passed(f"{percent(later)} of the completions are cut off at the length limit")
     reward = metrics.metric(process, "reward")
+    if reward is not None and len(reward) < limits["steps"] and reward.ends()[1] > reward.ends()[0]:
+        return Skipped("nearly all completions have the full length, and the few rewards that were logged may rise")
     if metrics.rises(reward):
         return Passed("nearly all completions have the full length, and the reward rises: a task of fixed length")
     over = seen.values >= limits["share"]
@@ -56,6 +62,15 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
+def _steps(process: Process, seen: metrics.Metric) -> int:
+    """How many steps were logged about: a trainer logs the mean of several, and none before its first log."""
+    if len(seen) < 2:
+        return len(seen)
+    apart = float(np.median(np.diff(seen.steps)))
+    longest = len(process.longest.steps) if process.optimizations else int(seen.steps[-1])
+    return int(min(len(seen) * max(apart, 1.0), longest))
+
+
 RULE = Rule(
     id="completions-truncated",
     family="reinforcement",
@@ -69,6 +84,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "nearly all; long answers that are cut off now and then stay below a half"),
         Threshold("steps", 10, "steps", "fewer are the start of a run"),
+        Threshold("values", 5, "values", "derived: the median of the later three is not moved by one"),
     ),
     not_when="Tasks of fixed length, where the reward rises all the same.",
     references=("https://arxiv.org/abs/2503.14476",),

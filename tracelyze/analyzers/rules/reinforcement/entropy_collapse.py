@@ -44,6 +44,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("the entropy changed in the last steps only: what the reward has done since is not known")
     if metrics.rises(since):
         return Passed(f"the entropy went from {number(first)} to {number(last)} while the reward goes on rising")
+    if fell and seen.name not in metrics.NAMES["entropy"] and _keeps_what_it_gained(reward, begin):
+        return Passed(
+            f"the entropy went from {number(first)} to {number(last)}, and the reward keeps the level that it rose to: "
+            "the task may be solved"
+        )
     what, verb = ("collapsed", "fell") if fell else ("exploded", "rose")
     return [
         Finding(
@@ -74,6 +79,16 @@ def check(process: Process, limits: Limits) -> Outcome:
             false_alarm="A task with one right answer, which is solved: the reward is at its maximum then.",
         )
     ]
+
+
+def _keeps_what_it_gained(reward: metrics.Metric, begin: int) -> bool:
+    """Whether the reward had risen by then and ends no lower. With scripts of their own, of small worlds, this is how a
+    solved task looks: its best reward is not known."""
+    before = reward.steps <= begin
+    risen = metrics.rises(metrics.Metric(reward.name, reward.steps[before], reward.values[before]))
+    start, end = reward.ends()
+    reached = float(np.median(reward.values[before][-5:])) if before.any() else start
+    return risen and end - start >= reached - end
 
 
 RULE = Rule(

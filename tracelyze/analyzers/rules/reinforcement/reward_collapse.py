@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The last fifth of the rewards against the best level before, and the KL divergence meanwhile."""
     reward, divergence = metrics.metric(process, "reward"), metrics.metric(process, "kl")
     if reward is None:
-        return Skipped("no reward was logged", "not-applicable")
+        return Skipped("no reward was logged under a name that is known", "not-applicable")
     if len(reward) < limits["rewards"]:
         return Skipped(f"{len(reward)} rewards: {limits['rewards']:.0f} are needed to tell a fall from noise")
     level = reward.blocks(BLOCKS)
@@ -46,7 +46,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"The reward collapsed, from {number(best)} to {number(end)}",
             summary=(
                 f"The reward had risen to {number(best)} by step {begin:,} and fell to {number(end)} for good, which "
-                f"is {number((best - end) / gained)} of what had been gained."
+                f"is {number((best - end) / gained)} times what had been gained."
                 + (f" The KL divergence from the reference grew {number(ratio)}-fold since." if ratio else "")
             ),
             fix="Go back to a checkpoint from before the fall; lower the learning rate, raise the weight of the KL "
@@ -84,7 +84,7 @@ RULE = Rule(
     about="A policy that leaves the region where its reward was learned loses what it had gained.",
     check=check,
     verify="Record the run again: the reward keeps the level that it reaches.",
-    absent="The run logged no rewards.",
+    absent="The run logged no rewards, or under a name that is not known.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold(

@@ -70,7 +70,7 @@ RULE = Rule(
     about="Policy gradients assume that what is updated is what acted.",
     check=check,
     verify="Record the run again: the gap stays as small as at the start.",
-    absent="The run logged nothing of a sampler.",
+    absent="The run logged nothing of a sampler under a name that is known.",
     needs=(("scalars.value",),),
     thresholds=(
         Threshold(

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.schema import logged_metrics
 
 MAX_ROWS = 20_000
 MAX_NAMES = 8
+MAX_METRICS = 400  # names of any kind that are told apart once
 LOSS = re.compile(
     r"^(train(ing)?[/_.: -])?((train(ing)?|running|epoch|batch|step|total|avg|average|mean)[_ -]?)?loss"
     r"([/_.: -](train(ing)?|step|epoch|batch|iter(ation)?))?$",
@@ -44,7 +46,7 @@ METRICS: Final = frozenset(
         "rollout_corr/rollout_is_mean",
     }
 )
-"""Under the names of TRL, verl, OpenRLHF and SB3."""
+"""Under the names of TRL, verl, OpenRLHF and SB3; names of scripts are recognised by their last words."""
 
 
 class ReportedLosses(Signal):
@@ -56,6 +58,7 @@ class ReportedLosses(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._names: set[str] = set()
+        self._metrics: dict[str, bool] = {}  # names seen: whether they are metrics
         self._rows = 0
 
     def reported(self, logger: str, values: Mapping[str, Any]) -> None:
@@ -63,11 +66,20 @@ class ReportedLosses(Signal):
             if type(name) is not str or self._rows >= MAX_ROWS:
                 continue
             metric = name.removeprefix("train/")
-            if metric in METRICS:
+            if self._is_metric(metric):
                 self._emit("train", metric, given, logger)
             elif LOSS.match(name) and logger != OWN_MEANS and (name in self._names or len(self._names) < MAX_NAMES):
                 self._names.add(name)
                 self._emit("reported", name, given, logger)
+
+    def _is_metric(self, name: str) -> bool:
+        """Whether it is one, without reading a name twice; of a program that makes up names, the first few count."""
+        known = self._metrics.get(name)
+        if known is None:
+            known = name in METRICS or (len(self._metrics) < MAX_METRICS and bool(logged_metrics.recognised(name)))
+            if len(self._metrics) < MAX_METRICS:
+                self._metrics[name] = known
+        return known
 
     def _emit(self, phase: str, name: str, given: Any, logger: str) -> None:
         value = self._number(given)
