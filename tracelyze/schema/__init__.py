@@ -24,6 +24,7 @@ import zlib
 from typing import Any, Final, Literal
 
 from tracelyze.schema.declaration import Column, ColumnType, Table
+from tracelyze.schema.events import EVENT_KINDS, EVENTS
 from tracelyze.schema.objectives import (
     COMPILATIONS,
     GROUP_RATES,
@@ -55,7 +56,6 @@ from tracelyze.schema.training import (
     AUTOCAST,
     COLLECTIVES,
     EVALS,
-    EVENTS,
     GRAD_MODE,
     LINKS,
     LOADERS,
@@ -87,6 +87,7 @@ __all__ = [
     "DEVICES",
     "EVALS",
     "EVENTS",
+    "EVENT_KINDS",
     "EXEC_FAILED",
     "FETCHES",
     "GRAD_MODE",

@@ -18,7 +18,7 @@ class Column:
     type: ColumnType
     unit: str
     meaning: str
-    codes: Mapping[int, str] = field(default_factory=dict)
+    codes: Mapping[int, str] | Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -270,21 +270,6 @@ SITES = Table(
     ),
 )
 
-EVENTS = Table(
-    "events",
-    "Things that happen rarely: exceptions, the exit, first non-finite gradients, errors of the collector.",
-    (
-        Column("time", "float64", "s", "on the process's monotonic clock"),
-        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
-        Column("kind", "string", "", "exception, exit, nonfinite-gradient, stacks, loader-wait, exhausted-again, ..."),
-        Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
-        Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
-        Column("file", "string", "", "innermost line of the script, where there is one"),
-        Column("line", "int32", "", ""),
-        Column("source", "string", "", "that line"),
-        Column("text", "string", "", "message or traceback"),
-    ),
-)
 
 SCALARS = Table(
     "scalars",

@@ -1,0 +1,50 @@
+"""What happens rarely in a training, a row each: the kinds of events, and their table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracelyze.schema.declaration import Column, Table
+
+EVENT_KINDS: Final = {
+    "exception": "an exception that nothing caught ended the program",
+    "thread-exception": "one ended a thread",
+    "exit": "the program ended, or another one took its place",
+    "collector-error": "a part of the recording failed and was switched off",
+    "substitute": "a name that this torch lacks, and what stands for it",
+    "cadence": "a signal is sampled less or more often from here on",
+    "nonfinite-gradient": "the first tensors whose gradient holds NaN or Inf",
+    "loss-given-up": "the loop skipped a loss that was not finite",
+    "policy-loss": "what a policy's loss does beside weighing log-probabilities, as JSON",
+    "policy-rows": "which share of a policy's rows was trained on before, as JSON",
+    "unstepped-optimizer": "no step of an optimizer whose tensors a backward reaches",
+    "frozen-in-vain": "an attribute was set that was to freeze tensors and does not",
+    "kept-weights": "weights of a module that a load left as they were, as JSON",
+    "train-not-called": "a train() of its own that freezes parts was not called before the training",
+    "train-called": "it was called after all",
+    "direct-forward": "forward() was called past the hooks of its module",
+    "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",
+    "exhausted-again": "an iterator that had ended was asked for more",
+    "input-order": "what is known of the order of the inputs, as JSON",
+    "seeded": "a generator of random numbers was seeded",
+    "drawn": "one was drawn from between steps, in how many",
+    "log-ignored": "a value given to tracelyze.log that cannot be recorded",
+    "stacks": "stacks of all threads while there was no progress",
+}
+"""What `kind` may be, and what a row of that kind says."""
+
+EVENTS = Table(
+    "events",
+    "Things that happen rarely: exceptions, the exit, first non-finite gradients, errors of the collector.",
+    (
+        Column("time", "float64", "s", "on the process's monotonic clock"),
+        Column("step", "int64", "", "optimizer steps (all optimizers) done before"),
+        Column("kind", "string", "", "what happened", EVENT_KINDS),
+        Column("name", "string", "", "class of the exception, how the process ended, parameter, or signal"),
+        Column("value", "float64", "", "exit code, or a number that belongs to the kind"),
+        Column("file", "string", "", "innermost line of the script, where there is one"),
+        Column("line", "int32", "", ""),
+        Column("source", "string", "", "that line"),
+        Column("text", "string", "", "message or traceback"),
+    ),
+)
