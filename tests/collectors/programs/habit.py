@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 if "--watched" in sys.argv:
-    from tracelyze.collectors.program import calls
+    from tracelyze.collectors.program import habit
 
-    calls.HABIT = 10**9
+    habit.HABIT = 10**9
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.Linear(8, 1))

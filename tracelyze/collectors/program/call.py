@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.models import Model
@@ -12,8 +12,36 @@ NO_GRAD, INFERENCE, GRAD = 0, 1, 2
 Input = tuple[str, Callable[[], Any]]  # the name of what a call was given, and a weak reference to its tensor
 
 
+class SensitiveModules(NamedTuple):
+    """The modules of a model that behave differently in train and eval mode, as a call found them."""
+
+    number: int
+    in_train: int
+    kinds: str  # of those in train mode
+
+
+NONE_SENSITIVE = SensitiveModules(0, 0, "")
+
+
+class EvaluatedLosses:
+    """The losses that a call in an evaluation led to, and the line of the script that made it."""
+
+    __slots__ = ("count", "is_whole", "on_device", "path", "site", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0  # of those that are on the CPU
+        self.on_device: Any = None  # the sum of the others
+        self.is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
+        self.site: int | None = None
+        self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
+
+
 class Call:
-    """One outermost module call. Holds no tensor and no module."""
+    """One outermost module call. Holds no tensor and no module.
+
+    Signals note here what they find out about a call, for other signals.
+    """
 
     # Defaults on the class, because most calls keep most of them: a call is made at least once a step.
     holder: int | None = None  # the optimizer that held the model then (table optimizers)
@@ -35,18 +63,11 @@ class Call:
     loader: int | None = None
     dropouts = 0
     statistics = 0  # batch normalisations in it that changed their running statistics
-    losses = 0
-    loss_sum = 0.0
-    loss_is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
-    device_loss: Any = None
     given_loss: Any = None  # of a call in training, until a backward has run through it: a number, or a scalar
     in_train = False
-    sensitive = 0
-    sensitive_in_train = 0
-    kinds = ""
+    sensitive = NONE_SENSITIVE  # noted by the signal mode
+    evaluated: EvaluatedLosses | None = None  # noted by the signal evaluation, where there is anything to note
     autocast = 0
-    site: int | None = None
-    path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
 
     def __init__(self, model: Model, start: float, end: float, step: int, mode: int) -> None:
         self.model = model

@@ -180,7 +180,6 @@ class Calls:
         call.graph, call.batch = graph, batch
         call.batch_size, call.loader, call.autocast = batch_size, self._progress.loader, before.autocast
         call.dropouts, call.statistics, call.sensitive = before.dropouts, before.statistics, before.sensitive
-        call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
         call.in_train = call.hooked = call.assumed = call.replayed = True
         self._habit.holds(call)
         self._habit.assume(call)

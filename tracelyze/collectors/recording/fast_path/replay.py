@@ -171,5 +171,4 @@ def _fill(call: Call, before: Call) -> None:
     """Fill in what a skipped call has in common with the one that it was found to be like."""
     call.batch_size, call.autocast = before.batch_size, before.autocast
     call.dropouts, call.statistics, call.sensitive = before.dropouts, before.statistics, before.sensitive
-    call.sensitive_in_train, call.kinds = before.sensitive_in_train, before.kinds
     call.replayed = True

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call, EvaluatedLosses
 from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model
 from tracelyze.collectors.signals.context import SignalContext
@@ -26,6 +26,7 @@ MAX_GIVEN_UP = 1000  # losses that are no number, in events
 SANITY_CHECK = (0, "sanity check")  # as a callback announces it
 MAX_LOSSES = 16  # of one backward that are looked at
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
+NOTHING_FOUND = EvaluatedLosses()  # of a call that was made as in training, and led to no backward
 
 
 class Evaluation(Signal):
@@ -75,8 +76,9 @@ class Evaluation(Signal):
         if call.mode != GRAD or not call.in_train:
             if call.holder is None and self.progress.steps and call.model.number not in self._held:
                 self._holder(call.model)  # The model may be gone before the pass is over: its program's last one.
-            call.site = self.program.sites.here("forward")
-            call.path = self.program.sites.path() if call.batch is None else ()
+            evaluated = call.evaluated = EvaluatedLosses()
+            evaluated.site = self.program.sites.here("forward")
+            evaluated.path = self.program.sites.path() if call.batch is None else ()
             if not self.progress.steps and call.declared is None and _in_sanity_check():
                 call.declared = SANITY_CHECK
 
@@ -91,12 +93,13 @@ class Evaluation(Signal):
             if value.is_cpu and len(self._training_losses) < MAX_LOSSES:
                 self._training_losses.append((self.progress.backwards, call.given_loss))
             return
-        call.losses += 1
-        call.loss_is_whole = self._is_whole
+        evaluated = call.evaluated = call.evaluated or EvaluatedLosses()
+        evaluated.count += 1
+        evaluated.is_whole = self._is_whole
         if value.device.type == "cpu":
-            call.loss_sum += value.item()
+            evaluated.total += value.item()
         else:
-            call.device_loss = value if call.device_loss is None else call.device_loss + value
+            evaluated.on_device = value if evaluated.on_device is None else evaluated.on_device + value
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         """Is what one loss function returned, but for a whole divisor, what the script optimizes?"""
@@ -163,12 +166,13 @@ class Evaluation(Signal):
     def _emit_pass(self, calls: list[Call]) -> None:
         """Emit the row of one pass."""
         per_model = {call.model.number: call for call in calls}
-        main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive))
+        main = max(per_model.values(), key=lambda call: (self._holder(call.model) is not None, call.sensitive.number))
         holders = [holder for call in per_model.values() if (holder := self._holder(call.model)) is not None]
         most_in_train: dict[int, int] = {}
         for call in calls:
-            most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive_in_train)
-        losses = sum(call.losses for call in calls)
+            most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive.in_train)
+        found = [_found(call) for call in calls]
+        losses = sum(one.count for one in found)
         row = {
             "time_start": calls[0].start,
             "time_end": calls[-1].end,
@@ -180,25 +184,25 @@ class Evaluation(Signal):
             "samples": sum(call.batch_size or 0 for call in calls),
             "grad_mode": _grad_mode(calls),
             "model_in_train": any(call.in_train for call in calls if call.model is main.model),
-            "modules_sensitive": sum(call.sensitive for call in per_model.values()),
+            "modules_sensitive": sum(call.sensitive.number for call in per_model.values()),
             "modules_in_train": sum(most_in_train.values()),
-            "modules": max((call.kinds for call in calls), key=len) or None,
+            "modules": max((call.sensitive.kinds for call in calls), key=len) or None,
             "dropouts": sum(call.dropouts for call in calls),
             "statistics": sum(call.statistics for call in calls),
             "losses": losses,
-            "loss": sum(call.loss_sum for call in calls) / losses if losses else None,
-            "loss_is_whole": calls[-1].loss_is_whole,
+            "loss": sum(one.total for one in found) / losses if losses else None,
+            "loss_is_whole": found[-1].is_whole,
             "loader": calls[0].loader,
-            "site": calls[0].site,
+            "site": found[0].site,
             "purpose": calls[-1].declared[1] if calls[-1].declared else None,
         }
-        on_device = [call.device_loss for call in calls if call.device_loss is not None]
+        on_device = [one.on_device for one in found if one.on_device is not None]
         if on_device:
             total = on_device[0] if len(on_device) == 1 else self.torch.stack(on_device).sum()
             self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
         else:
             self.context.emit("evals", row)
-        self._note_function(calls[0].site)
+        self._note_function(found[0].site)
 
     def _note_function(self, site: int | None) -> None:
         """The first statement of the function that evaluates, beside which a missing eval() or no_grad() belongs."""
@@ -233,6 +237,10 @@ class Evaluation(Signal):
         return found
 
 
+def _found(call: Call) -> EvaluatedLosses:
+    return call.evaluated or NOTHING_FOUND
+
+
 def _grad_mode(calls: list[Call]) -> int:
     """The mode in which most was kept. With autograd on, outputs without a graph come of weights that are frozen."""
     if any(call.mode == GRAD and call.hooked for call in calls):
@@ -261,33 +269,34 @@ def _by_line(calls: list[Call]) -> list[list[Call]]:
     """
     paths: dict[int, list[tuple[tuple[int, int], ...]]] = {}
     for call in calls:
-        of_model = paths.setdefault(call.model.number, [])
-        if not of_model or of_model[-1] != call.path:
-            of_model.append(call.path)
+        of_model, path = paths.setdefault(call.model.number, []), _found(call).path
+        if not of_model or of_model[-1] != path:
+            of_model.append(path)
     most = max(map(len, paths.values()))
     if most == 1 or any(len(of_model) != len(set(of_model)) for of_model in paths.values()):
         return [calls]
     parts: list[list[Call]] = [[]]
     latest: dict[int, tuple[tuple[int, int], ...]] = {}
     for call in calls:
-        if latest.get(call.model.number, call.path) != call.path:
+        path = _found(call).path
+        if latest.get(call.model.number, path) != path:
             parts.append([])
             latest = {}
-        latest[call.model.number] = call.path
+        latest[call.model.number] = path
         parts[-1].append(call)
     return parts
 
 
 def _by_model(calls: list[Call]) -> list[list[Call]]:
     """The calls of a pass by the model whose losses they led to: a live and an averaged one are evaluated apart."""
-    judged = list(dict.fromkeys([call.model.number for call in calls if call.losses]))
+    judged = list(dict.fromkeys([call.model.number for call in calls if _found(call).count]))
     if len(judged) < 2 or any(call.declared for call in calls):
         return [calls]
     parts: dict[int, list[Call]] = {number: [] for number in judged}
     waiting: list[Call] = []
     for call in calls:
         waiting.append(call)
-        if call.losses:
+        if _found(call).count:
             parts[call.model.number] += waiting
             waiting = []
     parts[judged[-1]] += waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.call import GRAD, Call, SensitiveModules
 from tracelyze.collectors.program.modules import mode_sensitivity
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -20,18 +20,16 @@ class Mode(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._calls: list[Call] = []
-        self._kinds: dict[tuple[int, int], str] = {}
+        # As calls found them: by model, how many are sensitive, and how many of these are in train mode.
+        self._known: dict[tuple[int, int, int], SensitiveModules] = {}
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.model.sensitive and not call.replayed:
             training = mode_sensitivity.in_train(call.model.sensitive)
-            call.sensitive = len(call.model.sensitive)
-            call.sensitive_in_train = len(training)
-            if training:
-                key = (call.model.number, len(training))
-                if key not in self._kinds:
-                    self._kinds[key] = mode_sensitivity.kinds(training)
-                call.kinds = self._kinds[key]
+            key = (call.model.number, len(call.model.sensitive), len(training))
+            if key not in self._known:
+                self._known[key] = SensitiveModules(key[1], key[2], mode_sensitivity.kinds(training))
+            call.sensitive = self._known[key]
         if call.mode == GRAD and len(self._calls) < 100:
             self._calls.append(call)
 
@@ -40,8 +38,7 @@ class Mode(Signal):
         if len(calls) == 1 and not several and calls[0].trained:  # nearly always
             call = calls.pop()
             row["model_in_train"] = call.in_train
-            row["modules_sensitive"] = call.sensitive
-            row["modules_in_train"] = call.sensitive_in_train
+            row["modules_sensitive"], row["modules_in_train"], _ = call.sensitive
             return
         trained: dict[int, Call] = {}
         left = []
@@ -55,8 +52,8 @@ class Mode(Signal):
         self._calls = left
         if trained:
             row["model_in_train"] = all(call.in_train for call in trained.values())
-            row["modules_sensitive"] = sum(call.sensitive for call in trained.values())
-            row["modules_in_train"] = sum(call.sensitive_in_train for call in trained.values())
+            row["modules_sensitive"] = sum(call.sensitive.number for call in trained.values())
+            row["modules_in_train"] = sum(call.sensitive.in_train for call in trained.values())
 
     def _is_of_another(self, call: Call, training: Any) -> bool:
         """Whether the call trains, but in another training than the one that steps."""
