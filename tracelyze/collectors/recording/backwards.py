@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.program.manual_updates import WITHOUT_STEP
-from tracelyze.collectors.program.program import Program
-from tracelyze.collectors.program.progress import Progress
-from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
-from tracelyze.collectors.recording.fast_path.seen import SeenSteps
-from tracelyze.collectors.recording.guards import Guard, on_training_thread
+from tracelyze.collectors.recording.guards import on_training_thread
+from tracelyze.collectors.recording.parts import Parts
 from tracelyze.collectors.recording.steps import Steps
 
 
 class Backwards:
-    """What the hook on torch.autograd.backward calls. `open` makes the process's folder."""
+    """What the hook on torch.autograd.backward calls."""
 
-    def __init__(
-        self,
-        torch: Any,
-        guard: Guard,
-        progress: Progress,
-        program: Program,
-        dispatcher: Dispatcher,
-        fast_path: FastPath,
-        steps: Steps,
-        seen: SeenSteps,
-        open: Callable[[], None],
-    ) -> None:
-        self.guard = guard
-        self._tensor = torch.Tensor
-        self._progress = progress
+    def __init__(self, parts: Parts, fast_path: FastPath, steps: Steps) -> None:
+        program = parts.program
+        self.guard = parts.guard
+        self._tensor = parts.torch.Tensor
+        self._progress = parts.progress
         self._calls, self._trainings = program.calls, program.trainings
         self._optimizers, self._manual = program.optimizers, program.manual_updates
         self._open_backwards = program.backwards
-        self._dispatcher = dispatcher
+        self._dispatcher = parts.dispatcher
         self._fast_path = fast_path
         self._steps = steps
-        self._seen = seen
-        self._open = open
+        self._seen = parts.seen
+        self._open = parts.open
 
     @on_training_thread
     def begins(self, given: Any, retains_graph: bool = False) -> None:

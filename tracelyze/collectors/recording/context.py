@@ -3,59 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tracelyze.collectors.cadence.budget import Budget, Meter
-from tracelyze.collectors.cadence.loss_sampling import LossSampling
-from tracelyze.collectors.options import CollectOptions
-from tracelyze.collectors.program.program import Program
-from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.cadence.budget import Meter
 from tracelyze.collectors.recording.calling import unrecorded
-from tracelyze.collectors.recording.dispatch import Dispatcher
-from tracelyze.collectors.recording.fast_path.path import FastPath
-from tracelyze.collectors.recording.guards import Guard
-from tracelyze.collectors.recording.ledger import Ledger
-from tracelyze.collectors.signals.context import FastPathControl, NextCall, PausableSignal
-from tracelyze.collectors.storage.pending import PendingSteps
+from tracelyze.collectors.recording.parts import Parts
+from tracelyze.collectors.signals.context import FastPathControl, PausableSignal
 from tracelyze.collectors.system.training_thread import TrainingThread
 
 
 class Context:
     """Implements SignalContext. What signals call often is the other object's own method."""
 
-    def __init__(
-        self,
-        torch: Any,
-        options: CollectOptions,
-        guard: Guard,
-        progress: Progress,
-        program: Program,
-        losses: LossSampling,
-        next_call: NextCall,
-        fast_path: FastPath,
-        dispatcher: Dispatcher,
-        rows: PendingSteps,
-        budget: Budget,
-        ledger: Ledger,
-        record_event: Callable[..., None],
-    ) -> None:
-        self.torch = torch
-        self.options = options
-        self.progress = progress
-        self.program = program
-        self.losses = losses
-        self.next_call = next_call
-        self.fast_path: FastPathControl = fast_path
-        self.now = guard.clock.now
-        self.emit = guard.writer.emit
-        self.defer = rows.defer
-        self.record_event = record_event
-        self.meter = budget.meter
-        self.switched_off = ledger.off
-        self._guard = guard
-        self._dispatcher = dispatcher
+    def __init__(self, parts: Parts, fast_path: FastPathControl) -> None:
+        self.torch = parts.torch
+        self.options = parts.options
+        self.progress = parts.progress
+        self.program = parts.program
+        self.losses = parts.losses
+        self.next_call = parts.next_call
+        self.fast_path = fast_path
+        self.now = parts.guard.clock.now
+        self.emit = parts.guard.writer.emit
+        self.defer = parts.rows.defer
+        self.record_event = parts.record_event
+        self.meter = parts.budget.meter
+        self.switched_off = parts.ledger.off
+        self._guard = parts.guard
+        self._dispatcher = parts.dispatcher
 
     @property
     def thread(self) -> TrainingThread:

@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 from tracelyze import redaction
-from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.call import GRAD, Call
-from tracelyze.collectors.program.calls import Calls
 from tracelyze.collectors.program.models import tensors_of
-from tracelyze.collectors.program.progress import Progress
-from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
-from tracelyze.collectors.recording.fast_path.seen import SeenSteps
-from tracelyze.collectors.recording.guards import Guard, on_training_thread
-from tracelyze.collectors.signals.context import ModuleWatch, NextCall
+from tracelyze.collectors.recording.guards import on_training_thread
+from tracelyze.collectors.recording.parts import Parts
+from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.storage import arrow
 
 
 class Forwards:
     """What the hooks on modules and loss functions call."""
 
-    def __init__(
-        self,
-        torch: Any,
-        guard: Guard,
-        progress: Progress,
-        calls: Calls,
-        dispatcher: Dispatcher,
-        fast_path: FastPath,
-        losses: LossSampling,
-        next_call: NextCall,
-        seen: SeenSteps,
-        record_event: Callable[[str, str, str], None],
-    ) -> None:
-        self.guard = guard
-        self._torch = torch
-        self._progress = progress
-        self._calls = calls
-        self._dispatcher = dispatcher
+    def __init__(self, parts: Parts, fast_path: FastPath) -> None:
+        self.guard = parts.guard
+        self._torch = parts.torch
+        self._progress = parts.progress
+        self._calls = parts.program.calls
+        self._dispatcher = parts.dispatcher
         self._fast_path = fast_path
-        self._losses = losses
-        self._next_call = next_call
-        self._seen = seen
-        self._record_event = record_event
+        self._losses = parts.losses
+        self._next_call = parts.next_call
+        self._seen = parts.seen
+        self._record_event = parts.record_event
         self._prepared = False
         self._calls_failed = False
 

@@ -39,6 +39,7 @@ from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.forwards import Forwards
 from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
 from tracelyze.collectors.recording.ledger import Ledger
+from tracelyze.collectors.recording.parts import Parts
 from tracelyze.collectors.recording.sampling import Sampling
 from tracelyze.collectors.recording.steps import Steps
 from tracelyze.collectors.signals import SIGNALS
@@ -76,29 +77,30 @@ class Recorder:
         skipped_rows = SkippedRows(guard, budget, dispatcher)
         seen = SeenSteps(progress)
         self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, seen, self.record_event)
-        self.forwards = Forwards(
-            torch, guard, progress, program.calls, dispatcher, fast_path, losses, next_call, seen, self.record_event
+        parts = Parts(
+            torch=torch,
+            options=options,
+            guard=guard,
+            progress=progress,
+            program=program,
+            losses=losses,
+            next_call=next_call,
+            dispatcher=dispatcher,
+            rows=rows,
+            seen=seen,
+            budget=budget,
+            ledger=self.ledger,
+            record_event=self.record_event,
+            open=self.open,
         )
-        self.steps = Steps(guard, progress, program, dispatcher, fast_path, rows, budget, losses, seen, self.open)
-        self.backwards = Backwards(torch, guard, progress, program, dispatcher, fast_path, self.steps, seen, self.open)
+        self.forwards = Forwards(parts, fast_path)
+        self.steps = Steps(parts, fast_path)
+        self.backwards = Backwards(parts, fast_path, self.steps)
+        # Three parts call others that are made of them: they are told of these last.
         program.optimizers.changed = dispatcher.optimizer_changed
         program.manual_updates.handler = self.steps
         fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards, seen)
-        context = Context(
-            torch,
-            options,
-            guard,
-            progress,
-            program,
-            losses,
-            next_call,
-            fast_path,
-            dispatcher,
-            rows,
-            budget,
-            self.ledger,
-            self.record_event,
-        )
+        context = Context(parts, fast_path)
         dispatcher.listen(self.ledger.switch_on(SIGNALS, context) + self.ledger.switch_on_extensions(context))
 
     def _program(self) -> Program:

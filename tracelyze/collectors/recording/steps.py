@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tracelyze.collectors.cadence.budget import Budget
-from tracelyze.collectors.cadence.loss_sampling import LossSampling
-from tracelyze.collectors.program.program import Program
-from tracelyze.collectors.program.progress import Progress
-from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.path import FastPath
-from tracelyze.collectors.recording.fast_path.seen import SeenSteps
-from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
-from tracelyze.collectors.storage.pending import PendingSteps
+from tracelyze.collectors.recording.guards import never_raises, on_training_thread
+from tracelyze.collectors.recording.parts import Parts
 
 
 class Steps:
-    """What the hooks on optimizers call. `open` makes the process's folder."""
+    """What the hooks on optimizers call."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        progress: Progress,
-        program: Program,
-        dispatcher: Dispatcher,
-        fast_path: FastPath,
-        rows: PendingSteps,
-        budget: Budget,
-        losses: LossSampling,
-        seen: SeenSteps,
-        open: Callable[[], None],
-    ) -> None:
-        self.guard = guard
-        self._progress = progress
+    def __init__(self, parts: Parts, fast_path: FastPath) -> None:
+        program = parts.program
+        self.guard = parts.guard
+        self._progress = parts.progress
         self._calls, self._trainings = program.calls, program.trainings
         self._optimizers, self._manual = program.optimizers, program.manual_updates
         self._backwards = program.backwards
-        self._dispatcher = dispatcher
+        self._dispatcher = parts.dispatcher
         self._fast_path = fast_path
-        self._rows = rows
-        self._budget = budget
-        self._losses = losses
-        self._seen = seen
-        self._open = open
+        self._rows = parts.rows
+        self._budget = parts.budget
+        self._losses = parts.losses
+        self._seen = parts.seen
+        self._open = parts.open
 
     @on_training_thread
     def begins(self, optimizer: Any) -> None:
