@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -22,12 +22,13 @@ def check(process: Process, _limits: Limits) -> Outcome:
     """The first watched forward of each training in which a module with finite weights broke, and the loss with it."""
     activations = process.tables["activations"]
     bad = np.isin(activations["nonfinite"], list(WHAT))
-    watched = len(np.unique(activations["step"]))
     if not bad.any():
+        watched = len(np.unique(activations["step"]))
         return Passed(f"the outputs of all modules were finite in {plural(watched, 'watched forward')}")
     forwards = groupby(activations.records(), key=lambda row: row["step"])
     roots = [root for _, rows in forwards if (root := _first_broken(list(rows))) is not None]
-    return combine(_check(optimization, roots) for optimization in process.optimizations)
+    times = activations["time"]
+    return combine(_check(optimization, roots, times) for optimization in process.optimizations)
 
 
 def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -39,7 +40,7 @@ def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return first if first["weights_finite"] is not False else None
 
 
-def _check(optimization: Optimization, roots: list[dict[str, Any]]) -> Finding | Passed:
+def _check(optimization: Optimization, roots: list[dict[str, Any]], watched: np.ndarray) -> Finding | Passed | Skipped:
     steps = optimization.steps
     lost = steps.known("loss") & ~np.isfinite(steps["loss"])
     for root in roots:
@@ -47,6 +48,11 @@ def _check(optimization: Optimization, roots: list[dict[str, Any]]) -> Finding |
         before = lost[:index] & ~timing.skipped(optimization)[:index]
         if index < len(lost) and lost[index] and (root["weights_finite"] or not before.any()):
             return _finding(optimization, index, root, int(lost.sum()))
+    alone = lost & ~timing.skipped(optimization)
+    if alone.any() and int(np.argmax(alone)) not in np.searchsorted(steps["time"], watched):
+        return Skipped(
+            "the forward of the first loss that is not finite was not looked at, and later ones tell nothing"
+        )
     return Passed("modules were not finite where the loss was, or only after weights had become NaN")
 
 
