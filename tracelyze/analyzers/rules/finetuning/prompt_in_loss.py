@@ -36,11 +36,21 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], template: float, before: float, limits: Limits) -> Finding:
     share, length = max(template, before), int(min(row["prefix"] for row in rows))
+    by_template = template >= before
+    parting = f"id {rows[0]['separator']:.0f}"
+    title = f"The prompt counts in the loss: {percent(share)} of the targets lie before the answer"
     what = (
-        f"All rows begin with the same {length} ids"
-        if template >= before
-        else f"Id {rows[0]['separator']:.0f} parts every row in two"
+        f"All rows begin with the same {length} ids, and the targets there count like all others: {percent(share)} of "
+        f"those of {line.function}. A template is learned within a few steps; from then on these targets make the loss "
+        "look better than the answers are, and"
     )
+    if not by_template:
+        title = f"{percent(share)} of the targets lie before {parting}, which parts every row in two"
+        what = (
+            f"Every row holds {parting} once. If it stands between a prompt and its answer, the prompt counts in the "
+            f"loss: {percent(share)} of the targets of {line.function}. In plain text, where it is a word or a full "
+            "stop, nothing is wrong. Otherwise the loss says less of the answers, and targets of the prompt"
+        )
     return loss_calls.finding(
         process,
         line,
@@ -48,20 +58,16 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         limits,
         rule=RULE.id,
         severity="info",
-        confidence="likely",
-        title=f"The prompt counts in the loss: {percent(share)} of the targets lie before the answer",
-        summary=(
-            f"{what}, and the targets there count like all others: {percent(share)} of those of {line.function}. "
-            "A template is learned within a few steps; from then on these targets make the loss look better than "
-            "the answers are, and take their share of each step. Some train on whole conversations on purpose."
-        ),
+        confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word
+        title=title,
+        summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
         fix="Where only answers are to be learned, give the positions of the prompt the label -100.",
         fix_code="labels = input_ids.clone()\nlabels[:, :prompt_length] = -100   # or completion_only_loss in TRL",
         evidence=[
             Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),
             Evidence("ids that all rows begin with", length, "ids"),
         ],
-        false_alarm="Continued pretraining, conversations that are learned as a whole, templates on purpose.",
+        false_alarm="Plain text, continued pretraining, conversations learned as a whole, templates on purpose.",
         change=script_lines.only(process, "labels"),
     )
 
