@@ -25,13 +25,13 @@ class Backward:
         "calls",
         "divisor",
         "factor",
-        "in_turn",
         "is_mean",
         "is_part",
         "line",
         "micro_batches",
         "models",
         "number",
+        "sampled_only",
         "used",
         "value",
     )
@@ -50,7 +50,7 @@ class Backward:
         self.is_part = False  # whether its loss is a part of one mean over the step
         # Whether its loss is the mean that a loss function returned, and nothing else. Sampled with the divisor.
         self.is_mean: bool | None = None
-        self.in_turn = False  # whether that was read for no other reason than that it is read of one loss in so many
+        self.sampled_only = False  # Divisor and mean were read as a sample, not because the step accumulates.
         self.micro_batches: frozenset[Any] = NOTHING
 
 

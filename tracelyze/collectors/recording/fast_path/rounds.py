@@ -171,7 +171,7 @@ class Rounds:
     def _add(self, found: Round, step: SeenStep, shape: Shape) -> bool:
         """Add a step to a round. Returns whether the fast path can tell what one like it must look like."""
         tracked, several = step.tracked(), len(step.own) > 1
-        if tracked is None or any(one.in_turn or (several and one.factor is None) for one in step.own):
+        if tracked is None or any(one.sampled_only or (several and one.factor is None) for one in step.own):
             return False
         first_backward = len(found.backwards)
         guards = self._skippable.guards(step.row)

@@ -109,7 +109,7 @@ class SeenSteps:
         calls, backwards = tuple(self._calls), tuple(self._backwards)
         kinds = tuple([(one.model.number, one.batch_size, one.carries_on, one.in_train) for one in calls])
         backwards_ago = tuple([self._progress.backwards - one.number for one in own])
-        read = tuple([one.is_mean is not None and not one.in_turn for one in own])
+        read = tuple([one.is_mean is not None and not one.sampled_only for one in own])
         counts = row.get("microbatches"), row["batch_size"]
         shape = Shape(tracked.index, order, kinds, backwards, backwards_ago, *counts, read)
         return SeenStep(order, calls, backwards, reference, row, tuple(own), shape)
@@ -127,4 +127,4 @@ class SeenSteps:
 
 def _not_sampled(latest: SeenStep, before: SeenStep) -> SeenStep:
     """The latest of two steps that are alike, unless more was read of its losses than of most."""
-    return before if any(one.in_turn for one in latest.own) else latest
+    return before if any(one.sampled_only for one in latest.own) else latest

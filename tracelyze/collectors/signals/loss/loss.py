@@ -54,42 +54,49 @@ class Loss(Signal):
     def loss(self, value: Any) -> None:
         """A loss function returned: where a framework calls backward, its line is the one that the user wrote."""
         self._losses += 1
-        in_turn = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.context.losses.next
-        if in_turn and value.requires_grad:
+        sampled = self._losses <= LINES_FIRST or self._losses % LINES_EVERY == 0 or self.context.losses.next
+        if sampled and value.requires_grad:
             self.program.sites.here("loss")
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
-        count = self.progress.backwards
         backward = self.program.backwards.running
         assert backward is not None
-        unused = self.program.backwards.unused
         if backward.value is not None:  # It was skipped: no line of the script calls it now.
             self._line_known = True
             return
-        several = len(self.program.backwards.of_step) > 1  # in the latest step
-        accumulates = unused > 0 or count <= LINES_FIRST or any(self._several.values())
+        self._note_line(backward)
+        if not roots:
+            return
+        if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in roots):
+            return
+        value, scale = self._unscaled(roots[0]) if self._scaled else (roots[0], 1.0)
+        self._note_divisor(backward, roots[0], scale)
+        backward.value = value.item() if value.is_cpu else value.detach()
+        for other in roots[1:]:  # `autograd.backward([first, second])` adds the gradients of both
+            value = self._unscaled(other)[0] if self._scaled else other
+            backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
+
+    def _note_line(self, backward: Backward) -> None:
+        """The line of the script that calls this backward: of some, and of all where gradients accumulate."""
+        count = self.progress.backwards
+        accumulates = self.program.backwards.unused > 0 or count <= LINES_FIRST or any(self._several.values())
         self._line_known = accumulates or count % LINES_EVERY == 0
         if self._line_known:
             self.progress.backward_site = line = self.program.sites.here("backward")
             # Lines tell the terms of a loss from micro-batches: one that is known by chance would make it another loss.
             backward.line = line if accumulates else None
-        if not roots:
-            return
-        if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in roots):
-            return
-        root = roots[0]
-        value, factor = self._unscaled(root) if self._scaled else (root, 1.0)
+
+    def _note_divisor(self, backward: Backward, root: Any, scale: float) -> None:
+        """By what the script divided this loss: of some, and of those that may be a micro-batch's. `scale` is the
+        scaler's factor in it."""
+        backwards, count = self.program.backwards, self.progress.backwards
         # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
-        may_accumulate = unused == 1 or (several and bool(self._divided_by))
+        may_accumulate = backwards.unused == 1 or (len(backwards.of_step) > 1 and bool(self._divided_by))
         if may_accumulate or count <= WALK_FIRST or count % WALK_EVERY == 0:
-            backward.in_turn = not may_accumulate
+            backward.sampled_only = not may_accumulate
             divisor, backward.is_part, backward.is_mean = own_divisor(self.torch, root.grad_fn)
-            if divisor is not None and math.isfinite(factor):
-                backward.divisor = divisor * factor
-        backward.value = value.item() if value.is_cpu else value.detach()
-        for other in roots[1:]:  # `autograd.backward([first, second])` adds the gradients of both
-            value = self._unscaled(other)[0] if self._scaled else other
-            backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
+            if divisor is not None and math.isfinite(scale):
+                backward.divisor = divisor * scale
 
     def after_backward(self, roots: tuple[Any, ...]) -> None:
         training = self.program.trainings.current
