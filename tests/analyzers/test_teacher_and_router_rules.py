@@ -62,11 +62,17 @@ def test_a_gate_with_favourites(make: Any) -> None:
         assert (finding.severity, finding.confidence) == ("warning", confidence)
 
 
+def test_a_gate_of_a_small_batch(make: Any) -> None:
+    assert make.check(ROUTER, gate(make, 7.0, 0.97, elements=400))[0] == "fired"  # 50 tokens for 8 experts
+    assert make.check(ROUTER, gate(make, 1.0, 0.3, elements=400))[0] == "passed"
+
+
 def test_gates_that_share_out(make: Any) -> None:
     assert make.check(ROUTER, gate(make, 1.0, 0.3))[0] == "passed"
     assert make.check(ROUTER, gate(make, 0.0, 0.2, idle=[7.0, 7.0, 0.0, 0.0, 0.0, 0.0]))[0] == "passed", "first steps"
     domains = [float(n) for n in range(6)]
     assert make.check(ROUTER, gate(make, 7.0, 1.0, busiest=domains))[0] == "passed", "batches of one domain each"
     assert make.check(ROUTER, gate(make, 7.0, 1.0, elements=64))[0] == "skipped", "few tokens"
+    assert "fewer than 4 tokens" in make.check(ROUTER, gate(make, 7.0, 1.0, elements=64))[1]
     assert make.check(ROUTER, gate(make, 7.0, 1.0, looks=1))[0] == "skipped"
     assert make.check(ROUTER, make.process())[0] == "skipped"

@@ -77,6 +77,12 @@ def test_the_look_alike_is_not(make: Any, rule: str, columns: dict[str, Any]) ->
     assert make.check(rule, process(make, **columns))[0] == "passed"
 
 
+def test_rows_with_masked_prompts_that_are_cut_anywhere(make: Any) -> None:
+    masked = make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.5}))
+    assert masked[0] == "skipped", "several samples may share a row"
+    assert make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.0}))[0] == "passed", "pretraining"
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_what_cannot_be_told_is_skipped(make: Any, rule: str) -> None:
     columns = UNTAUGHT | {"begin_twice": 1.0} | SEPARATED | JOINED

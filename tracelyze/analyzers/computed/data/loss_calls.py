@@ -109,10 +109,11 @@ def finding(
     severity: Severity = "critical",
     confidence: Confidence = "certain",
     change: Location | None = None,
+    lost: float = 1.0,
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
 
-    `change`: the line to change, if that is another one.
+    `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless.
     """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
     optimization = process.longest if process.optimizations else None
@@ -132,7 +133,9 @@ def finding(
             Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls")),
             Evidence("of them like this", len(bad), "calls"),
         ],
-        cost=timing.cost_of(optimization, affected) if optimization is not None and alone and line.training else None,
+        cost=timing.scaled(timing.cost_of(optimization, affected), lost)
+        if optimization is not None and alone and line.training
+        else None,
         location=change or line.location,
         seen_at=line.location,
         charts=pictures.loss(optimization, [Mark(float(begin), "first seen")]) if optimization else [],

@@ -50,7 +50,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         bad,
         limits,
         rule=RULE.id,
-        title=f"No target counts in {which}: the loss is {outcome} there",
+        title=f"No target counts in {'any batch' if part == 1 else which}: the loss is {outcome} there",
         summary=(
             f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
             f"ignore_index, so that there is nothing to learn from: the loss is {outcome}. In all, "
@@ -69,6 +69,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
         severity="critical" if critical else "warning",
         change=script_lines.only(process, "labels"),
+        lost=1.0 if outcome == "NaN" else part,  # NaN stays in the weights
     )
 
 

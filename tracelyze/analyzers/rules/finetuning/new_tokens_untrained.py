@@ -59,9 +59,15 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             )
         ),
         fix="Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least "
-        "the new rows; make the optimizer after the embedding was resized.",
+        "the new rows."
+        if frozen
+        else "Make the optimizer after the embedding was resized, and look for what holds these rows: a hook that "
+        "multiplies the gradient by a mask, or old values that are written back after a step.",
         fix_code='LoraConfig(r=8, modules_to_save=["embed_tokens", "lm_head"])\n'
-        "# or trainable_token_indices=new_ids, for the new rows alone",
+        "# or trainable_token_indices=new_ids, for the new rows alone"
+        if frozen
+        else "model.resize_token_embeddings(len(tokenizer))\noptimizer = AdamW(model.parameters(), lr)   # after it\n"
+        "loss.backward()\nprint(model.get_input_embeddings().weight.grad[new_ids].norm())   # above zero",
         first_step=int(row["begun"]) + 1,
         last_step=int(row["step"]),
         evidence=[

@@ -19,11 +19,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Rows with several end symbols, and weights of attention across them."""
     found: list[Finding] = []
     reasons: list[str] = []
-    unreadable = False
+    unreadable = cut = False
     for line, rows in texts.lines(process, limits):
         packed = [row for row in rows if row["parts"] >= limits["parts"]]
         seen = [row for row in packed if not math.isnan(row["crosses"])]
-        if len(packed) < limits["share"] * len(rows):
+        if all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
+            cut = True
+        elif len(packed) < limits["share"] * len(rows):
             reasons.append(f"{plural(len(rows), 'batch')} looked at: not several whole samples in each row")
         elif len(seen) < limits["calls"]:
             unreadable = True
@@ -35,6 +37,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return found
     if unreadable:
         return Skipped("rows hold several samples, but the attention of this model could not be read")
+    if cut and not reasons:
+        return Skipped(
+            "no one id begins or ends every row, and targets are masked: rows may hold several samples, or parts"
+        )
     return Passed(reasons[0]) if reasons else texts.NOT_SEEN
 
 

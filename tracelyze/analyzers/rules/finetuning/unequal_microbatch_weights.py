@@ -32,10 +32,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(steps) < limits["steps"]:
         return Skipped(f"all losses of {plural(len(steps), 'step')} were looked at: too few to compare micro-batches")
     weights = np.array([max(counts) / max(min(counts), 1.0) for counts in steps])
-    apart = float(np.median(weights))
+    middle = int(np.argsort(weights)[(len(weights) - 1) // 2])
+    apart = float(weights[middle])
     if apart < limits["apart"]:
         return Passed(f"the micro-batches of a step hold alike numbers of targets, within a factor of {number(apart)}")
-    return [_finding(optimization, steps, apart, limits)]
+    return [_finding(optimization, steps, steps[middle], apart, limits)]
 
 
 def _counts(optimization: Optimization) -> list[list[float]]:
@@ -50,19 +51,22 @@ def _counts(optimization: Optimization) -> list[list[float]]:
     return [counts for step, counts in found.items() if len(counts) > 1 and len(counts) == backwards.get(step)]
 
 
-def _finding(optimization: Optimization, steps: list[list[float]], apart: float, limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, steps: list[list[float]], middle: list[float], apart: float, limits: Limits
+) -> Finding:
+    """`middle`: the targets of the micro-batches of the median step, which are `apart` by this factor."""
     off = [abs(count / sum(counts) - 1 / len(counts)) * len(counts) for counts in steps for count in counts]
     most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Micro-batches with {number(apart)} times as many targets count no more than the others in their step",
+        title=f"A target in a short micro-batch weighs {number(apart)} times as much as one in a long one",
         summary=(
-            f"The losses of a step are means over their own targets, {int(np.median([min(c) for c in steps]))} in the "
-            f"smallest micro-batch and {int(np.median([max(c) for c in steps]))} in the largest, and their gradients "
-            f"are added up as if they were alike. A token in the smallest weighs {number(apart)} times as much as one "
-            f"in the largest (up to {number(most)} times). The update is not the one of the large batch."
+            f"In the median step the smallest micro-batch holds {min(middle):.0f} targets that count, and the largest "
+            f"{max(middle):.0f}. Each loss is a mean over its own targets, and their gradients are added up as if they "
+            f"were alike: a target in the smallest weighs {number(apart)} times as much as one in the largest (in one "
+            f"step {number(most)} times). The update is not the one of the large batch."
         ),
         fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
         fix_code="tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"

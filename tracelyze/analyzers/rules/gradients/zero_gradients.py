@@ -47,6 +47,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     first, last = int(rows[begin]), int(rows[end - 1])
     missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
     what = "None" if missing else "exactly zero"
+    count = plural(end - begin, "step")
+    stretch = f"all {count}{' looked at' if len(rows) < trained.sum() else ''}" if whole else f"{count} in a row"
     change = script_lines.cut(optimization.process) if missing else None
     number = timing.step_at(optimization, first)
     affected = np.zeros(len(steps), dtype=bool)
@@ -58,8 +60,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
         rule=RULE.id,
         severity="critical",
         confidence="certain" if alone else "likely",
-        title=f"Every gradient{timing.name_of(optimization)} is {what} in {plural(end - begin, 'step')}: nothing is "
-        "learned",
+        title=f"Every gradient{timing.name_of(optimization)} is {what} in {stretch}: nothing is learned",
         summary=(
             f"From step {number} on, all gradients were {what} when the optimizer stepped"
             f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
@@ -68,8 +69,9 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
                 "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
                 + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if missing
-                else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. A softmax or "
-                "a cross-entropy over a single class is so, a loss whose terms cancel, a mask that hides everything."
+                else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. "
+                "Advantages that are all zero do this, a softmax or a cross-entropy over a single class, terms that "
+                "cancel, a mask that hides everything."
                 if never
                 else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
                 "loss multiplied by zero, a mask that hides everything, or gradients that are zeroed between "

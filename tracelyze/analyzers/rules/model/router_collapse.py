@@ -20,8 +20,13 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """First choices of each gate, in the later half of the looks at it."""
     gates: dict[str, list[Row]] = {}
+    small: set[str] = set()
     for row in process.tables["activations"].records():
-        if row.get("idle") is not None and (row["elements"] or 0) >= limits["tokens"] * row["experts"] * row["experts"]:
+        if row.get("idle") is None:
+            continue
+        if (row["elements"] or 0) < limits["tokens"] * row["experts"] * row["experts"]:
+            small.add(row["module"])
+        else:
             gates.setdefault(row["module"], []).append(row)
     late = {
         name: [row for row in rows[len(rows) // 2 :] if row["step"] >= limits["steps"]] for name, rows in gates.items()
@@ -31,6 +36,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "gates of experts were looked at too seldom after the first steps"
             if gates
+            else f"{plural(len(small), 'gate')} of experts got fewer than {limits['tokens']:.0f} tokens for each expert"
+            if small
             else "no gate of experts was seen",
             "needs-more" if gates else "not-applicable",
         )
@@ -101,7 +108,12 @@ RULE = Rule(
     thresholds=(
         Threshold("idle", 0.5, "share", "half of the experts: each takes part in an even routing by far more"),
         Threshold("certain", 0.9, "share", "nearly all tokens have one first choice"),
-        Threshold("tokens", 8, "tokens", "per expert in a forward: with fewer, some get none by chance"),
+        Threshold(
+            "tokens",
+            4,
+            "tokens",
+            "derived: per expert in a forward; by chance one in exp(4) = 55 then gets none of them",
+        ),
         Threshold("steps", 20, "steps", "a gate begins with random favourites"),
         Threshold("looks", 2, "measurements", "one batch may be odd"),
     ),
