@@ -18,6 +18,8 @@ from tests.fork_server import client
 from tracelyze import __version__, schema
 from tracelyze.analyzers.kineto.rules import RULES as TRACE_RULES
 from tracelyze.analyzers.rules import RULES
+from tracelyze.cli import collect
+from tracelyze.errors import InputError
 
 pytestmark = pytest.mark.starts_programs
 
@@ -279,3 +281,15 @@ def test_what_nobody_foresaw_is_one_line_and_a_report_file(run: Path, tmp_path: 
     assert "Traceback (most recent call last)" in text
     assert "in broken" in text
     assert "hf_abc" not in text + done.stderr
+
+
+def test_wishes_for_signals() -> None:
+    wishes = collect._wishes(["learning_rate,loss=off", "gradient-norm=every:7", "loss=on"])
+    assert [(wish.name, wish.on, wish.every) for wish in wishes] == [
+        ("learning_rate", False, None),
+        ("loss", True, None),
+        ("gradient_norm", True, 7),
+    ]
+    for wrong in ("=on", "loss=every:0", "loss"):
+        with pytest.raises(InputError, match="=every:N with N in steps"):
+            collect._wishes([wrong])

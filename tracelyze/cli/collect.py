@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -66,14 +67,14 @@ def collect(
     from tracelyze.collectors.launching.launch import collect as launch
     from tracelyze.collectors.options import CollectOptions
 
-    chosen = _chosen(signal or [])
+    wishes = _wishes(signal or [])
     options = CollectOptions(
         quiet,
-        signals_off=(*_signals(no_signal or []), *(name for name, how in chosen.items() if how == "off")),
+        signals_off=(*_signals(no_signal or []), *(wish.name for wish in wishes if not wish.on)),
         profile_every=profile_every,
         budget=budget,
-        signals_on=(*(name for name, how in chosen.items() if how != "off"), *(["probe"] if probe else [])),
-        cadences=tuple((name, how) for name, how in chosen.items() if isinstance(how, int)),
+        signals_on=(*(wish.name for wish in wishes if wish.on), *(["probe"] if probe else [])),
+        cadences=tuple((wish.name, wish.every) for wish in wishes if wish.every is not None),
         extensions=extensions.declared(),
     )
     if diagnose and command:
@@ -85,23 +86,32 @@ def collect(
     launch(command or [], out, options)
 
 
-def _chosen(given: list[str]) -> dict[str, str | int]:
-    """ "on", "off" or a number of steps for each signal of --signal NAME=HOW."""
-    chosen: dict[str, str | int] = {}
+@dataclass(frozen=True)
+class _Wish:
+    """One --signal NAME=HOW. `every`: look at every N-th step, of a sampled signal."""
+
+    name: str
+    on: bool
+    every: int | None = None
+
+
+def _wishes(given: list[str]) -> list[_Wish]:
+    """What --signal asks for, the last wish of each signal."""
+    found: dict[str, _Wish] = {}
     for wish in given:
-        name, _, how = wish.partition("=")
-        (name,) = _signals([name], "--signal") or ("",)
+        given_names, _, how = wish.partition("=")
         number = how.removeprefix("every:")
-        if how in ("on", "off"):
-            chosen[name] = how
-        elif how.startswith("every:") and number.isdigit() and int(number) > 0:
-            _check_sampled(name)
-            chosen[name] = int(number)
-        else:
-            raise InputError(
-                Cause.WRONG_OPTION, f"--signal {wish}: write {name or 'NAME'}=on, =off, or =every:N with N in steps"
-            )
-    return chosen
+        for name in _signals([given_names], "--signal") or ("",):
+            if name and how in ("on", "off"):
+                found[name] = _Wish(name, how == "on")
+            elif name and how.startswith("every:") and number.isdigit() and int(number) > 0:
+                _check_sampled(name)
+                found[name] = _Wish(name, True, int(number))
+            else:
+                raise InputError(
+                    Cause.WRONG_OPTION, f"--signal {wish}: write {name or 'NAME'}=on, =off, or =every:N with N in steps"
+                )
+    return list(found.values())
 
 
 def _check_sampled(name: str) -> None:

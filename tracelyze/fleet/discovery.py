@@ -91,7 +91,7 @@ def _is_ours(manifest: Callable[[], str]) -> bool:
 
 
 def _is_note(name: str) -> bool:
-    return name.startswith("seen-") and name.endswith(".json")
+    return schema.is_seen_file(name)
 
 
 def _in_bucket(place: str, filesystem: FileSystem | None) -> Iterator[str]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NOTES: Final = (schema.SIGNAL_FILE, schema.STATUS_FILE, schema.STOPPED_FILE)
 _TRACES: Final = (".json", ".json.gz")
-_PROCESS: Final = re.compile(r"rank\d+-attempt\d+-pid\d+(-thread\d+)?")
 _PIECE: Final = 4 << 20
 _LEFT_OUT: Final = f"{schema.RANGES.name}{schema.TABLE_SUFFIX}"  # only a page shows these
 
@@ -38,7 +37,7 @@ def is_remote(path: str) -> bool:
 
 def is_process(name: str) -> bool:
     """Whether a folder of this name is that of a process of a run."""
-    return _PROCESS.fullmatch(name) is not None
+    return schema.PROCESS_FOLDER.fullmatch(name) is not None
 
 
 def joined_uri(uri: str, below: str) -> str:
@@ -128,7 +127,7 @@ def _is_read(path: PurePosixPath) -> bool:
     if ".." in path.parts:  # a bucket's keys are any text
         return False
     if len(path.parts) == 1:
-        return name == schema.RUN_FILE or (name.startswith("seen-") and name.endswith(".json"))
+        return name == schema.RUN_FILE or schema.is_seen_file(name)
     if len(path.parts) > 2 or name == _LEFT_OUT:
         return False
     if name.endswith((schema.TABLE_SUFFIX, schema.STREAM_SUFFIX)) or name in (*_NOTES, schema.PROCESS_FILE):

@@ -75,7 +75,7 @@ def write_tables(
     _make(run)
     try:
         for rank, tables in ranks:
-            folder = run / f"rank{rank:05d}-attempt0-pid0"
+            folder = run / schema.process_folder(rank, attempt=0, pid=0)
             folder.mkdir()
             for table in schema.TABLES:
                 if table.name in ("steps", "evals") or tables.get(table.name):

@@ -20,6 +20,7 @@ This module is plain standard library: it is imported inside the training proces
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any, Final, Literal
 
@@ -111,6 +112,7 @@ __all__ = [
     "OPTIMIZERS",
     "PARAMETERS",
     "PROCESS_FILE",
+    "PROCESS_FOLDER",
     "RANGES",
     "REACH",
     "REFERENCES",
@@ -121,6 +123,7 @@ __all__ = [
     "SCALER_USE",
     "SCHEDULES",
     "SCHEMA_VERSION",
+    "SEEN_FILES",
     "SIGNALS",
     "SIGNAL_FILE",
     "SITES",
@@ -140,6 +143,8 @@ __all__ = [
     "Table",
     "checksum",
     "compression",
+    "is_seen_file",
+    "process_folder",
     "table",
 ]
 
@@ -153,6 +158,22 @@ STATUS_FILE: Final = "status.bin"
 EXEC_FAILED: Final = "exec-failed"
 """Name of an exit that did not happen: `os.exec*` raised, and the program went on."""
 STOPPED_FILE: Final = "stopped.txt"
+SEEN_FILES: Final = "seen-*.json"
+"""One for each program that was started under the collector and did not train: `seen-PID.json`."""
+PROCESS_FOLDER: Final = re.compile(
+    r"rank(?P<rank>\d{1,9})-attempt(?P<attempt>\d{1,9})-pid(?P<pid>\d{1,10})(?:-thread(?P<thread>\d{1,9}))?"
+)
+
+
+def process_folder(rank: int, attempt: int, pid: int) -> str:
+    """Name of the folder of a process; that of a second thread has the thread behind it."""
+    return f"rank{rank:05d}-attempt{attempt}-pid{pid}"
+
+
+def is_seen_file(name: str) -> bool:
+    """Whether a file of this name is one of SEEN_FILES."""
+    return name.startswith("seen-") and name.endswith(".json")
+
 
 TABLES: Final[tuple[Table, ...]] = (
     STEPS, EVALS, UNSET, MODELS, MODULES, OPTIMIZERS, LINKS, LOADERS, LOADS, CHECKPOINTS, LOSS_CALLS, LOSS_GRAPHS,

@@ -20,11 +20,11 @@ from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.schema import manifests
 
-FOLDER = re.compile(
-    r"rank(?P<rank>\d{1,9})-attempt(?P<attempt>\d{1,9})-pid(?P<pid>\d{1,10})(?:-thread(?P<thread>\d{1,9}))?"
+PART = re.compile(
+    r"(?P<table>[a-z_]+)(?:-(?P<number>\d{1,9}))?"
+    rf"(?:{re.escape(schema.TABLE_SUFFIX)}|{re.escape(schema.STREAM_SUFFIX)})"
 )
-PART = re.compile(r"(?P<table>[a-z_]+)(?:-(?P<number>\d{1,9}))?(?:\.parquet|\.arrows)")
-HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (".parquet", ".arrows"))
+HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (schema.TABLE_SUFFIX, schema.STREAM_SUFFIX))
 HELD |= {schema.PROCESS_FILE}
 
 
@@ -67,7 +67,7 @@ def is_run(path: str | Path) -> bool:
     root = Path(path)
     if not root.is_dir():
         return False
-    return (root / schema.RUN_FILE).exists() or bool(_process_folders(root)) or any(root.glob("seen-*.json"))
+    return (root / schema.RUN_FILE).exists() or bool(_process_folders(root)) or any(root.glob(schema.SEEN_FILES))
 
 
 def compact(path: str | Path) -> None:
@@ -149,7 +149,7 @@ def _json(path: Path, shape: manifests.Shape) -> tuple[dict[str, Any], list[str]
 def _facts(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The manifest of a process, completed by the name of its folder, and notes on what is wrong with it."""
     facts, wrong = _json(folder / schema.PROCESS_FILE, manifests.PROCESS)
-    name = FOLDER.fullmatch(folder.name)
+    name = schema.PROCESS_FOLDER.fullmatch(folder.name)
     for key, value in (name.groupdict() if name else {}).items():
         facts.setdefault(key, int(value or 1))
     return facts, wrong
@@ -220,7 +220,7 @@ def _stop_note(stopped: str, steps: Table) -> str:
 def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
     """Sentences about programs that were started under the collector but did not train, from their seen-*.json."""
     notes = []
-    for path in sorted(root.glob("seen-*.json")):
+    for path in sorted(root.glob(schema.SEEN_FILES)):
         try:
             seen, _ = _json(path, manifests.SEEN)
         except InputError:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tracelyze.analyzers.computed.ranks import doing
 from tracelyze.analyzers.computed.ranks.doing import Doing
@@ -51,6 +51,13 @@ class Call:
     sizes: str
     stack: str
 
+    @staticmethod
+    def of(row: Mapping[str, Any], sequence: int) -> Call:
+        """The one that a row of the table collectives tells of."""
+        texts = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
+        description, operation, sizes, stack = texts
+        return Call(str(row["group"]), description, sequence, operation, sizes, stack)
+
 
 @dataclass
 class Rank:
@@ -87,7 +94,7 @@ class Rank:
         return pending[0].sequence - 1 if pending else self.enqueued.get(group)
 
 
-HOW = ("absent", "empty", "behind", "stuck", "unsent")
+How = Literal["absent", "empty", "behind", "stuck", "unsent"]
 """No dump; nothing enqueued; missing in a collective; in one that does not end; a receive waits for what it did not
 send."""
 
@@ -97,7 +104,7 @@ class Late:
     """A rank that holds up others: how that shows, and the collective that waits for it, with the ranks that wait."""
 
     rank: int
-    how: str  # one of HOW
+    how: How
     call: Call | None
     waiting: tuple[int, ...]
 
@@ -168,9 +175,7 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
         return
     one.enqueued[group] = max(one.enqueued.get(group, -1), int(sequence))
     if row["state"] != "completed":
-        texts = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
-        description, operation, sizes, stack = texts
-        one.pending.setdefault(group, []).append(Call(group, description, int(sequence), operation, sizes, stack))
+        one.pending.setdefault(group, []).append(Call.of(row, int(sequence)))
 
 
 def _take_pair(one: Rank, row: Mapping[str, Any]) -> None:
@@ -188,10 +193,8 @@ def _take_pair(one: Rank, row: Mapping[str, Any]) -> None:
     if pair["what"] == "send":
         one.sent[other] += 1
     else:
-        words = (str(row[name] or "") for name in ("description", "operation", "sizes", "stack"))
-        description, operation, sizes, stack = words
         kept = one.received.setdefault(other, [])
-        kept.append(Call(group, description, sequence, operation, sizes, stack))
+        kept.append(Call.of(row, sequence))
         one.receives[other] += 1
         del kept[:-MOST_RECEIVES]
 
@@ -240,7 +243,7 @@ def _absent_or_empty(one: Rank, ranks: Mapping[int, Rank]) -> Late | None:
     waiting = [(peer, call) for peer in ranks.values() for call in _first(peer) if one.rank in _members(peer, call)]
     if one.recorded and not waiting:
         return None
-    how = "absent" if one.rank not in ranks or one.recorded else "empty"
+    how: How = "absent" if one.rank not in ranks or one.recorded else "empty"
     if not waiting and not any(peer.calls for peer in ranks.values()):
         return None
     call = min((call for _, call in waiting), key=lambda call: call.sequence, default=None)

@@ -23,7 +23,7 @@ SHORT: Final = {
     "stuck": "joined, saw no end",
     "unsent": "did not send",
 }
-"""How a rank is late, in a few words; the keys are those of late_ranks.HOW."""
+"""How a rank is late, in a few words; the keys are those of late_ranks.How."""
 
 IN_FULL: Final = {
     "absent": "left no dump: its process was gone, or could not write one any more",
