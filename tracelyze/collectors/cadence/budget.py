@@ -26,6 +26,7 @@ USUAL_SHARE = 0.01  # AT_LEAST is meant for a budget of 1%, and is less for smal
 TRUSTED_SAMPLES = 3  # samples before the measured cost of one is used: the first one pays for imports and caches
 CAUTIOUS = 50  # A signal with fewer samples is turned down to one sample in so many steps at most.
 EASING = 0.7  # A cadence goes up only if it then is this much quicker: no back and forth.
+SMOOTHING = 0.2  # how much the latest window counts in what the always-on signals take
 EXTRA_SAMPLES = 50  # out of turn, on alert, that a run may take at once; each one in turn earns another
 
 
@@ -162,8 +163,8 @@ class Budget:
         self._gaps: list[float] = []
         self._first: float | None = None
         self._last: float | None = None
-        self._always = 0.0  # per step
-        self._counted = 0.0  # seconds of overhead, samples aside, that are in it
+        self._always = 0.0  # seconds a step that the always-on signals take
+        self._counted = 0.0  # seconds of overhead so far, samples aside, that are in it
 
     @property
     def elapsed(self) -> float:
@@ -188,29 +189,34 @@ class Budget:
             self._distribute(gaps, overhead, step)
 
     def step_skipped(self, now: float) -> None:
-        """The same of a step after which nothing is distributed."""
+        """A step that was skipped (recording/fast_path) ended at `now` seconds: the budget is not distributed anew."""
         if self._last is not None:
             self._gaps.append(now - self._last)
         self._last = now
 
     def _distribute(self, gaps: list[float], overhead: float, step: int) -> None:
+        """Set every cadence by the steps of a window, which are `gaps` seconds apart."""
         usual = sorted(gaps)[:-OUTLIERS]
         self.step_time = sum(usual) / len(usual)
         sampled = [meter for meter in self.meters.values() if meter.sampled]
-        always = overhead - sum(meter.sample_seconds for meter in sampled)
-        per_step = (always - self._counted) / len(gaps)
-        self._always = 0.8 * self._always + 0.2 * per_step if self._always else per_step
-        self._counted = always
-        whole = self.share * self.step_time
-        free = max(whole / EVICTION - self._always, LEFT_OVER * whole / EVICTION)
-        free = max(free, AT_LEAST * min(1.0, self.share / USUAL_SHARE))
+        counted = overhead - sum(meter.sample_seconds for meter in sampled)
+        always = (counted - self._counted) / len(gaps)
+        self._always = (1.0 - SMOOTHING) * self._always + SMOOTHING * always if self._always else always
+        self._counted = counted
         costs = {meter: cost for meter in sampled if (cost := meter.sample_cost()) is not None}
-        free -= sum(cost / meter.stride for meter, cost in costs.items() if meter.fixed)
+        fixed = sum(cost / meter.stride for meter, cost in costs.items() if meter.fixed)
         asking = {meter: cost for meter, cost in costs.items() if not meter.fixed}
+        free = self._free_for_samples(self.step_time) - fixed
         level = equal_shares([cost / meter.base for meter, cost in asking.items()], free)
         for meter, cost in asking.items():
             if meter.set_stride(cost / level if level > 0 else math.inf):
                 self._explain(meter, cost, step)
+
+    def _free_for_samples(self, step_time: float) -> float:
+        """Seconds a step that sampled signals may take together: what the always-on ones leave, and a little anyway."""
+        whole = self.share * step_time / EVICTION
+        little = max(LEFT_OVER * whole, AT_LEAST * min(1.0, self.share / USUAL_SHARE))
+        return max(whole - self._always, little)
 
     def _explain(self, meter: Meter, cost: float, step: int) -> None:
         assert self.step_time is not None

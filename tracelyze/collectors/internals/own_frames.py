@@ -28,8 +28,10 @@ def leave_no_frame(error: BaseException) -> None:
 
 
 def hide_own_frames(error: BaseException | None, seen: set[int] | None = None) -> None:
-    """Take what is left of them out of the traceback of an exception that nobody caught, and of those it was caused by:
-    of functions that have no end of their own, and of what runs after them."""
+    """Take all our frames out of the traceback of an exception that nobody caught, and of those that it was caused by.
+
+    Wrappers take their own away. Those of a generator, say, or of a function that is called as the program ends, stay.
+    """
     seen = set() if seen is None else seen
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -161,7 +161,7 @@ class Dispatcher:
                 self.switch_off(_signal_of(call), error)
 
     def _dispatch_timed(self, event: str, args: tuple[Any, ...]) -> None:
-        """The same, and measure each signal's time, which then stands for the events that were not timed as well."""
+        """Dispatch an event and time each signal; the time stands for the events that were not timed as well."""
         self._timed += 1
         self._until_timed = weight = 1 if self._timed < TIMED_FIRST else TIMED_EVERY
         for one in self._listeners[event]:

@@ -68,8 +68,11 @@ class Forwards:
         statistics: int,
         losses: int,
     ) -> None:
-        """An outermost module call, begun at `start`, has returned; so many dropouts and losses were called in
-        it, and so many running statistics changed."""
+        """An outermost module call, begun at `start`, has returned.
+
+        `dropouts`, `losses`: how many of these functions were called inside it. `statistics`: how many batch
+        normalisations in it changed their running statistics.
+        """
         if self._fast_path.active:
             self._fast_path.catch_up()
         self._progress.forwards += 1

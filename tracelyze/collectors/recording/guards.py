@@ -55,7 +55,10 @@ def never_raises(method: Method) -> Method:
 
 
 def on_training_thread(method: Method) -> Method:
-    """The same for what counts only on the thread that trains, with the time it takes; any thread if none trains."""
+    """As `never_raises`, for what counts only on the thread that trains: elsewhere nothing is called.
+
+    While no thread is known to train, each counts. The time that it takes is added to the overhead.
+    """
 
     @functools.wraps(method)
     def timed(self: Guarded, *args: Any) -> None:

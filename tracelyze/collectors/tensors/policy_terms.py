@@ -53,7 +53,7 @@ def terms(torch: Any, root: Any) -> Terms:
     weighed: list[tuple[set[Any], set[Any]]] = []  # what a weight is made of, and the log-probability that it weighs
     squared: set[Any] = set()
     for node, factors in _walk(root):
-        kind, parts = _kind(node), [one for one, _ in node.next_functions]
+        kind, parts = saved_values.kind(node), [one for one, _ in node.next_functions]
         if kind in SQUARES or (kind == "Mul" and parts[0] is parts[-1]):
             squared |= _behind(node, AFFINE | {kind}, HEADS)
         elif kind == "Mul":
@@ -99,7 +99,11 @@ def _ratios(torch: Any, chosen: Any) -> list[Any]:
     found = []
     for node in _behind(chosen, THROUGH, ("Exp",)):
         before = node.next_functions[0][0]
-        constant = before is not None and _kind(before) == "Sub" and None in (one for one, _ in before.next_functions)
+        constant = (
+            before is not None
+            and saved_values.kind(before) == "Sub"
+            and None in (one for one, _ in before.next_functions)
+        )
         result = saved(node, "result")
         if constant and is_plain(torch, result) and result.numel() > 1:
             found.append(result)
@@ -128,7 +132,7 @@ def _walk(root: Any) -> Iterator[tuple[Any, list[Any]]]:
     while waiting and len(seen) < MAX_NODES:
         node, factors = waiting.pop(0)
         yield node, factors
-        kind = _kind(node)
+        kind = saved_values.kind(node)
         for index, one in enumerate(_following(node, kind) if kind in THROUGH else ()):
             if one is not None and one not in seen:
                 seen.add(one)
@@ -160,7 +164,7 @@ def _behind(start: Any, through: Collection[str], wanted: Collection[str]) -> se
     found, seen, waiting = set(), {start}, [start]
     while waiting and len(seen) < MAX_NODES:
         node = waiting.pop(0)
-        kind = _kind(node)
+        kind = saved_values.kind(node)
         if kind in wanted:
             found.add(node)
         elif kind in through:
@@ -173,7 +177,7 @@ def _behind(start: Any, through: Collection[str], wanted: Collection[str]) -> se
 def _is_log_probability(start: Any) -> bool:
     """Whether it is the log-probability of something chosen, or a ratio of two: of classes, or of a normal law."""
     for node in _behind(start, (THROUGH - {"Index"}) | {"Exp"}, ("Gather", "NllLoss", "Pow", "Index")):
-        kind = _kind(node)
+        kind = saved_values.kind(node)
         if kind == "NllLoss" or (kind in ("Gather", "Index") and _behind(node, (kind, "Sub"), LOGARITHMS)):
             return True
         if (
@@ -194,7 +198,3 @@ def _some_rows(values: Any) -> Any:
     while values.dim() > 2:
         values = values[0]
     return values[: max(1, MAX_ELEMENTS // values.shape[-1])]
-
-
-def _kind(node: Any) -> str:
-    return saved_values.operation(node).partition("Backward")[0]

@@ -33,6 +33,16 @@ def operation(node: Any) -> str:
     return str(type(node).name(node))
 
 
+def kind(node: Any) -> str:
+    """The operation whose node this is: "Mul" for MulBackward0."""
+    return operation(node).partition("Backward")[0]
+
+
+def signed(number: int) -> int:
+    """A dimension as written: autograd hands negative ones out as unsigned numbers of 64 bits."""
+    return number - 2**64 if number >= 2**63 else number
+
+
 def saved_other(node: Any) -> Any:
     """The second factor or the divisor that was saved; None if it is gone, or if a hook of the program would run."""
     try:

@@ -53,14 +53,15 @@ def functions_around(kind: type) -> Iterator[CodeType]:
     for one in given:
         function = getattr(one, "__func__", getattr(one, "fget", one))  # static methods, class methods, properties
         if isinstance(function, FunctionType):
-            yield from _with_inner(function.__code__)
+            yield from with_inner(function.__code__)
 
 
-def _with_inner(code: CodeType) -> Iterator[CodeType]:
+def with_inner(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and that of the functions, comprehensions and generators in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _with_inner(constant)
+            yield from with_inner(constant)
 
 
 def _lines(code: CodeType, name: str, operations: tuple[str, ...]) -> list[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),
@@ -179,11 +179,4 @@ def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:
             wrapped = function.__dict__.get("__wrapped__")  # torch.no_grad() as a decorator
             function = wrapped if type(wrapped) is FunctionType else function
             if function.__code__.co_filename == filename:
-                yield from _with_inner(function.__code__)
-
-
-def _with_inner(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _with_inner(constant)
+                yield from with_inner(function.__code__)

@@ -63,11 +63,11 @@ class TimedFastPath:
 
     @property
     def on(self) -> bool:
-        """As the fast path's own."""
+        """Whether the fast path is on."""
         return self._path.on
 
     def model(self) -> Any:
-        """The same."""
+        """The module that the fast path expects to be called next."""
         return self._path.model()
 
     def forward(self, *given: Any) -> bool:

@@ -47,9 +47,7 @@ class ExpectedCall:
     first_of_step: int  # number of its step's first call in the round
     samples: int | None  # of the batch of the loader to which the input belongs
     same_batch: bool  # whether that is the batch of the call before it in the round
-    other_input: bool = (
-        False  # whether no call of the step before it has the same: several backwards, of different ones
-    )
+    other_input: bool = False  # whether its input is no other call's of the step: several backwards, of other batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +80,6 @@ class SkippedRound:
     losses: list[float] = field(default_factory=list)  # of the backwards
     # Of each backward of the step that runs: the usual losses, and what they were, to undo what it added.
     losses_before: list[tuple[UsualLosses, tuple[float | None, float]]] = field(default_factory=list)
-
-
-class ReplayedRound(Protocol):
-    """Dispatches what was skipped of a round (`replay.Replay`)."""
-
-    def round(self, expected: Round, skipped: SkippedRound) -> None: ...
 
 
 class Control(Protocol):

@@ -11,7 +11,16 @@ so (is None, _version) read at four points per optimizer shows every way of clea
 What an optimizer did not consume itself may have been consumed by another one whose backward ran through both (the
 generator's loss fills the discriminator's gradients): see `foreign_gradients`.
 
-The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion.
+The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion. What is known of
+an optimizer's gradients (`_State`) at a step that is sampled, and at one that is not:
+
+                  sampled                                          not sampled
+    before_step   carried, cleared, changed: into `row`            `row` gets their number alone
+    after_step    `kept`: all that there is, to be found again     `kept`: nothing
+    next backward `kept`: what nobody has cleared since            nothing is read
+
+A step is sampled if its turn has come, if the one before it was `suspicious` (gradients were missing, cleared or
+discarded), or if gradients are `kept` that nobody clears.
 
 An OS signal handler of the program may train in the middle of any method here, and change what is known. So lists are
 replaced and never changed, and a method compares those that it took at one moment.
@@ -40,18 +49,19 @@ class _State:
     """What is known of one optimizer's gradients."""
 
     def __init__(self) -> None:
-        self.consumed: list[int] = []
-        self.last: list[int] = []
-        self.at_step: list[int] = []
+        # Versions of the gradients, each in the order of the parameters.
+        self.consumed: list[int] = []  # that the latest step consumed
+        self.last: list[int] = []  # after the latest step or backward
+        self.at_step: list[int] = []  # as the latest step began
         self.kept: list[bool] = []  # whether a step consumed the gradient and nothing touched it since
         self.any_kept = False
         self.really_kept: bool | None = None  # whether the untouched gradients are not all zero, once asked
         self.question: Readback | None = None
         self.answer: dict[str, Any] = {}
-        self.row: dict[str, int | None] = {}
-        self.suspicious = False
+        self.row: dict[str, int | None] = {}  # what the row of the step that runs gets at its end
+        self.suspicious = False  # Gradients were missing, cleared or discarded at the latest step.
         self.fresh = True  # There was no backward of its training since its step.
-        self.discarded = 0
+        self.discarded = 0  # gradients of this step that were cleared between two backwards
         self.were_zero = False  # The latest backward left gradients that are zero.
         self.sampling = True  # The step that is being made is sampled.
         self.foreign = Foreign()
@@ -170,8 +180,8 @@ class GradientLifecycle(Signal):
         state.sampling = state.suspicious or state.any_kept or due
         state.fresh = True
         if not state.sampling or tracked.inside_backward:
-            row.update(state.row)
-            state.row, state.kept, state.any_kept = {}, [], False
+            self._hand_over(state, row)
+            state.kept, state.any_kept = [], False
             if all(self._may_be_skipped(one) for one in self.program.optimizers.active()):
                 self._none_sampled = True
                 self._pause()
@@ -182,11 +192,15 @@ class GradientLifecycle(Signal):
         if was_sampled and closure:
             carried = self._carried(state, now)
             state.row |= {"grads_carried": carried, "grads_none": now.count(NONE)} | CLOSURE
-        row.update(state.row)
-        state.row = {}
+        self._hand_over(state, row)
         state.consumed = state.last = now
         state.kept = [version != NONE for version in now]
         state.any_kept = any(state.kept)
+
+    @staticmethod
+    def _hand_over(state: _State, row: dict[str, Any]) -> None:
+        row.update(state.row)
+        state.row = {}
 
     def _used_beside(self, tracked: Tracked) -> None:
         """A step consumed gradients of a backward that may have filled those of other optimizers as well."""

@@ -32,7 +32,7 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
     leads_to_finite, leads_to_broken = _reach(order, finite), _reach(order, broken)
     found: dict[str, None] = {}
     for node in order:
-        what = SINGULAR.get(_kind(node))
+        what = SINGULAR.get(saved_values.kind(node))
         if (
             what is not None
             and _can_be_singular(node)
@@ -47,7 +47,7 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
 
 def _can_be_singular(node: Any) -> bool:
     """Not a division by what is not trained."""
-    return _kind(node) != "Div" or (len(node.next_functions) > 1 and node.next_functions[1][0] is not None)
+    return saved_values.kind(node) != "Div" or (len(node.next_functions) > 1 and node.next_functions[1][0] is not None)
 
 
 def _walk(root: Any) -> tuple[list[Any], set[int]]:
@@ -56,7 +56,7 @@ def _walk(root: Any) -> tuple[list[Any], set[int]]:
     for node in order:
         if len(order) >= MAX_NODES:
             break
-        hides = id(node) in behind or _kind(node) == "Where"
+        hides = id(node) in behind or saved_values.kind(node) == "Where"
         for following, _ in node.next_functions:
             if following is None:
                 continue
@@ -79,7 +79,3 @@ def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:
                 found.add(id(node))
         grown = len(found) > before
     return found
-
-
-def _kind(node: Any) -> str:
-    return saved_values.operation(node).partition("Backward")[0]

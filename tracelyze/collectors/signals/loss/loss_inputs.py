@@ -227,7 +227,7 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
         elif kind not in KEEPING:
             softmax = _before_log(node) if kind == "Log" else node if "Softmax" in kind else None
             dim = getattr(softmax, "_saved_dim", None) if known else None
-            return kind, None if dim is None else signed(dim) % dims, whole
+            return kind, None if dim is None else saved_values.signed(dim) % dims, whole
         following = [one for one, _ in node.next_functions if one is not None]
         if len(following) != 1 and kind not in ("Cat", "Stack"):
             return kind, None, whole
@@ -250,8 +250,3 @@ def _before_log(node: Any) -> Any:
         if kind not in GUARDING:
             return None
     return None
-
-
-def signed(number: int) -> int:
-    """A dimension as written: autograd hands negative ones out as unsigned numbers of 64 bits."""
-    return number - 2**64 if number >= 2**63 else number

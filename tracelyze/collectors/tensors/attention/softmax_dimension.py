@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.tensors.embedded_ids import ATTENTION, Graph
-from tracelyze.collectors.tensors.saved_values import saved
+from tracelyze.collectors.tensors.saved_values import saved, signed
 
 MAX_SOFTMAXES = 16
 MAX_STEPS = 16  # operations between scores, softmax and product
@@ -123,7 +123,7 @@ def _summed(
         return None
     of = [None] * (len(shape) - len(axes)) + axes
     shared = shape[-1] > 1 and (of[-1] is None or sizes[of[-1]] == 1)
-    summed = of[_signed(dims[0]) % len(shape)]
+    summed = of[signed(dims[0]) % len(shape)]
     return summed if shared and summed is not None and sizes[summed] > 1 else None
 
 
@@ -140,14 +140,14 @@ def _moved(node: Any, kind: str, axes: list[int | None]) -> list[int | None] | N
         before = tuple(int(size) for size in getattr(node, "_saved_self_sym_sizes", ()))
         return _viewed(axes, before, after) if len(before) == rank else None
     if kind == "Transpose":
-        first, second = (_signed(getattr(node, f"_saved_dim{number}")) % rank for number in (0, 1))
+        first, second = (signed(getattr(node, f"_saved_dim{number}")) % rank for number in (0, 1))
         axes = [*axes]
         axes[first], axes[second] = axes[second], axes[first]
         return axes
     if kind == "Permute":
-        return [axes[_signed(one) % rank] for one in node._saved_dims]
+        return [axes[signed(one) % rank] for one in node._saved_dims]
     if kind == "Unsqueeze":
-        at = _signed(node._saved_dim) % (rank + 1)
+        at = signed(node._saved_dim) % (rank + 1)
         return [*axes[:at], None, *axes[at:]]
     return None
 
@@ -168,7 +168,3 @@ def _viewed(axes: list[int | None], before: tuple[int, ...], after: tuple[int, .
             sizes = []
             found.append(None)
     return found[::-1]
-
-
-def _signed(number: int) -> int:
-    return number - 2**64 if number >= 2**63 else number
