@@ -420,5 +420,8 @@ def test_a_recorded_number_of_classes_says_what_a_guess_costs(make) -> None:
     assert "ln 5" in finding.title
     assert judge(250, 5)[0] == "passed"
     assert judge(400, 6)[0] == "passed"
+    other = [2.3 + 0.005 * (index % 3) for index in range(600)]  # near ln 10, of 8 classes and a second term
+    assert judge(600, 8, loss=other)[0] == "passed"
+    assert judge(600, 10, loss=other)[0] == "fired"
     assert judge(400, 5, lr=[1e-6 * min(index, 100) for index in range(400)])[0] == "fired", "after the warm-up"
     assert judge(400, 5, lr=[1e-6 * index**3 for index in range(400)])[0] == "passed", "still warming up"

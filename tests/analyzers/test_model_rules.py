@@ -45,6 +45,12 @@ def test_layers_that_belong_together(make) -> None:
     assert linear(make, (64, 8, None), (8, 64, "l0"), (64, 4, None))[0] == "passed", "a bottleneck"
     assert linear(make, (8, 64, None), (64, 64, "l0"), (64, 64, "l0"), (64, 64, "l0"))[0] == "passed", "a shared input"
     assert linear(make, (8, 64, None), (64, 64, None), (64, 1, None))[0] == "passed", "activations between them"
+    stem = [
+        row | {"module": f"layers.{row['module']}"} if row["order"] else row
+        for row in stack((8, 9, None), (9, 9, "l0"))
+    ]
+    assert make.check("linear-stack", make.process(more={"activations": stem}))[0] == "passed", "a residual block"
+    assert linear(make, (8, 64, None), (64, 64, "l0"), (64, 1, "l1"))[0] == "fired"
     now_and_then = [row | {"fed_by": None} if row["step"] == 24 else row for row in stack((8, 9, None), (9, 9, "l0"))]
     assert make.check("linear-stack", make.process(more={"activations": now_and_then}))[0] == "passed"
     assert make.check("linear-stack", make.process())[0] == "skipped"
@@ -71,6 +77,8 @@ def test_one_answer_to_everything(make) -> None:
 def test_answers_that_differ(make) -> None:
     assert answers(make, 0.5)[0] == "passed"
     assert answers(make, 0.2)[0] == "passed", "much noise, something learned"
+    assert answers(make, 0.06, function="binary_cross_entropy_with_logits")[0] == "passed", "clicks are mostly chance"
+    assert answers(make, 0.03, function="binary_cross_entropy_with_logits")[0] == "fired"
     assert answers(make, 0.01, loss=np.linspace(2, 0.5, COUNT).tolist())[0] == "passed", "slow to begin"
     assert answers(make, 0.01, target_varies=0.0)[0] == "skipped", "targets that are all alike"
     assert answers(make, 0.01, function="cross_entropy", input_shape="32x5000")[0] == "skipped", "tokens"

@@ -6,12 +6,12 @@ Of a binary cross-entropy it is ln 2, for each label: that of equal odds.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 _FUNCTIONS = frozenset({"cross_entropy", "nll_loss"})
 _BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
@@ -23,11 +23,8 @@ def classes(optimization: Optimization) -> int | None:
     """The number of classes of the training loss; None if the loss is anything but the mean of one cross-entropy."""
     calls = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
     sizes = {2 if row["function"] in _BINARY else _second(row["input_shape"]) for row in calls}
-    known = all(
-        row["function"] in _BINARY or (row["function"] in _FUNCTIONS and row["target_integer"]) for row in calls
-    )
     if (
-        not known
+        not all(_has_classes(row) for row in calls)
         or any(row["reduction"] != "mean" for row in calls)
         or len(sizes) != 1
         or len(optimization.process.optimizations) != 1
@@ -39,6 +36,18 @@ def classes(optimization: Optimization) -> int | None:
     same = sum(abs(value - loss) <= _SAME * abs(loss) for value, loss in compared)
     count = sizes.pop()
     return count if count is not None and count > 1 and 2 * same > len(compared) else None
+
+
+def candidates(process: Process, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of classes that a loss of several terms may have: those of its calls; the `usual` ones where no call
+    of a training loss was recorded."""
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"]]
+    sizes = {2 if row["function"] in _BINARY else _second(row["input_shape"]) for row in calls if _has_classes(row)}
+    return tuple(sorted(size for size in sizes if size is not None and size > 1)) if calls else usual
+
+
+def _has_classes(row: dict[str, Any]) -> bool:
+    return row["function"] in _BINARY or (row["function"] in _FUNCTIONS and bool(row["target_integer"]))
 
 
 def level(optimization: Optimization) -> tuple[float, str] | None:

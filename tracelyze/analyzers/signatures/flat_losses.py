@@ -47,7 +47,7 @@ class Flat:
 def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     """A training loss of which every tenth equals ln 2 (preference training), or ln of the number of its classes.
 
-    Where that number was not recorded, as in a log, the usual ones are tried.
+    Where no loss was recorded, as in a log, the usual numbers are tried.
     """
     known = np.isfinite(optimization.steps["loss"])
     losses, steps = optimization.steps["loss"][known], timing.numbers(optimization)[known]
@@ -65,7 +65,8 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     long_enough = steps[-1] - steps[0] >= enough
     curves = evaluated_losses.evaluated(optimization.process)
     learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
-    for classes in (2,) if preference else (recorded,) if recorded else _CLASSES:
+    tried = (recorded,) if recorded else guessing.candidates(optimization.process, _CLASSES)
+    for classes in (2,) if preference else tried:
         guess = log(classes)
         if long_enough and not learned and (np.abs(level / guess - 1) <= limits["near"]).all():
             why = (

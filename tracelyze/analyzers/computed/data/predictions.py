@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CLASSES = ("cross_entropy", "nll_loss")
+SHARES = (*CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits")  # compared as probabilities
 WRITTEN = "written out"  # a squared or absolute error, of which the script computes the loss
 FUNCTIONS = (
     "cross_entropy",
@@ -64,7 +65,7 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
         if len(rows) < limits["looks"] or not late:
             continue
         judged += 1
-        bound = limits["shares"] if line.function in CLASSES else limits["varies"]
+        bound = limits["shares"] if line.function in SHARES else limits["varies"]
         if all(row["varies"] < bound * row["target_varies"] for row in late):
             part = _swamped(rows, late, optimization, limits)
             if part is not None or _is_flat(optimization, limits):

@@ -47,11 +47,12 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         stretch,
         limits,
         rule=RULE.id,
-        title="The model gives every input the same answer" + said,
+        title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
-            f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the mean of the "
-            "targets, and its loss no longer falls. "
+            f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the "
+            f"{'frequencies of the classes' if line.function in predictions.SHARES else 'mean of the targets'}, and "
+            "its loss no longer falls. "
             + (
                 f"This is {percent(found.part)} of the whole loss: another term swamps it, by its weight or its units."
                 if found.part is not None

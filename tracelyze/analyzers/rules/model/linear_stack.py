@@ -23,7 +23,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"linear layers or convolutions were looked at in {plural(forwards, 'forward')}: too few")
     layers = {str(row["module"]): row for row in rows}
     links = _links(rows)
-    redundant = {name: other for name, other in links.items() if _wide(layers, name, other)}
+    wide = {name: other for name, other in links.items() if _wide(layers, name, other)}
+    redundant = {name: other for name, other in wide.items() if _is_plain(wide, name, other)}
     if not redundant:
         return Passed(
             f"{plural(len(layers), 'layer')} looked at, none of which always takes the plain output of another"
@@ -47,6 +48,13 @@ def _wide(layers: dict[str, dict[str, Any]], name: str, other: str) -> bool:
         return False
     between = layers[other]["outputs"]
     return bool(between >= min(layers[other]["inputs"], layers[name]["outputs"]))
+
+
+def _is_plain(links: dict[str, str], name: str, other: str) -> bool:
+    """Whether two layers stand side by side in one module, or in a longer row of layers. A single link from one module
+    into another is more often a stem before a residual block, or an embedding that a second loss uses as well."""
+    beside = name.rpartition(".")[0] == other.rpartition(".")[0]
+    return beside or other in links or name in links.values()
 
 
 def _finding(
@@ -104,5 +112,5 @@ RULE = Rule(
         ),
     ),
     not_when="Bottlenecks (low rank, adapters, autoencoders), layers without a bias, attention, one feeding several, "
-    "depthwise and one-by-one convolutions.",
+    "depthwise and one-by-one convolutions, a stem before a block.",
 )
