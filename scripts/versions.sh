@@ -12,7 +12,7 @@ ENVIRONMENTS=${ENVIRONMENTS:-.versions}
 # Files that are run whole: what is recorded of loops of known truth, the ends, the processes, what a program sees,
 # what becomes of a torch that lacks a name, loops that have settled.
 TESTS=${TESTS:-tests/collectors/test_signals.py tests/collectors/test_ends.py tests/collectors/test_processes.py tests/collectors/test_transparency.py tests/collectors/test_stream.py tests/collectors/test_private_names.py tests/collectors/test_fast_path.py}
-[ $# -gt 0 ] || set -- 3.11:2.4.1 3.11:2.6.0 3.11:2.8.0 3.11:2.10.0 3.11:2.13.0 3.12:2.13.0 3.13:2.13.0 3.14:2.13.0
+[ $# -gt 0 ] || set -- 3.11:2.4.1 3.11:2.6.0 3.11:2.8.0 3.11:2.10.0 3.11:2.13.0 3.11:2.14.1 3.12:2.13.0 3.13:2.13.0 3.14:2.13.0
 mkdir -p "$ENVIRONMENTS"
 
 export OMP_NUM_THREADS=1
