@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
@@ -28,14 +28,14 @@ class File:
     """What an object that is written or read holds. Objects of the program's own kinds are not asked what they hold."""
 
     def __init__(self, torch: Any, content: Any) -> None:
-        self.tensors: dict[str, Any] = {}
+        self.tensors: dict[str, list[Any]] = {}  # by name: two models in one file may use the same names
         self.optimizer = self.scheduler = self.scaler = False
         keys = [key for key in content if type(key) is str] if _is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
         self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
         for holder in _holders(torch, content, DEEPEST):
             if issubclass(type(holder), torch.nn.Module):
-                self.tensors |= dict(holder.named_parameters())
+                self._add(holder.named_parameters())
             elif {"state", "param_groups"} <= holder.keys():
                 self.optimizer = True
             elif "last_epoch" in holder or "_last_lr" in holder:
@@ -43,9 +43,23 @@ class File:
             elif {"scale", "growth_factor"} <= holder.keys():
                 self.scaler = True
             else:
-                for name, value in holder.items():
-                    if type(name) is str and issubclass(type(value), torch.Tensor):
-                        self.tensors.setdefault(name, value)
+                self._add(
+                    (name, value)
+                    for name, value in holder.items()
+                    if type(name) is str and issubclass(type(value), torch.Tensor)
+                )
+
+    def _add(self, named: Iterable[tuple[str, Any]]) -> None:
+        for name, tensor in named:
+            self.tensors.setdefault(name, []).append(tensor)
+
+    def all_tensors(self) -> list[Any]:
+        return [one for ones in self.tensors.values() for one in ones]
+
+
+def _unwrapped(name: str) -> str:
+    """The name of a tensor without what wrappers of the model put in front."""
+    return name.removeprefix("module.").removeprefix("_orig_mod.")
 
 
 def _is_mapping(content: Any) -> bool:
@@ -146,7 +160,7 @@ class Checkpoints(Signal):
             "action": action,
             "file": name,
             "keys": file.keys,
-            "tensors": len(file.tensors),
+            "tensors": len(file.all_tensors()),
             "optimizer": file.optimizer,
             "scheduler": file.scheduler,
             "scaler": file.scaler,
@@ -167,30 +181,41 @@ class Checkpoints(Signal):
         named: dict[int, str] = {}
         for _, module in self.program.calls.modules():
             for name, parameter in module.named_parameters():
-                named.setdefault(id(parameter), str(name).removeprefix("module.").removeprefix("_orig_mod."))
-        there = {name.removeprefix("module.").removeprefix("_orig_mod."): one for name, one in file.tensors.items()}
-        same = {one.data_ptr() for one in there.values() if is_plain(self.torch, one) and one.numel()}
+                named.setdefault(id(parameter), _unwrapped(str(name)))
+        there: dict[str, list[Any]] = {}
+        for name, ones in file.tensors.items():
+            there.setdefault(_unwrapped(name), []).extend(ones)
+        same = {one.data_ptr() for one in file.all_tensors() if is_plain(self.torch, one) and one.numel()}
         parameters = list(held.values())
         live = self._elements(parameters)
         first = self._first[[self._places[id(p)][1] for p in parameters]]
         moved = (live != first).any(1).tolist()
-        missing, compared, untouched = [], 0, 0
+        missing, compared = [], 0
         pairs: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
             if not moved[index]:
                 continue
             name = named.get(id(parameter), "")
-            other = there.get(name)
+            others = [one for one in there.get(name, ()) if one.shape == parameter.shape]
             if parameter.data_ptr() in same:
                 compared += 1
-            elif other is None or other.shape != parameter.shape:
+            elif not others:
                 missing.append(name or "unnamed")
-            elif self._is_real(other) and other.dtype == parameter.dtype and self._same_place(other, pairs):
-                pairs.append((index, other))
+            elif all(self._is_real(one) and one.dtype == parameter.dtype for one in others):
+                device = (pairs[0][1] if pairs else others[0]).device
+                if all(one.device == device for one in others):
+                    pairs.extend((index, one) for one in others)
+        changed: set[int] = set()  # one of the tensors of this name holds what training made of it
         if pairs:
-            compared += len(pairs)
             saved = self._elements([other for _, other in pairs]).to(first.device)
-            untouched = int((saved == first[[index for index, _ in pairs]]).all(1).sum())
+            start = first[[index for index, _ in pairs]]
+            # Beside the tensor of another model that has this name, it is that one's start that must not be there.
+            several = len({index for index, _ in pairs}) < len(pairs)
+            as_before = ((saved[:, None] == start).all(2).any(1) if several else (saved == start).all(1)).tolist()
+            changed = {index for (index, _), before in zip(pairs, as_before, strict=True) if not before}
+        beside = {index for index, _ in pairs}
+        compared += len(beside)
+        untouched = len(beside - changed)
         return {
             "held": sum(moved),
             "missing": len(missing),
@@ -198,9 +223,6 @@ class Checkpoints(Signal):
             "compared": compared,
             "untouched": untouched,
         }
-
-    def _same_place(self, tensor: Any, pairs: list[tuple[int, Any]]) -> bool:
-        return not pairs or bool(pairs[0][1].device == tensor.device)
 
     def file_loaded(self, content: Any, name: str) -> None:
         self._loads += 1
@@ -211,7 +233,7 @@ class Checkpoints(Signal):
             return
         row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}
         row |= dict.fromkeys(("model_restored", "optimizer_restored", "scheduler_restored", "scaler_restored"), False)
-        self._loaded.append((row, [weakref.ref(one) for one in list(file.tensors.values())[:4]]))
+        self._loaded.append((row, [weakref.ref(one) for one in file.all_tensors()[:4]]))
 
     def state_loading(self, module: Any, given: Any) -> None:
         if self._loaded and _is_mapping(given):

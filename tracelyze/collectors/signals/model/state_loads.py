@@ -64,7 +64,7 @@ class StateLoads(Signal):
         self._files += 1
         if self._files <= ALL_OF:
             tensors = File(self.torch, content).tensors
-            self._read = _Read(self.progress.steps, name, {key: tuple(one.shape) for key, one in tensors.items()})
+            self._read = _Read(self.progress.steps, name, {key: tuple(ones[0].shape) for key, ones in tensors.items()})
 
     def state_taken(self, module: Any, state: Any) -> None:
         self._takes += 1
