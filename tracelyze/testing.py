@@ -83,6 +83,7 @@ def healthy_evals(count: int = 4, every: int = 100) -> Columns:
         "modules_sensitive": [3] * count,
         "modules_in_train": [0] * count,
         "dropouts": [0] * count,
+        "repeats": [0] * count,
         "losses": [10] * count,
         "loss": [0.4 + 2 * float(np.exp(-step / 100)) for step in after],
         "loader": [1] * count,

@@ -161,6 +161,24 @@ def test_functional_dropout_that_ignores_the_mode(make) -> None:
     evals = make.evals() | {"dropouts": [20] * 4}
     _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))
     assert "training=self.training" in finding.fix_code
+    assert finding.confidence == "likely"  # dropout may be sampled by a repeated input within one batch
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"repeats": [8] * 4, "forwards": [10] * 4}, "passed"),  # five samples of each of two inputs
+        ({"repeats": [9] * 4, "model_in_train": [True] * 4, "modules": ["Dropout"] * 4}, "passed"),
+        ({"repeats": [9] * 4, "model_in_train": [True] * 4, "modules_in_train": [3] * 4,
+          "modules": ["BatchNorm2d x2, Dropout"] * 4}, "fired"),
+        ({"repeats": [5] * 4, "forwards": [10] * 4}, "fired"),  # a loss and an accuracy, each with a forward
+        ({"after_step": [100] * 3 + [200]}, "passed"),  # the same set three times between two steps
+        ({"after_step": [100] * 3 + [200], "loader": [1, 2, 3, 1]}, "fired"),  # three sets
+    ],
+)  # fmt: skip
+def test_dropout_that_is_sampled_in_validation(make, change, status) -> None:
+    evals = make.evals() | {"dropouts": [20] * 4} | change
+    assert make.check("eval-in-train-mode", make.process(evals=evals))[0] == status
 
 
 @pytest.mark.parametrize(

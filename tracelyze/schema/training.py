@@ -102,6 +102,9 @@ EVALS = Table(
         Column("modules", "string", "", "which kinds were in train mode"),
         Column("dropouts", "int32", "calls", "dropout functions that really dropped values during the pass"),
         Column(
+            "repeats", "int32", "forwards", "which dropped values and got the tensor of the forward before it again"
+        ),
+        Column(
             "statistics", "int32", "calls", "batch normalisations of the pass that changed their running statistics"
         ),
         Column("losses", "int32", "calls", "loss values computed during the pass"),

@@ -26,12 +26,13 @@ NONE_SENSITIVE = SensitiveModules(0, 0, "")
 class EvaluatedLosses:
     """The losses that a call in an evaluation led to, and the line of the script that made it."""
 
-    __slots__ = ("count", "is_whole", "on_device", "path", "site", "total")
+    __slots__ = ("count", "is_whole", "on_device", "path", "repeats", "site", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0  # of those that are on the CPU
         self.on_device: Any = None  # the sum of the others
+        self.repeats = False  # The same line had just given the model the same tensor, and values are dropped.
         self.is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
         self.site: int | None = None
         self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader

@@ -101,6 +101,22 @@ def unused_forwards(process: Process) -> int:
     return int(np.nansum(evals["forwards"][alike]))
 
 
+def sampled(process: Process, share: float) -> Mask:
+    """Passes that drop values and ask the model several times of the same data, to average them, shape [evals].
+
+    Either most forwards, a `share` of them, repeat the one before; or the line evaluates the same set again and again
+    between two steps. Not with a normalisation in train mode, which no sampling asks for.
+    """
+    evals = process.evals
+    repeated = np.nan_to_num(evals["repeats"]) >= share * np.nan_to_num(evals["forwards"], nan=np.inf)
+    names = ("after_step", "model", "site", "loader", "samples", "forwards")
+    keys = np.stack([np.nan_to_num(evals[name], nan=-1.0) for name in names], axis=1)
+    _keys, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    again = 1 - 1 / counts[inverse.reshape(-1)] >= share
+    normalizes = np.array(["Norm" in (kinds or "") for kinds in evals.text("modules")], dtype=bool)
+    return np.asarray((repeated | again) & (evals["dropouts"] > 0) & ~normalizes, dtype=bool)
+
+
 def _alike(forwards: Floats, among: Mask) -> Mask:
     """Where a pass has as many forwards as nearly all passes `among` the rows, shape [rows]; at least three have."""
     counts, times = np.unique(forwards[among & np.isfinite(forwards)], return_counts=True)

@@ -35,17 +35,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("no validation pass of the trained model was seen", "not-applicable")
     dropped = np.nan_to_num(evals["dropouts"]) > 0
     in_train = (np.nan_to_num(evals["modules_in_train"]) > 0) & _acts(process)
-    forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped)
-    functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train
+    sampled = validation.sampled(process, limits["sampled"])
+    forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped) & ~sampled
+    functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train & ~sampled
     count = int(judged.sum())
     for bad, is_functional in ((forgotten, False), (functional, True)):
         if bad.sum() >= limits["share"] * count:
             return [_finding(process, judged, bad, is_functional, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
         return Passed(f"nothing in the model depends on the mode ({plural(count, 'validation pass')})")
-    return Passed(
-        f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
-    )
+    said = f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
+    return Passed(said + "; dropout is sampled, with several forwards of each input" * int((judged & sampled).any()))
 
 
 def _acts(process: Process) -> Mask:
@@ -61,11 +61,10 @@ def _acts(process: Process) -> Mask:
 
 def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits: Limits) -> Finding:
     evals = process.evals
-    rows, count = np.flatnonzero(bad), int(judged.sum())
+    rows, count, begin = np.flatnonzero(bad), int(judged.sum()), int(np.nan_to_num(evals["after_step"][bad][0]))
     kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "") or "dropout functions"
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
     share, site = len(rows) / count, float(evals["site"][rows[0]])
-    begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
     if functional:
         title = "Functional dropout stays active in validation: it ignores eval mode"
@@ -77,7 +76,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain" if measured.mean() >= limits["measured"] else "likely",
+        confidence="certain" if measured.mean() >= limits["measured"] and not functional else "likely",
         title=title,
         summary=(
             f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by "
@@ -138,6 +137,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
         Threshold("measured", 0.5, "share", "most of these passes compute a loss or read a loader: no sampling"),
+        Threshold("sampled", 2 / 3, "share", "derived: three forwards an input; two give a loss and an accuracy apart"),
         Threshold(
             "relative",
             0.1,
@@ -146,5 +146,5 @@ RULE = Rule(
         ),
         Threshold("ratio", 6, "", "curves alone: simulation, 150 runs per cell"),
     ),
-    not_when="No mode-sensitive modules; Monte Carlo dropout by configuration; generators, teachers and rollouts.",
+    not_when="No mode-sensitive modules; Monte Carlo dropout, which repeats its input; generators, teachers, rollouts.",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections import deque
 from types import FrameType
 from typing import Any
@@ -15,11 +16,11 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call, EvaluatedLosses
 from tracelyze.collectors.program.lines import named_calls
-from tracelyze.collectors.program.models import Model
+from tracelyze.collectors.program.models import Model, first_tensor
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import may_compute
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
 NO_GRAPH = 3  # schema.GRAD_MODE
 MAX_GIVEN_UP = 1000  # losses that are no number, in events
@@ -40,8 +41,8 @@ class Evaluation(Signal):
         f"evals.{name}"
         for name in (
             "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
-            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "statistics", "losses",
-            "loss", "loss_is_whole", "loader", "site", "purpose",
+            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "repeats", "statistics",
+            "losses", "loss", "loss_is_whole", "loader", "site", "purpose",
         )
     )  # fmt: skip
 
@@ -57,6 +58,8 @@ class Evaluation(Signal):
         self._declarations = 0
         self._training_losses: list[tuple[int, float]] = []  # with the backwards of the process before them
         self._is_whole: bool | None = None
+        self._input: weakref.ref[Any] | None = None  # of the latest call in which values were dropped
+        self._input_key: tuple[Any, ...] = ()
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
@@ -79,8 +82,21 @@ class Evaluation(Signal):
             evaluated = call.evaluated = EvaluatedLosses()
             evaluated.site = self.program.sites.here("forward")
             evaluated.path = self.program.sites.path() if call.batch is None else ()
+            if call.dropouts:
+                self._note_input(call, evaluated, first_tensor(self.torch, args, kwargs))
             if not self.progress.steps and call.declared is None and _in_sanity_check():
                 call.declared = SANITY_CHECK
+
+    def _note_input(self, call: Call, evaluated: EvaluatedLosses, given: Any) -> None:
+        """Values are dropped: was the model given this just before, for another sample of what it answers?"""
+        if not is_plain(self.torch, given):
+            self._input = None
+            return
+        before = None if self._input is None else self._input()
+        version = None if given.is_inference() else given._version  # of what changes in place: torch counts how often
+        key = (call.model.number, call.step, evaluated.site, version)
+        evaluated.repeats = before is given and self._input_key == key
+        self._input, self._input_key = weakref.ref(given), key
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
@@ -188,6 +204,7 @@ class Evaluation(Signal):
             "modules_in_train": sum(most_in_train.values()),
             "modules": max((call.sensitive.kinds for call in calls), key=len) or None,
             "dropouts": sum(call.dropouts for call in calls),
+            "repeats": sum(one.repeats for one in found),
             "statistics": sum(call.statistics for call in calls),
             "losses": losses,
             "loss": sum(one.total for one in found) / losses if losses else None,
