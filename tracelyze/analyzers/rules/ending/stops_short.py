@@ -36,7 +36,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = [row for row in schedules.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]
     rows = [row for row in rows if row["optimizer"] == optimization.optimizer]
     if len(rows) != 1:
-        return Skipped("no schedule, or several, or one without a length of its own", "not-applicable")
+        return Skipped(
+            "no schedule, or several, or one whose length cannot be read off it, as of a LambdaLR", "not-applicable"
+        )
     row, steps = rows[0], len(optimization.steps)
     if row["name"] not in TOTAL or steps < limits["steps"]:
         return Skipped(

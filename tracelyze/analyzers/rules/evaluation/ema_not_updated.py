@@ -133,7 +133,7 @@ RULE = Rule(
     about="An average of the weights that is validated in place of the model has to follow it.",
     check=check,
     verify="Record the run again: the validation loss of the copy changes from pass to pass.",
-    absent="The run has no validation loss.",
+    absent="No copy of the model is validated with a loss; a metric alone is not read.",
     needs=(("evals.trained", "evals.loss"),),
     thresholds=(
         Threshold("passes", 3, "passes", "two equal losses may be a pass that was made twice"),

@@ -25,7 +25,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen, reward = metrics.metric(process, "entropy"), metrics.metric(process, "reward")
     if seen is None or reward is None:
         return direct or Skipped(
-            "no loss that punishes entropy was seen, and no entropy was logged beside a reward", "not-applicable"
+            "no loss that punishes entropy was seen, and no entropy was logged beside a reward, by known names",
+            "not-applicable",
         )
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'entropy')}: {limits['steps']:.0f} are needed")

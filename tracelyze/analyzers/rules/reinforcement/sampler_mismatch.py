@@ -19,7 +19,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """A gap of log-probabilities that grows, or importance ratios beyond what clipping allows."""
     gap, ratio = metrics.metric(process, "logp_gap"), metrics.metric(process, "importance")
     if gap is None and ratio is None:
-        return Skipped("no log-probabilities of the sampler were logged", "not-applicable")
+        return Skipped("no gap or ratio of sampler and trainer was logged under a name that is known", "not-applicable")
     if gap is not None and len(gap) >= limits["steps"]:
         first, last = gap.ends()
         if last > limits["gap"] and last > limits["growth"] * first:
