@@ -57,6 +57,21 @@ def test_what_is_in_order(make: Any, rows: tuple[dict[str, Any], ...]) -> None:
     assert judged(make, *rows)[0] == "passed"
 
 
+def test_a_function_that_is_left_to_python_as_a_whole(make: Any) -> None:
+    dropped = broken(kind="given-up", frame=1)
+    status, _, finding = judged(make, dropped)
+    assert (status, finding.confidence, finding.location.line) == ("fired", "certain", 60)
+    assert "gives up on forward" in finding.title
+    assert judged(make, dropped, WHOLE)[0] == "fired"  # another function, compiled before
+    assert judged(make, dropped, WHOLE | {"frame": 2})[0] == "passed"  # what it calls is compiled
+    assert judged(make, dropped | {"reason": "Unsupported Tensor.backward() call"}, WHOLE)[0] == "passed"
+    assert judged(make, dropped | {"site": None}, WHOLE)[0] == "passed"  # a loop in a library
+
+
+def test_nothing_is_called_whole_where_no_graph_was_made(make: Any) -> None:
+    assert judged(make, WHOLE | {"operators": None})[0] == "skipped"
+
+
 def test_a_run_that_has_hardly_begun(make: Any) -> None:
     assert judged(make, broken(), WHOLE, REST, count=40)[0] == "passed"
     assert judged(make, broken(), WHOLE, REST, count=60)[0] == "fired"

@@ -17,7 +17,8 @@ pytest.importorskip("torch")
 
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(
-    ("way", "expected"), [("break", "fired"), ("whole", "passed"), ("step", "passed"), ("plain", "skipped")]
+    ("way", "expected"),
+    [("break", "fired"), ("loop", "fired"), ("whole", "passed"), ("step", "passed"), ("plain", "skipped")],
 )
 def test_what_is_compiled(collect: Any, way: str, expected: str) -> None:
     run = collect(sys.executable, program("compiled.py"), way, modules=FRAMEWORKS).run
@@ -25,5 +26,11 @@ def test_what_is_compiled(collect: Any, way: str, expected: str) -> None:
     assert diagnosis.checks[0].status == expected, diagnosis.checks[0].reason
     if way == "break":
         assert "h.sum().item()" in diagnosis.findings[0].location.source
+    elif way == "loop":
+        (finding,) = diagnosis.findings
+        assert ("gives up on forward" in finding.title, "h.abs().max().item()" in finding.location.source) == (
+            True,
+            True,
+        )
     elif way == "step":
         assert "break" in run.processes[0].tables["compilations"].text("kind"), "a compiled step breaks at its backward"

@@ -165,7 +165,9 @@ COMPILATIONS: Final = Table(
     "Functions that torch.compile has compiled, and lines at which it broke a graph, as torch._dynamo notes them.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done when it was read: a second later"),
-        Column("kind", "string", "", "graph: a function was compiled; break: a line could not be (once per reason)"),
+        Column(
+            "kind", "string", "", "graph: a function was compiled; break: a line could not be; given-up: a whole one"
+        ),
         Column("function", "string", "", "the function of the program; of what runs after a break, the whole one"),
         Column("resumed", "bool", "", "it is the part of that function that runs after a break"),
         Column("site", "int32", "", "the line: of the break, of the condition that failed, else where it begins"),

@@ -19,6 +19,9 @@ class Net(nn.Module):
         h = self.first(x)
         if way == "break":
             print(end="", flush=bool(h.sum().item() > 1e9))
+        if way == "loop":
+            for _ in range(2):
+                h = h / (2 if h.abs().max().item() > 1e9 else 1)
         return self.second(h.relu())
 
 
@@ -34,7 +37,7 @@ def train(x):
     return loss
 
 
-if way in ("break", "whole"):
+if way in ("break", "whole", "loop"):
     net.forward = torch.compile(net.forward, backend="eager")
 elif way == "step":
     train = torch.compile(train, backend="eager")

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.throughput import compiled
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, plural, shortened
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.throughput.compiled import Row
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
-Row = dict[str, Any]
-# A compiled training step breaks at its backward and its optimizer in any case; the others are asked for.
-ON_PURPOSE = ("backward", "Optimizer", "_dynamo.graph_break()", "compiler.disable", "dynamo.disable")
-WORDS = (
-    ("Tensor.item", "the value of a tensor is read"),
-    ("generic_jump", "Python decides by the value of a tensor"),
-    ("ata-dependent", "Python decides by the value of a tensor"),
-    ("`print`", "something is printed"),
+FIX = "Keep Python out of the compiled function there: decide with torch.where, read and print outside."
+FIX_CODE = (
+    "model = torch.compile(model, fullgraph=True)  # raises at any break that is left\n"
+    "h = torch.where(h.abs().max() > 20, h / 2, h)  # instead of: if h.abs().max().item() > 20"
 )
 
 
@@ -33,23 +29,45 @@ def check(process: Process, limits: Limits) -> Outcome:
     steps = len(process.longest.steps)
     if steps < limits["steps"]:
         return Passed(f"{plural(steps, 'step')}: what is compiled has hardly been used")
-    graphs = [row for row in rows if row["kind"] == "graph"]
-    breaks = [row for row in rows if row["kind"] == "break"]
-    found = [*_broken(process, breaks, graphs), *_compiled_again(process, graphs, limits)]
+    graphs = [row for row in rows if row["kind"] == "graph" and row["operators"]]
+    found = [*_given_up(process, rows), *_broken(process, rows), *_compiled_again(process, graphs, limits)]
+    if not found and not graphs:
+        return Skipped("torch.compile was asked, and no graph of what it compiled was seen")
     return found or Passed(f"{plural(len(graphs), 'graph')} compiled, none of them in pieces or again and again")
 
 
-def _broken(process: Process, breaks: list[Row], graphs: list[Row]) -> list[Finding]:
-    """One finding of all breaks behind which the same function goes on computing."""
-    behind = [_place(process, row) for row in graphs if row["resumed"] and (row["operators"] or 0) > 0]
-    at: dict[int, str] = {}
-    for row in breaks:
-        deliberate = any(word in row["reason"] for word in ON_PURPOSE)
-        if row["site"] is not None and not deliberate and _place(process, row) in behind:
-            at.setdefault(int(row["site"]), _in_words(row["reason"]))
-    if not at:
+def _given_up(process: Process, rows: list[Row]) -> list[Finding]:
+    """Functions that torch.compile leaves to Python as a whole, because the graph would break within a loop."""
+    found = compiled.given_up(process, rows)
+    if not found:
         return []
+    row, line = found[0]
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="warning",
+            confidence="certain",
+            title=f"torch.compile gives up on {shortened(row['function'], 30)}: all of it runs uncompiled",
+            summary=(
+                f"{compiled.where(line)}, {compiled.in_words(row['reason'])}, which torch.compile cannot put into a "
+                "graph. Where it cannot go on behind such a line, as in a loop, it runs the whole function in Python."
+            ),
+            fix=FIX,
+            fix_code=FIX_CODE,
+            first_step=timing.step_at(process.longest, 0),
+            evidence=[Evidence(compiled.where(line), compiled.in_words(row["reason"])) for row, line in found[:5]],
+            location=line,
+            charts=pictures.time_split(process.longest),
+        )
+    ]
+
+
+def _broken(process: Process, rows: list[Row]) -> list[Finding]:
+    """One finding of all breaks behind which the same function goes on computing."""
+    at, behind = compiled.broken(process, rows)
     lines = {site: line for site in at if (line := process.site(site)) is not None}
+    if not lines:
+        return []
     first = next(iter(lines))
     return [
         Finding(
@@ -58,17 +76,15 @@ def _broken(process: Process, breaks: list[Row], graphs: list[Row]) -> list[Find
             confidence="certain",
             title=f"torch.compile breaks the graph at {plural(len(lines), 'line')}: what it compiles runs in pieces",
             summary=(
-                f"{_where(lines[first])}, {at[first]}, which torch.compile cannot put into a graph. At every call it "
-                "goes back to Python there and starts another graph: nothing is fused across the break."
+                f"{compiled.where(lines[first])}, {at[first]}, which torch.compile cannot put into a graph. At every "
+                "call it goes back to Python there and starts another graph: nothing is fused across the break."
             ),
-            fix="Keep Python out of the compiled function there: decide with torch.where, read and print outside. "
-            "torch.compile(..., fullgraph=True) then raises at any break that is left.",
-            fix_code="model = torch.compile(model, fullgraph=True)  # an error instead of a break\n"
-            "h = torch.where(h.abs().max() > 20, h / 2, h)  # instead of: if h.abs().max().item() > 20",
+            fix=FIX,
+            fix_code=FIX_CODE,
             first_step=timing.step_at(process.longest, 0),
             evidence=[
-                *(Evidence(_where(line), at[site]) for site, line in list(lines.items())[:5]),
-                Evidence("graphs that begin behind a break", len(behind)),
+                *(Evidence(compiled.where(line), at[site]) for site, line in list(lines.items())[:5]),
+                Evidence("graphs that begin behind a break", behind),
             ],
             location=lines[first],
             charts=pictures.time_split(process.longest),
@@ -79,11 +95,7 @@ def _broken(process: Process, breaks: list[Row], graphs: list[Row]) -> list[Find
 
 def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list[Finding]:
     """The function that was compiled most often, if that reached the limit."""
-    by_frame: dict[int, list[Row]] = defaultdict(list)
-    for row in graphs:
-        if row["frame"] is not None and row["again"] is not None:
-            by_frame[int(row["frame"])].append(row)
-    often = max(by_frame.values(), key=lambda rows: max(row["again"] for row in rows), default=[])
+    often = compiled.most_often(graphs)
     count = 1 + max((int(row["again"]) for row in often), default=0)
     if count < limits["again"]:
         return []
@@ -115,19 +127,6 @@ def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list
             false_alarm="A function that is meant for a few shapes, each of which is compiled once.",
         )
     ]
-
-
-def _place(process: Process, row: Row) -> tuple[str, str]:
-    line = process.site(row["site"])
-    return (line.file if line is not None else "", row["function"])
-
-
-def _where(line: Location) -> str:
-    return f"In line {line.line} of {line.file.rpartition('/')[2]}"
-
-
-def _in_words(reason: str) -> str:
-    return next((words for mark, words in WORDS if mark in reason), reason.partition(" Explanation:")[0][:80])
 
 
 RULE = Rule(

@@ -28,7 +28,7 @@ class Compilations(Signal):
         f"compilations.{name}"
         for name in ("step", "kind", "function", "resumed", "site", "reason", "operators", "seconds", "frame", "again")
     )
-    about = "Functions that torch.compile compiled, for the how-manieth time, and where it broke a graph and why."
+    about = "Functions that torch.compile compiled, for the how-manieth time, and where it broke a graph, or gave up."
     cost = "nothing where nothing is compiled; else 20 us a second"
 
     def __init__(self, context: SignalContext) -> None:
@@ -61,8 +61,7 @@ class Compilations(Signal):
 
     def _add_break(self, found: Any) -> None:
         """One row for each line and reason, not for each compilation that meets it."""
-        lines = [line.strip() for line in str(found.reason).splitlines() if line.strip()]
-        reason = redaction.redact_text(" ".join(lines[:2])[:LONGEST])
+        reason = _reason(found.reason)
         own = [frame for frame in found.user_stack if not is_library(frame.filename)]
         at = own[-1] if own else found.user_stack[-1]
         resumed = RESUMED.match(at.name)
@@ -82,6 +81,13 @@ class Compilations(Signal):
             line = int(guard[2])
         site = None if is_library(done.co_filename) else self._site(done.co_filename, line, function)
         number = COMPILE_ID.search(str(getattr(done, "compile_id", None) or ""))
+        if _gave_up(done):
+            at, within = getattr(done, "fail_user_frame_filename", None), getattr(done, "fail_user_frame_lineno", None)
+            if site is not None and at == done.co_filename and within:
+                site = self._site(at, int(within), function)
+            frame = int(number[1]) if number else None
+            self._emit("given-up", function, site, _reason(done.fail_reason), frame=frame)
+            return
         self._emit(
             "graph",
             function,
@@ -105,6 +111,18 @@ class Compilations(Signal):
         if self._rows <= MAX_ROWS:
             row = {"step": self.progress.steps, "kind": kind, "function": function, "site": site, "reason": reason}
             self.context.emit("compilations", row | more)
+
+
+def _gave_up(done: Any) -> bool:
+    """Whether a function is left to Python as a whole: its graph would break where torch cannot go on behind it."""
+    kind, reason = getattr(done, "fail_type", None), str(getattr(done, "fail_reason", None) or "")
+    return bool(kind) and ("Unsupported" in str(kind) or "graph break" in reason)
+
+
+def _reason(found: Any) -> str:
+    """The first lines of what torch says of a break."""
+    lines = [line.strip() for line in str(found).splitlines() if line.strip()]
+    return redaction.redact_text(" ".join(lines[:2])[:LONGEST])
 
 
 def _began(done: Any) -> float:
