@@ -24,7 +24,7 @@ LEFT_OVER = 0.2  # share of the budget that sampled signals have even if the alw
 AT_LEAST = 5e-6  # seconds a step that sampled signals always have: little beside what a step takes by itself
 USUAL_SHARE = 0.01  # AT_LEAST is meant for a budget of 1%, and is less for smaller ones.
 TRUSTED_SAMPLES = 3  # samples before the measured cost of one is used: the first one pays for imports and caches
-CAUTIOUS = 50  # A signal with fewer samples is turned down to one sample in so many steps at most.
+CAUTIOUS = 50  # the most steps between two samples of a signal with fewer than TRUSTED_SAMPLES
 EASING = 0.7  # A cadence goes up only if it then is this much quicker: no back and forth.
 SMOOTHING = 0.2  # how much the latest window counts in what the always-on signals take
 EXTRA_SAMPLES = 50  # out of turn, on alert, that a run may take at once; each one in turn earns another
@@ -48,7 +48,7 @@ class SampleCosts:
         self._counted = (0, 0.0)
 
     def seconds(self, samples: int, seconds: float) -> float | None:
-        """The signal has made so many samples, which took so many seconds in all. None before the first one."""
+        """Seconds of one sample; None before the first one. So far `samples` were made, in `seconds` altogether."""
         known, before = self._counted
         if samples > known:
             self._of_windows.append((seconds - before) / (samples - known))

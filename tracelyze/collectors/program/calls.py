@@ -91,7 +91,7 @@ class Recomputation:
         self._calls.recomputed(module)
 
     def ends(self, root: Any, output: Any) -> None:
-        """See `begins`."""
+        """Nothing to do, as in `begins`."""
 
 
 class Calls:

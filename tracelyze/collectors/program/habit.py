@@ -5,9 +5,9 @@ from __future__ import annotations
 from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.models import Model
 
-# After so many backwards in a row that each ran through the one call before it, most calls are not watched any more.
+# Backwards in a row that each ran through the one call before it, after which most calls are not watched any more.
 HABIT = 100
-# One in so many of those calls is watched all the same. A pre-hook costs 12 us; not to watch saves 9 of them.
+# Of those calls one in 16 is watched all the same. A pre-hook costs 12 us; not to watch saves 9 of them.
 CHECKED_EVERY = 16
 
 

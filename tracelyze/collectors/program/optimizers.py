@@ -70,8 +70,8 @@ class Tracked:
         self.on_cuda = False
         self.sharded = False  # holds DTensors
         self._parameters: list[Any] = []
-        self._held = -1
-        self._refreshed = -REFRESH_EVERY
+        self._held = -1  # parameters in its groups when `_parameters` was made
+        self._refreshed = -REFRESH_EVERY  # `count` then
 
     @property
     def optimizer(self) -> Any:
@@ -79,7 +79,7 @@ class Tracked:
         return self.reference()
 
     def has_stepped(self, steps: int) -> None:
-        """It made one more step, which was this one of the process."""
+        """It made one more step, the one of the process with the number `steps`."""
         self.count += 1
         if self.at_step:
             before, self.gap = self.gap, steps - self.at_step
@@ -92,11 +92,11 @@ class Tracked:
         return max(own, self.at_step - steps + (own + 1) * self._turn - 1)
 
     def steps_early(self, steps: int) -> bool:
-        """Whether it is about to make a step earlier than its turns let expect, when the process has made so many."""
+        """Whether it is about to step earlier than in its last two turns. The process has made `steps` steps."""
         return 0 < self.at_step <= steps and steps + 1 - self.at_step < self._turn
 
     def is_active(self, steps: int) -> bool:
-        """Whether it is likely to step again, when the process has made so many steps."""
+        """Whether it is likely to step again. The process has made `steps` steps."""
         return self.count > 0 and steps - self.at_step <= FIRST_GAP + 4 * self.gap
 
     def parameters(self) -> list[Any]:
@@ -191,7 +191,7 @@ class Optimizers:
 
 
 def _nothing() -> None:
-    """Until somebody wants to know."""
+    """In the place of `changed` until the recorder sets it."""
 
 
 def shared(tracked: Tracked, others: list[Tracked]) -> dict[str, int]:

@@ -76,7 +76,7 @@ class Dispatcher:
         self, progress: Progress, changed: Callable[[], None], failed: Callable[[Signal, Exception], None]
     ) -> None:
         self.fast_columns = FastColumns([])
-        self.resumes_at: float = math.inf  # when so many steps have ended, the first of the paused signals resumes
+        self.resumes_at: float = math.inf  # steps of the process after which the first of the paused signals resumes
         self._progress = progress
         self._changed = changed
         self._failed = failed
@@ -182,7 +182,7 @@ class Dispatcher:
     # Pauses
 
     def pause(self, signal: PausableSignal, until: float) -> None:
-        """Dispatch no event in `signal.pausable` to it until so many steps have ended."""
+        """Dispatch no event in `signal.pausable` to it until the process has made `until` steps."""
         if self._progress.steps < self._no_pause_before:
             return
         if not signal.paused:
@@ -204,7 +204,7 @@ class Dispatcher:
         self._resume([one for one in self._paused if event in one.pausable])
 
     def resume_until(self, steps: float) -> None:
-        """Resume the signals that were paused until so many steps of the process had ended."""
+        """Resume the signals whose pause ends by the time that the process has made `steps` steps."""
         self._resume([one for one in self._paused if one.resumes_at <= steps])
 
     def _resume(self, signals: list[PausableSignal]) -> None:

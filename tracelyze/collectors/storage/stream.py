@@ -41,7 +41,7 @@ class TableStream:
         self.folder: Path | None = None  # rows wait in memory until there is one
         # One list of values, row by row, not a dict per row: dicts of this size come from malloc, and while they wait
         # for the disk they lie between the tensors of the training and keep it from reusing its own memory (1.5 ms a
-        # step of page faults, measured on a CNN). Each row's begin with their names, of which there are a few tuples.
+        # step of page faults, measured on a CNN). A row is the tuple of its columns' names, and then their values.
         # Always the same list, for to extend it is one operation: all of a row is there or nothing, also if an OS
         # signal handler queues another row right then. No lock is needed, which the handler would wait for.
         self._values: list[Any] = []
@@ -165,7 +165,7 @@ def record_batch(table: schema.Table, rows: list[dict[str, Any]]) -> Any:
 
 
 def column_batch(table: schema.Table, values: dict[str, list[Any]], rows: int) -> Any:
-    """Columns of so many rows, None where nothing is known, as an Arrow record batch; a missing column is null.
+    """These columns of `rows` rows as an Arrow record batch: None is null, and so is a column that is missing.
 
     Built from buffers of the standard library: `pyarrow.array` would import pandas into the training process, where
     that takes most of a second and fails at interpreter exit.

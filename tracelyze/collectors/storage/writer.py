@@ -30,7 +30,7 @@ LONGEST_REASON = 500  # characters of why recording stopped, which have to fit i
 
 
 class Statements:
-    """When to state what everything has cost: ever more rarely. `state()` queues the rows."""
+    """When to state what everything has cost: ever more rarely, down to once a minute. `state()` queues the rows."""
 
     def __init__(self, now: Callable[[], float], state: Callable[[], None]) -> None:
         self._now, self._state = now, state
@@ -62,7 +62,7 @@ class Facts:
         self.changed = True
 
     def add_first(self, facts: dict[str, Any]) -> None:
-        """The same, but for those that were added before."""
+        """These hold too, where nothing else was added under the same name before."""
         self._facts = facts | self._facts
 
     def now(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Writer:
         self._in_main_thread = True  # the training runs there
         self._stopped: dict[str, Any] | None = None  # why and where recording stopped early
         self._lock = threading.Lock()
-        self._holder: int | None = None  # the thread that has it
+        self._holder: int | None = None  # the thread that holds the lock
         self.threads = Threads()
         self.streams = {table.name: TableStream(table) for table in schema.TABLES}
 

@@ -41,14 +41,14 @@ class _Queue:
 
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
-        self.ahead = False
+        self.ahead = False  # whether the program fetches batches before it uses those that it has
         self.forwards = 0  # calls of models in the process, up to the latest one that was not skipped
         self.place = 0  # memory address of that call's input
 
     def put(self, batch: Batch, position: int) -> None:
         batches = self.batches
         if position == 1 and batches and batches[-1].forwards == batch.forwards:
-            self.ahead = True
+            self.ahead = True  # the second batch of a pass, and no model was called since the first
         if not self.ahead:
             batches.clear()
         elif len(batches) >= MAX_WAITING:

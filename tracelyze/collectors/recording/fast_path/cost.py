@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.progress import Progress
 
-TIMED_EVERY = 16  # Of so many runs of skipped steps one is timed, and stands for the others.
+TIMED_EVERY = 16  # runs of skipped steps, of which one is timed; it stands for the others
 
 
 class SkippingCost:
@@ -28,7 +28,7 @@ class SkippingCost:
         return self._timed
 
     def run_ends(self, skipped: int) -> float:
-        """Seconds that the run of so many steps took."""
+        """Seconds that the hooks took in the run that ends, of `skipped` steps."""
         if self._timed:
             cost, self.spent = self.spent / skipped, 0.0
             self.seconds = 0.8 * self.seconds + 0.2 * cost if self.seconds else cost

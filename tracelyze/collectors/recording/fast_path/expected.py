@@ -20,7 +20,7 @@ PASS = (CALL, BACKWARD, BACKWARD_ENDS)
 
 
 def order_of(backwards: int, in_closure: bool) -> tuple[int, ...]:
-    """The events of a step with so many backwards, the last of which is called by a closure within the step or not."""
+    """The events of a step with `backwards` backwards. `in_closure`: a closure within the step calls the last one."""
     if in_closure:
         return (*PASS * (backwards - 1), STEP, *PASS, STEP_ENDS)
     return (*PASS * backwards, STEP, STEP_ENDS)
@@ -78,7 +78,7 @@ class SkippedCall(NamedTuple):
     others: Sequence[Input] = ()  # the other inputs
 
     def with_inputs(self, torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SkippedCall:
-        """The same with all tensors that the call was given, of which the first is known."""
+        """This call, with all tensors that it was given: so far only the first is noted."""
         (name, _), *others = inputs_of(torch, args, kwargs)
         return self._replace(name=name, others=others)
 

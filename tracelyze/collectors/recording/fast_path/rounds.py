@@ -120,7 +120,7 @@ class Rounds:
         self._reached: list[Call] = []  # by the backward before the first round
 
     def begins(self, most: int) -> bool:
-        """Whether the following steps may be skipped: so many at most. Called when a step has ended."""
+        """Whether the following steps may be skipped, at most `most` of them. Called when a step has ended."""
         program = self._program
         if program.calls.unsettled or program.backwards.unused or not self._skippable.dispatcher.steps_may_be_skipped():
             return False

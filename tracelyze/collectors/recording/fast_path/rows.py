@@ -14,14 +14,14 @@ from tracelyze.collectors.storage.stream import Names
 
 
 class LikeStep(NamedTuple):
-    """A step that those which are skipped are like: its row, and whether losses are read at every such step."""
+    """A step that was dispatched, and whose like are skipped: its row, and whether losses are read at each of them."""
 
     row: dict[str, Any]
     losses_are_read: bool
 
 
 class SkippedRows:
-    """Rows of the steps that are skipped in a row, of which `allowed` many may be."""
+    """The rows of consecutive steps that are skipped, `count` so far; no more than `allowed` may be."""
 
     def __init__(self, guard: Guard, budget: Budget, dispatcher: Dispatcher) -> None:
         self.allowed = self.count = 0
@@ -34,7 +34,7 @@ class SkippedRows:
         self._names: list[Names] = []  # of the steps that are skipped, in turn
 
     def begin(self, like: list[LikeStep], allowed: float) -> None:
-        """They will be like these steps, in turn, and no more than so many."""
+        """At most `allowed` steps are about to be skipped; each is like one of these, in turn."""
         columns = self._dispatcher.fast_columns
         self.allowed, self.count, self._readers = int(allowed), 0, columns.readers
         known = self._names if len(self._names) == len(like) else [Names((), {})] * len(like)

@@ -67,8 +67,10 @@ class Skippable:
         return [(read, tuple([row.get(name) for name in names])) for names, read in guards]
 
     def rounds(self, most: int, steps: int, backwards: int, calls: int) -> float:
-        """How many rounds of so many steps, backwards and calls each may be skipped before a signal needs the events of
-        one; of `most` steps together."""
+        """How many rounds may be skipped before a signal needs the events of one, and at most `most` steps of them.
+
+        `steps`, `backwards`, `calls`: how many of each a round has.
+        """
         dispatcher, progress = self.dispatcher, self.progress
         left = min(most, dispatcher.next_full_step() - progress.steps) // steps
         if left > 0:
