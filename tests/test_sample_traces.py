@@ -72,6 +72,7 @@ def test_the_diagnosis_is_the_golden_one(name: str) -> None:
 
 def test_they_are_small_and_say_nothing_of_the_machine_that_made_them() -> None:
     files = [path for path in SAMPLES.rglob("*") if path.is_file() and "scripts" not in path.parts]
+    files = [path for path in files if path.name != "diagnosis.html"]  # of somebody who has diagnosed a sample
     assert sum(path.stat().st_size for path in files) < 2_000_000
     for path in files:
         assert not re.search(rb'"(/home|/root|/Users|/tmp|/work)/', path.read_bytes()), path
