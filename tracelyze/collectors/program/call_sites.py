@@ -45,7 +45,7 @@ class Sites:
         return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
 
     def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
-        """Number of the innermost line of the script, from `frame` on. `whole_line`: all calls on a line are one site."""
+        """Number of the innermost line of the script, from `frame` on. `whole_line`: calls on a line are one site."""
         while frame is not None:
             code = frame.f_code
             library = self._library.get(id(code))
