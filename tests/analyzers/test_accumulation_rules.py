@@ -197,8 +197,13 @@ def test_windows_that_a_second_condition_cuts_short(make) -> None:
     status, _, finding = make.check("irregular-accumulation", make.process(cut_short(make, [6, 4, 2, 6, 2, 4, 6, 6])))
     assert (status, finding.severity, finding.first_step) == ("fired", "warning", 2)
     assert finding.title == "50% of the steps sum 2 to 4 micro-batches but divide by 6"
-    assert "cuts windows short" in finding.summary
-    assert "(i + 1) % 6" in finding.fix_code
+    assert "Batches that are left out are counted" in finding.summary
+    assert "count % 6" in finding.fix_code
+    adam = [{"optimizer": 0, "name": "Adam", "device": "cpu"}]
+    few = make.process(cut_short(make, [6, 4, 6, 6, 6, 4, 2, 6]), optimizers=adam)
+    assert make.check("irregular-accumulation", few)[2].severity == "info"
+    most = make.process(cut_short(make, [6, 4, 2, 1, 2, 4, 3, 6]), optimizers=adam)
+    assert make.check("irregular-accumulation", most)[2].severity == "warning"
 
 
 def test_the_last_window_of_an_epoch_may_be_short(make) -> None:

@@ -61,22 +61,21 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
     fewer = count < usual
     sums = f"{most}" if least == most else f"{least} to {most}"
     boundary = float((steps["loader_first"][windows] == 1).mean())
-    name = str(optimization.facts.get("name") or "the optimizer")
-    matters = name in accumulation.SCALE_MATTERS
+    matters = (name := str(optimization.facts.get("name") or "the optimizer")) in accumulation.SCALE_MATTERS
     why, fix, code = _short_windows(usual) if fewer else _long_windows(usual, boundary > limits["boundary"])
     off = 1 / limits["off"] if fewer else limits["off"]
     return Finding(
         rule=RULE.id,
-        severity="warning" if matters else "info",
+        severity="warning" if matters or windows.mean() >= limits["most"] else "info",
         confidence="certain" if sure else "likely",
         title=(
             f"{share_of(float(windows.mean()), 'steps').capitalize()} sum {sums} micro-batches "
             f"but divide by {usual:.0f}"
         ),
         summary=(
-            f"Losses are divided by {usual:.0f}, the usual number of backwards per step, but {int(windows.sum()):,} "
-            f"steps, from step {begin:,} on, sum {sums} backwards. {why} Their gradient is {number(count / usual)} "
-            "times that of the other steps"
+            f"Losses are divided by {usual:.0f}, but {int(windows.sum()):,} of {len(windows):,} steps, from step "
+            f"{begin:,} on, sum {sums} backwards. {why} Their gradient is {number(count / usual)} "
+            "times that of a full step"
             + (f", and with {name} so is the update." if matters else f"; {name} evens out a part of that.")
         ),
         fix=fix,
@@ -101,9 +100,9 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
 def _short_windows(usual: float) -> tuple[str, str, str]:
     """What makes windows short, the fix and its code."""
     return (
-        "Something besides the count of batches also makes the optimizer step, and cuts windows short.",
-        "Step after as many batches as losses are divided by, and nowhere else.",
-        f"if (i + 1) % {usual:.0f} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+        "Batches that are left out are counted all the same, or the optimizer also steps at something else.",
+        "Count backwards, not batches: step after as many as losses are divided by, and nowhere else.",
+        f"count += 1\nif count % {usual:.0f} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
     )
 
 
@@ -141,6 +140,7 @@ RULE = Rule(
     thresholds=(
         Threshold("off", 1.25, "times", "derived: a learning rate is not tuned to within a quarter"),
         Threshold("share", 0.05, "share", "derived: with less, epochs are long and one step of each changes little"),
+        Threshold("most", 0.5, "share", "of the steps: where most differ, no optimizer knows one usual gradient"),
         Threshold("steps", 5, "steps", "a few may be a warm-up or a restart"),
         Threshold("watched", 2, "steps", "to be certain: one may have begun before gradients were watched"),
         Threshold("boundary", 0.8, "share", "derived: by chance it would be the share of such steps itself"),

@@ -43,8 +43,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         rule=RULE.id,
         severity="critical",
         confidence="likely" if one_of_several else "certain",
-        title=f"zero_grad runs between backward and step: {int(bad.sum()):,} steps{timing.name_of(optimization)} "
-            "had no gradients",
+        title=f"zero_grad runs between backward and step{timing.name_of(optimization)}, in {int(bad.sum()):,} observed "
+            "steps",
         summary=(
             f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
             "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.gradients.depth import Profile, profiles
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -81,8 +81,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
             f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
             f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
             + (
-                f"In {plural(steps, 'step')} the updates of the first layers add up to at most {number(moved, 2)} "
-                "times the size of their weights: they hardly train."
+                f"In {plural(steps, 'step')} the updates of the first layers add up to at most {percent(moved)} "
+                "of the size of their weights: they hardly train."
                 if moved < limits["moved"]
                 else "The optimizer scales such gradients up, and what it steps along is mostly noise."
             )

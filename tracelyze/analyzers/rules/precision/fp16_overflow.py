@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
         reasons.append(f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}")
     if not reasons:
-        return Skipped("the run uses no GradScaler", "not-applicable")
+        return Skipped("no step went through a GradScaler", "not-applicable")
     return findings or Passed("; ".join(reasons))
 
 
@@ -101,7 +101,7 @@ RULE = Rule(
     excluded=(
         ("The scaler's search for its scale: the first steps, and one skip per growth interval, are not counted."),
     ),
-    absent="The run uses no GradScaler.",
+    absent="No step of the run went through a GradScaler.",
     needs=(("steps.scale",), ("steps.skipped",)),
     thresholds=(
         Threshold("scale", 1.0, "", "below 1 the scaler no longer lifts gradients, it shrinks them"),

@@ -78,12 +78,14 @@ def _zero(
     begin, total = int(rows[0]), len(optimization.steps)
     share = (total - begin) / total
     when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
+    largest = float(np.nanmax(optimization.steps["lr"][rows]))
+    zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
     cause, fix, code, per_batch = schedules.cause_of_zero(optimization, scheduler)
     return schedules.finding(
         optimization, scheduler, RULE.id,
-        title=f"The learning rate is zero {when}: nothing is learned",
-        what=f"The rate{timing.name_of(optimization)} is zero for {plural(total - begin, 'step')}, {percent(share)} of "
-        f"the run. These steps cost time and change nothing.{cause}",
+        title=f"The learning rate is {zero} {when}: nothing is learned",
+        what=f"The rate{timing.name_of(optimization)} is {zero} for {plural(total - begin, 'step')}, {percent(share)} "
+        f"of the run. These steps cost time and change nothing.{cause}",
         fix=fix,
         code=code,
         evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
