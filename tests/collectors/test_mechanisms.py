@@ -94,6 +94,10 @@ def test_a_compiled_model_hides_what_it_did(recorded: Recorded) -> None:
 def test_transforms_and_modes_are_left_alone(recorded: Recorded) -> None:
     assert recorded.calls("F.mse_loss(model(x()), torch.zeros(12, 4))", "mse_loss") == []
     assert recorded.calls("F.cross_entropy(model(row), label)", "cross_entropy") == []
+    inside = recorded.rows("loss_calls", function="smooth_l1_loss")
+    assert len(inside) >= 15, "of what torch.func.grad differentiates, shapes alone are read"
+    seen = {(row["input_shape"], row["target_shape"], row["training"], row["value"]) for row in inside}
+    assert seen == {("12x1", "12", True, None)}
     keywords = recorded.rows("loss_calls", function="huber_loss")
     assert {(row["input_shape"], row["target_shape"]) for row in keywords} == {("12x4", "")}
 

@@ -61,6 +61,7 @@ def transforms():
             counted = F.mse_loss(model(x()), torch.zeros(12, 4))
         assert flops.get_total_flops() == 2 * 12 * 6 * 4
         again = checkpoint(lambda rows: F.l1_loss(model(rows), torch.ones(12, 4)), x(), use_reentrant=False)
+        torch.func.grad(lambda weight: F.smooth_l1_loss(x() @ weight, torch.zeros(12)))(torch.ones(6, 1))
         return whole + counted + again + F.huber_loss(input=model(x()), target=torch.tensor(1.0))
 
     return steps(net(), loss_of)

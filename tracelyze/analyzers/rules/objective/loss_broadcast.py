@@ -105,7 +105,7 @@ RULE = Rule(
         "All pairs on purpose: the shapes have different numbers of dimensions.",
         "A target with a single value: it has as many as the prediction.",
     ),
-    absent="The run calls no elementwise loss.",
+    absent="No call of an elementwise loss was seen.",
     needs=(("loss_calls.input_shape", "loss_calls.target_shape"),),
     thresholds=(loss_calls.SHARE, loss_calls.CALLS),
     not_when="Equal shapes, targets with a single value, one side repeated, pairs written out with the same number of "

@@ -25,6 +25,7 @@ from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+BY_SHAPE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # of which shapes alone tell something
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
 LABEL_SAMPLES = 16  # at each line: targets are set beside the numbers that the model was given
@@ -77,17 +78,10 @@ class LossInputs(Signal):
         given: Any = args[0] if args else kwargs.get("input")
         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
         if not self._can_be_read(given, target):
+            if function in BY_SHAPE and self._is_transformed(given, target):
+                self.context.emit("loss_calls", self._shapes(function, given, target, kwargs))
             return
-        row = {
-            "step": self.progress.steps,
-            "function": function,
-            "site": self.program.sites.here("loss"),
-            "loader": self.progress.loader,
-            "training": key[1] and given.requires_grad,
-            "reduction": "sum" if kwargs.get("size_average") is False else str(kwargs.get("reduction", "mean")),
-            "input_shape": shape_of(given),
-            "target_shape": shape_of(target),
-            "target_integer": not target.dtype.is_floating_point,
+        row = self._shapes(function, given, target, kwargs) | {
             "autocast": dtype_code(torch) if find(torch, ANY_AUTOCAST) else 0,
         }
         if given.grad_fn is not None:
@@ -105,6 +99,28 @@ class LossInputs(Signal):
         if row["training"]:
             found |= self._label_columns(row, given, target)
         self._emit(row, found)
+
+    def _shapes(self, function: str, given: Any, target: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Columns that need no value."""
+        return {
+            "step": self.progress.steps,
+            "function": function,
+            "site": self.program.sites.here("loss"),
+            "loader": self.progress.loader,
+            "training": self.torch.is_grad_enabled() and given.requires_grad,
+            "reduction": "sum" if kwargs.get("size_average") is False else str(kwargs.get("reduction", "mean")),
+            "input_shape": shape_of(given),
+            "target_shape": shape_of(target),
+            "target_integer": not target.dtype.is_floating_point,
+        }
+
+    def _is_transformed(self, *tensors: Any) -> bool:
+        """Whether a transform of torch.func alone keeps these from being read: they have their shapes all the same."""
+        functorch = self.torch._C._functorch
+        plain = all(type(one) is self.torch.Tensor and one.layout is self.torch.strided for one in tensors)
+        return (
+            plain and functorch.peek_interpreter_stack() is not None and not self.torch._C._len_torch_dispatch_stack()
+        )
 
     def _wanted(self, count: int) -> bool:
         """Whether to sample the `count`-th call that is dispatched; of a training not all calls are."""
