@@ -43,22 +43,25 @@ class Recording:
     beside: bool = False
 
 
-READABLE = (
-    "a run directory",
-    "profiler traces (.json, .json.gz, or a folder)",
-    "trainer_state.json, or a checkpoint folder",
-    "TensorBoard event files",
-    "metrics.csv of Lightning, CSV or JSON lines with a step and a loss",
-    "W&B offline runs",
-    "stores of MLflow and Trackio",
-    "offline sessions of Comet and ClearML, runs of SwanLab, repositories of Aim, exports of neptune-exporter",
-    "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, DeepSpeed, nanoGPT, timm, Keras, verl, MLPerf)",
-    "lines with a step or an epoch and a loss",
-    "monitor.csv of Stable-Baselines3",
-    "snapshots of torch.cuda.memory",
-    "dumps of torch's Flight Recorder, a folder with one a rank",
-    "logs of the kernel (dmesg, journalctl -k) and dumps of py-spy",
-)
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One format that can be read.
+
+    `listed` is what an error calls it that lists what can be read; formats that are alike share it. It is recognised
+    by what lies in a `folder`, by the name and the first bytes of a `file`, or by the first characters of a `text`.
+    """
+
+    title: str
+    listed: str
+    read: Callable[[Path], Log]
+    folder: Callable[[Path], object] = lambda _: False
+    file: Callable[[Path, bytes], object] = lambda _file, _head: False
+    text: Callable[[Path, str], object] = lambda _file, _head: False
+    console: bool = False
+
+    def of(self, path: Path) -> Recording:
+        """What lies at `path`, which has this format."""
+        return Recording(path, self.title, self.read, console=self.console)
 
 
 _OTHER_FILES = (
@@ -114,27 +117,10 @@ def unreadable(path: Path) -> str:
 
 
 def _folder(folder: Path) -> Recording | None:
-    if trainer_state.find(folder):
-        return Recording(folder, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
-    if wandb_run.find(folder):
-        return Recording(folder, "an offline run of Weights & Biases", wandb_run.read)
-    if delimited.find(folder):
-        return Recording(folder, "metrics.csv of Lightning", delimited.read)
-    if flight_recorder.find(folder):
-        return Recording(folder, "dumps of torch's Flight Recorder", flight_recorder.read)
-    if mlflow_store.find(folder):
-        return Recording(folder, "a file store of MLflow", mlflow_store.read)
-    if tensorboard.find(folder):
-        return Recording(folder, "TensorBoard event files", tensorboard.read)
-    if neptune_export.find(folder):
-        return Recording(folder, "an export of neptune-exporter", neptune_export.read)
-    if own_readers.find_aim(folder):
-        return Recording(folder, "a repository of Aim", own_readers.read_aim)
-    if own_readers.find_swanlab(folder):
-        return Recording(folder, "a run of SwanLab", own_readers.read_swanlab)
-    if sessions := archived.find(folder):
-        return _session(folder, archived.kind_of(sessions[-1]))
-    stores = [found for file in sorted(folder.glob("*.db")) if (found := _database(file)) is not None]
+    for known in _FORMATS:
+        if known.folder(folder):
+            return known.of(folder)
+    stores = [found for file in sorted(folder.glob("*.db")) if file.is_file() and (found := _database(file))]
     return stores[0] if len(stores) == 1 else None
 
 
@@ -142,57 +128,177 @@ def _file(file: Path) -> Recording | None:
     head = head_of(file)
     if not head.strip():
         return None
-    if head.startswith(wandb_run.MAGIC) or file.suffix == wandb_run.SUFFIX:
-        return Recording(file, "an offline run of Weights & Biases", wandb_run.read)
-    if head.startswith(databases.MAGIC):
-        return _database(file)
-    if head.startswith(own_readers.SWANLAB_MAGIC):
-        return Recording(file, "a run of SwanLab", own_readers.read_swanlab)
-    if head.startswith(archived.MAGIC):
-        kind = archived.kind_of(file)
-        return _session(file, kind) if kind else None
-    if head.startswith(neptune_export.MAGIC):
-        exported = neptune_export.looks_so(file)
-        return Recording(file, "an export of neptune-exporter", neptune_export.read) if exported else None
-    if flight_recorder.looks_so(head):
-        return Recording(file, "a dump of torch's Flight Recorder", flight_recorder.read)
-    if memory_snapshot.looks_so(head):
-        return Recording(file, "a snapshot of torch.cuda.memory", memory_snapshot.read)
-    if tensorboard.looks_so(head) or "tfevents" in file.name:
-        return Recording(file, "a TensorBoard event file", tensorboard.read)
-    if b"\x00" in head:
+    for known in _FORMATS:
+        if known.file(file, head):
+            return known.of(file)
+    if b"\x00" in head or head.startswith(_CONTAINERS):
         return None
     return _text(file, without_colors(head.decode("utf-8", "replace").removeprefix("\ufeff")))
 
 
 def _text(file: Path, head: str) -> Recording | None:
+    """What a text is: a log of what surrounds a training, a format of the table, or else a console log."""
     if surrounding := beside.recognize(head):
         return Recording(file, surrounding, beside.log_of, beside=True)
-    if monitor_csv.looks_so(head):
-        return Recording(file, "monitor.csv of Stable-Baselines3", monitor_csv.read)
-    if mlperf.MARK in head:
-        return Recording(file, "an MLPerf log", mlperf.read)
-    if ('"log_history"' in head and head.lstrip().startswith("{")) or file.name == trainer_state.FILE:
-        return Recording(file, "trainer_state.json of the Hugging Face Trainer", trainer_state.read)
-    if console.looks_so(head):
-        return Recording(file, "the console log of the Hugging Face Trainer", console.read, console=True)
-    if _JSON.match(head):
-        return Recording(file, "a log in JSON", json_log.read)
-    program = next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
+    for known in _FORMATS:
+        if known.text(file, head):
+            return known.of(file)
+    program = _program(head)
     if program is None and file.suffix == ".json":
         return None
-    if program is None and delimited.looks_so(head) and not training_log.looks_so(head):
-        return Recording(file, "a log in CSV", delimited.read)
-    title = f"a console log{f' of {program[1]}' if program else ''}"
-    return Recording(file, title, training_log.read, console=True)
+    return Recording(file, f"a console log{f' of {program[1]}' if program else ''}", training_log.read, console=True)
 
 
-def _session(path: Path, kind: str) -> Recording:
-    return Recording(path, f"an offline session of {'Comet' if kind == 'comet' else 'ClearML'}", archived.read)
+def _program(head: str) -> tuple[str, str] | None:
+    """Kind and name of the program that printed a line of the beginning."""
+    return next((found for line in head.splitlines() if (found := training_log.program_of(line))), None)
 
 
 def _database(file: Path) -> Recording | None:
-    kind = databases.kind_of(file)
-    if kind == "mlflow":
-        return Recording(file, "a store of MLflow", databases.read_mlflow)
-    return Recording(file, "a store of Trackio", databases.read_trackio) if kind == "trackio" else None
+    """A store of MLflow or Trackio; None for another database, and for what is none."""
+    return next((known.of(file) for known in _STORES if known.file(file, head_of(file))), None)
+
+
+def _is_store(kind: str) -> Callable[[Path, bytes], bool]:
+    return lambda file, head: head.startswith(databases.MAGIC) and databases.kind_of(file) == kind
+
+
+def _is_session(kind: str) -> Callable[[Path, bytes], bool]:
+    return lambda file, head: head.startswith(archived.MAGIC) and archived.kind_of(file) == kind
+
+
+def _has_sessions(kind: str) -> Callable[[Path], bool]:
+    return lambda folder: any(archived.kind_of(last) == kind for last in archived.find(folder)[-1:])
+
+
+def _is_event_file(file: Path, head: bytes) -> bool:
+    return tensorboard.looks_so(head) or ("tfevents" in file.name and not head.startswith(_CONTAINERS))
+
+
+def _is_trainer_state(file: Path, head: str) -> bool:
+    return ('"log_history"' in head and head.lstrip().startswith("{")) or file.name == trainer_state.FILE
+
+
+def _is_csv(file: Path, head: str) -> bool:
+    """Whether a text is a table; some console logs look like one, and say by a program's line that they are none."""
+    return (
+        _program(head) is None
+        and file.suffix != ".json"
+        and delimited.looks_so(head)
+        and not training_log.looks_so(head)
+    )
+
+
+_CONTAINERS = (databases.MAGIC, archived.MAGIC, neptune_export.MAGIC)
+"""How files begin that hold anything: only what lies inside says whether it is a recording."""
+
+_EVENTS = "TensorBoard event files"
+_TABLES = "metrics.csv of Lightning, CSV or JSON lines with a step and a loss"
+_IN_DATABASES = "stores of MLflow and Trackio"
+_TRACKERS = "offline sessions of Comet and ClearML, runs of SwanLab, repositories of Aim, exports of neptune-exporter"
+_CONSOLES = "console logs (Trainer, TRL, torchtitan, Megatron-LM, NeMo, DeepSpeed, nanoGPT, timm, Keras, verl, MLPerf)"
+_DUMPS = "dumps of torch's Flight Recorder, a folder with one a rank"
+
+_STORES = (
+    Format(title="a store of MLflow", listed=_IN_DATABASES, read=databases.read_mlflow, file=_is_store("mlflow")),
+    Format(title="a store of Trackio", listed=_IN_DATABASES, read=databases.read_trackio, file=_is_store("trackio")),
+)
+
+_FORMATS = (
+    Format(
+        title="trainer_state.json of the Hugging Face Trainer",
+        listed="trainer_state.json, or a checkpoint folder",
+        read=trainer_state.read,
+        folder=trainer_state.find,
+        text=_is_trainer_state,
+    ),
+    Format(
+        title="an offline run of Weights & Biases",
+        listed="W&B offline runs",
+        read=wandb_run.read,
+        folder=wandb_run.find,
+        file=lambda file, head: head.startswith(wandb_run.MAGIC) or file.suffix == wandb_run.SUFFIX,
+    ),
+    Format(title="metrics.csv of Lightning", listed=_TABLES, read=delimited.read, folder=delimited.find),
+    Format(
+        title="dumps of torch's Flight Recorder",
+        listed=_DUMPS,
+        read=flight_recorder.read,
+        folder=flight_recorder.find,
+    ),
+    Format(
+        title="a dump of torch's Flight Recorder",
+        listed=_DUMPS,
+        read=flight_recorder.read,
+        file=lambda _, head: flight_recorder.looks_so(head),
+    ),
+    Format(
+        title="a snapshot of torch.cuda.memory",
+        listed="snapshots of torch.cuda.memory",
+        read=memory_snapshot.read,
+        file=lambda _, head: memory_snapshot.looks_so(head),
+    ),
+    Format(
+        title="a file store of MLflow",
+        listed=_IN_DATABASES,
+        read=mlflow_store.read,
+        folder=mlflow_store.find,
+    ),
+    *_STORES,
+    Format(title="TensorBoard event files", listed=_EVENTS, read=tensorboard.read, folder=tensorboard.find),
+    Format(title="a TensorBoard event file", listed=_EVENTS, read=tensorboard.read, file=_is_event_file),
+    Format(
+        title="an export of neptune-exporter",
+        listed=_TRACKERS,
+        read=neptune_export.read,
+        folder=neptune_export.find,
+        file=lambda file, head: head.startswith(neptune_export.MAGIC) and neptune_export.looks_so(file),
+    ),
+    Format(title="a repository of Aim", listed=_TRACKERS, read=own_readers.read_aim, folder=own_readers.find_aim),
+    Format(
+        title="a run of SwanLab",
+        listed=_TRACKERS,
+        read=own_readers.read_swanlab,
+        folder=own_readers.find_swanlab,
+        file=lambda _, head: head.startswith(own_readers.SWANLAB_MAGIC),
+    ),
+    Format(
+        title="an offline session of Comet",
+        listed=_TRACKERS,
+        read=archived.read,
+        folder=_has_sessions("comet"),
+        file=_is_session("comet"),
+    ),
+    Format(
+        title="an offline session of ClearML",
+        listed=_TRACKERS,
+        read=archived.read,
+        folder=_has_sessions("clearml"),
+        file=_is_session("clearml"),
+    ),
+    Format(
+        title="monitor.csv of Stable-Baselines3",
+        listed="monitor.csv of Stable-Baselines3",
+        read=monitor_csv.read,
+        text=lambda _, head: monitor_csv.looks_so(head),
+    ),
+    Format(title="an MLPerf log", listed=_CONSOLES, read=mlperf.read, text=lambda _, head: mlperf.MARK in head),
+    Format(
+        title="the console log of the Hugging Face Trainer",
+        listed=_CONSOLES,
+        read=console.read,
+        text=lambda _, head: console.looks_so(head),
+        console=True,
+    ),
+    Format(title="a log in JSON", listed=_TABLES, read=json_log.read, text=lambda _, head: _JSON.match(head)),
+    Format(title="a log in CSV", listed=_TABLES, read=delimited.read, text=_is_csv),
+)
+"""What can be read, in the order in which it is looked for."""
+
+READABLE = (
+    "a run directory",
+    "profiler traces (.json, .json.gz, or a folder)",
+    *dict.fromkeys(known.listed for known in _FORMATS),
+    "lines with a step or an epoch and a loss",
+    "logs of the kernel (dmesg, journalctl -k) and dumps of py-spy",
+)
