@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,42 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diagnosis
     from tracelyze.schema.outside import Beside
 
+    _Mapper = Callable[[Callable[[Any], bytes], Sequence[Any]], Iterable[bytes]]
+
 __all__ = ["diagnose", "load"]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the caller wants to know, whatever the path holds."""
+
+    select: Collection[str]
+    ignore: Collection[str]
+    thresholds: Mapping[str, Mapping[str, float]]
+    picture: bool
+
+    def of_traces(self, path: Path) -> Diagnosis:
+        from tracelyze.analyzers import kineto
+
+        return kineto.diagnose_traces(
+            path, select=self.select, ignore=self.ignore, thresholds=self.thresholds, picture=self.picture
+        )
+
+    def of_run(
+        self, run: Run | Path, beside: Sequence[Beside], workers: int | None = None, mapper: _Mapper | None = None
+    ) -> Diagnosis:
+        from tracelyze import analyzers
+
+        return analyzers.diagnose(
+            run,
+            select=self.select,
+            ignore=self.ignore,
+            thresholds=self.thresholds,
+            picture=self.picture,
+            beside=beside,
+            workers=workers,
+            mapper=mapper,
+        )
 
 
 def diagnose(
@@ -57,20 +92,20 @@ def diagnose(
     from tracelyze.analyzers import kineto
 
     path = Path(path)
-    chosen: dict[str, Any] = {"select": select, "ignore": ignore, "thresholds": thresholds or {}, "picture": picture}
-    chosen["beside"] = _beside(path, beside)
+    choice = _Choice(select, ignore, thresholds or {}, picture)
+    surroundings = _beside(path, beside)
     if pattern is None and kineto.is_trace(path):
-        if chosen.pop("beside"):
+        if surroundings:
             raise InputError(
                 Cause.WRONG_OPTION, f"{path}: a profiler trace takes nothing beside it; give a run or a log"
             )
-        return kineto.diagnose_traces(path, **chosen)
+        return choice.of_traces(path)
     if pattern is None and (not path.exists() or analyzers.is_run(path)):
-        return analyzers.diagnose(path, **chosen, workers=workers, mapper=mapper)
-    return _diagnose_recording(path, pattern, chosen)
+        return choice.of_run(path, surroundings, workers, mapper)
+    return _diagnose_recording(path, pattern, choice, surroundings)
 
 
-def _diagnose_recording(path: Path, pattern: str | None, chosen: Mapping[str, Any]) -> Diagnosis:
+def _diagnose_recording(path: Path, pattern: str | None, choice: _Choice, surroundings: Sequence[Beside]) -> Diagnosis:
     """The diagnosis of a file or folder that another program wrote: it becomes a run directory that is thrown away."""
     from tracelyze import analyzers
     from tracelyze.analyzers import kineto
@@ -78,17 +113,16 @@ def _diagnose_recording(path: Path, pattern: str | None, chosen: Mapping[str, An
 
     recording = recordings.recognize(path, pattern)
     if recording is None and kineto.is_named_like_trace(path):
-        chosen = {name: value for name, value in chosen.items() if name != "beside"}
-        return kineto.diagnose_traces(path, **chosen)  # which says why it is none
+        return choice.of_traces(path)  # which says why it is none
     if recording is not None and recording.console:
         from tracelyze.importing.surroundings import beside
 
-        chosen = {**chosen, "beside": [*chosen["beside"], *beside.own(path)]}
+        surroundings = [*surroundings, *beside.own(path)]
     with tempfile.TemporaryDirectory(prefix="tracelyze-") as folder:
         said = recordings.import_recording(path, Path(folder) / "run", pattern)
         run = analyzers.load(Path(folder) / "run")
         notes = [line for line in said.splitlines() if not line.startswith("imported ")]
-        return analyzers.diagnose(replace(run, path=path, notes=[*notes, *run.notes]), **chosen)
+        return choice.of_run(replace(run, path=path, notes=[*notes, *run.notes]), surroundings)
 
 
 def _beside(path: Path, given: Sequence[str | Path]) -> Sequence[Beside]:
