@@ -21,31 +21,42 @@ from tracelyze.importing.run_builder import Log
 
 _NUMBER = r"[-+]?(?:\d[\d,_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan\b|inf(?:inity)?\b|nan(?=[a-z]))"
 _NAME = r"[A-Za-z][\w./@-]*(?: [A-Za-z(][\w./)]*){0,4}"
+# `loss: 1.2`, `lm loss: 1.2E+00`, `'loss': 1.2`, `"grad_norm": tensor(0.5`
 _PAIR = re.compile(rf"(?<![\w.])({_NAME}?)[\"']?\s*[:=]\s*(?:[\"'\[]|np\.\w+\(|tensor\()?\s*({_NUMBER})", re.IGNORECASE)
+# `train loss 1.2`, `norm 0.5`, `lr 1e-3`
 _SPACED = re.compile(
     rf"\b((?:(?:train|val|valid|validation|test|lm|eval) )?loss|grad[_ ]norm|gnorm|norm|lr)\s+({_NUMBER})",
     re.IGNORECASE,
 )
+# `step: 12`, `iteration 5/ 1000`, `'global_step': 40`, `iter 7`; not the 1.5 of `iter 1.5 s`
 _STEP = re.compile(
     r"(?<![\w/])(?:global[_ ]step|(?:[a-z]+_)?num_updates|steps?|iteration|iter|it)\b[\"']?\s*[:=]?\s*[\[\"']?\s*"
     r"(\d[\d,]*)(?:\.0+)?(?![\d,]*\.?\d)(?:\s*/\s*(\d+))?",
     re.IGNORECASE,
 )
+# `epoch 3`, `'epoch': 0.25`, `Epoch(train) [2]`
 _EPOCH = re.compile(r"(?<![\w/])epoch\b[\"']?(?:\(train\))?[\s:=\[]{0,4}(\d+(?:\.\d+)?)", re.IGNORECASE)
 # `Epoch: [0][ 10/5005]`, `Train: 0 [ 50/500 (10%)]`, `Train Epoch: 1 [6400/60000 (11%)]`: a place within an epoch.
 _WITHIN = re.compile(r"(?:\bepoch(?:\(train\))?|\btrain)\s*:?\s*\[?\s*(\d+)\]?\s*\[\s*(\d+)\s*/\s*(\d+)", re.IGNORECASE)
-_BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[[\d:?]+<")  # of tqdm: what it shows beside it stays until it is replaced
+# `10%|# | 10/100 [00:01<00:09`: tqdm's bar; what it shows beside it stays until it is replaced.
+_BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[[\d:?]+<")
+# `32/32 ━━━━━━ 0s 2ms/step - loss: 0.5`, `32/32 [======] - 0s - loss: 0.5`: Keras' bar.
 _KERAS = re.compile(r"^\s*(\d+)/(\d+) \S*[━=]")
+# `Epoch 2/10`, and nothing else in the line, as Keras writes it.
 _ALONE = re.compile(r"^\s*Epoch (\d+)(?:/\d+)?\s*$")
+# `s:10 trl:3.2`: llm.c.
 _LLMC = re.compile(r"^s:(\d+) ")
+# `[rank0]:`, `[default1]:`, `0:`: which rank printed the line.
 _RANK = re.compile(r"^\[?(?:rank|default)?(\d+)\]?:")
+# `Test: [ 0/50]`, `INFO - valid (`, `validate step:`, `| valid |`, `Epoch(val)`: an evaluation.
 _EVALUATED = re.compile(
     r"(?:^|[\]:|-]\s|\bINFO\s+)\W{0,3}(?:test|val|valid|validation|eval|evaluation)(?: set| epoch| step \d+)?\s*[:\[|(]"
     r"|\bvalidate step:|\|\s*(?:valid|test)\s*\||\bEpoch\(val\)",
     re.IGNORECASE,
 )
-_MEAN = re.compile(r"\|\s*train\s*\|")  # fairseq's line on an epoch that is over
-# The loss of this batch, and in brackets that of all batches so far.
+# `| train | epoch 001`: fairseq's line on an epoch that is over.
+_MEAN = re.compile(r"\|\s*train\s*\|")
+# `Loss 0.52 (0.61)`: the loss of this batch, and in brackets that of all batches so far.
 _RUNNING = re.compile(rf"\bloss\s*:?\s*{_NUMBER}\s*\(\s*({_NUMBER})\)", re.IGNORECASE)
 _ALIASES: Mapping[str, str] = {"trl": "train_loss", "tel": "val_loss", "norm": "grad_norm", "lm loss value": "val_loss"}
 # Each of these programs is recognised by a line of its own.
@@ -151,9 +162,9 @@ def read(file: Path, pattern: str | None = None) -> Log:
     for line in lines_of(file) if pattern else joined(lines_of(file)):
         rows.note(line)
         values = values_in(line)
-        if not _is_measured(values) and not (
-            rows.epoch_ended(line) and _speaks(values := values_of(f"step: 0 - {line}"))
-        ):
+        if not _is_measured(values):
+            values = rows.means_of_epoch(line)
+        if not values:
             ending.read(line)
             continue
         rank = _RANK.match(line)
@@ -200,6 +211,14 @@ class _Rows:
         """Whether this is Keras' bar at the end of an epoch: before that, its numbers are means of a part of it."""
         bar = _KERAS.match(line)
         return bar is not None and bar[1] == bar[2] and self._epoch is not None
+
+    def means_of_epoch(self, line: str) -> Numbers:
+        """The values of Keras' bar at the end of an epoch, which numbers no step; empty for any other line.
+
+        Only a line that numbers a step has its values read: this one gets a step, which `add` takes away.
+        """
+        values = values_of(f"step: 0 - {line}") if self.epoch_ended(line) else {}
+        return values if _speaks(values) else {}
 
     def add(self, values: Numbers, line: str) -> None:
         """Take the values of a line."""
