@@ -65,8 +65,9 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             f"From step {number} on, all gradients were {what} when the optimizer stepped"
             f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
             + (
-                "No gradient means that backward never reaches these parameters: the loss is cut off from them "
-                "(detach, .data, no_grad, numpy on the way), or the optimizer holds another model's parameters."
+                "Either backward never reaches these parameters: the loss is cut off from them (detach, .data, "
+                "no_grad, numpy on the way), or the optimizer holds another model's. Or zero_grad() comes between "
+                "backward and step."
                 + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if missing
                 else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. "
