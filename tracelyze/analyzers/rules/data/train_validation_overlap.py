@@ -21,8 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
     if len(process.trainings) > 1:
         return Skipped(
-            "several trainings share this process, and may overlap on purpose, as the folds of a cross-validation",
-            "not-applicable",
+            "several trainings share this process, and may overlap on purpose, as folds do", "not-applicable"
         )
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}

@@ -67,8 +67,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
             + (
                 "Either backward never reaches these parameters: the loss is cut off from them (detach, .data, "
                 "no_grad, numpy on the way), or the optimizer holds another model's. Or zero_grad() comes between "
-                "backward and step."
-                + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
+                "backward and step." + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if missing
                 else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. "
                 "Advantages that are all zero do this, a softmax or a cross-entropy over a single class, terms that "
