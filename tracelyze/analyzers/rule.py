@@ -9,13 +9,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tracelyze.diagnosis import Finding, Severity, Why
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
 Family = Literal[
@@ -195,6 +195,16 @@ def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
     if passed:
         return Passed("; ".join(dict.fromkeys(passed)))
     return together([answer for answer in answers if isinstance(answer, Skipped)])
+
+
+def each_optimization(check: Callable[[Optimization, Limits], OneOutcome]) -> CheckFunction:
+    """The check of a process that asks `check` of each of its optimizations, and combines the answers."""
+
+    @wraps(check)
+    def combined(process: Process, limits: Limits) -> Outcome:
+        return combine(check(optimization, limits) for optimization in process.optimizations)
+
+    return combined
 
 
 def together(skipped: Sequence[Skipped]) -> Skipped:

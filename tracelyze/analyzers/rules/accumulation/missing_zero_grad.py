@@ -8,13 +8,13 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine, missing
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 FIX = (
     "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
@@ -24,12 +24,9 @@ CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.ba
 ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """Direct evidence per optimizer where it was recorded, else the growth of the gradient norm."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     if optimization.steps.has("grads_carried"):
         return _direct(optimization, limits)
     if optimization.steps.has("grad_norm"):

@@ -8,23 +8,20 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
 
 BEFORE_CLIPPING = 2  # steps.grad_norm_source: what the clip returned
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     """The norms that the clip returned, over its max_norm."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     steps = optimization.steps
     bound, norm = steps["clip_max_norm"], steps["grad_norm"]
     known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == BEFORE_CLIPPING)

@@ -10,12 +10,12 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import misplaced_clips, through_time
 from tracelyze.analyzers.computed.optimization import one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
@@ -27,13 +27,10 @@ RUNAWAY = (
 FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """The level of the norm against its early level, to the end or until it was no number any more; a recurrence whose
     state is out of bounds from the start."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     steps = optimization.steps
     reason = style.unjudgeable(optimization)
     if reason:

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     """retain_graph=True at the last backward of nearly all steps."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     known = optimization.steps.known("graph_retained") & (optimization.steps["backwards"] > 0)
     kept = known & (optimization.steps["graph_retained"] == 1)
     if known.sum() < limits["steps"]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients.depth import Profile, profiles
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 SATURATING = ("Sigmoid", "Tanh")
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """Gradient per element of early layers against late ones, over the measurements, while the loss does not fall."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     measured = profiles(optimization.process.tables["parameters"], optimization.optimizer, int(limits["layers"]))
     if len(measured) < limits["looks"] or measured[-1].step - measured[0].step < limits["steps"]:
         return Skipped(

@@ -9,20 +9,17 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import another_model, untrainable
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """The longest stretch of observed steps without a single gradient that is not zero."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     steps = optimization.steps
     none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
     trained = timing.trained_steps(optimization)

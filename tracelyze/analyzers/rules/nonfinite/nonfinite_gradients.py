@@ -9,21 +9,18 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 
-def check(process: Process, _limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, _limits: Limits) -> Finding | Passed:
     """The first step whose gradients were not finite, if that came before the first loss that was not."""
-    return combine(_check(optimization) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization) -> Finding | Passed:
     steps = optimization.steps
     broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
     broken |= np.nan_to_num(steps["grads_nonfinite"]) > 0

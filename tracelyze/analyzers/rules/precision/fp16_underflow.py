@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 FLOAT16 = 1
 QUANTUM = 2.0**-24  # the smallest number of float16 above zero
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """Shares of zeros in the gradients of float16 trainings, where what is not zero lies at the end of the format."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     steps, table = optimization.steps, optimization.process.tables["parameters"]
     half = (steps["autocast"] == FLOAT16) | (str(optimization.facts.get("dtype") or "") == "float16")
     if half.mean() < limits["steps"]:

@@ -14,20 +14,17 @@ from tracelyze.analyzers.computed.optimization.updates import (
     sampled_updates,
 )
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """Share of elements that steps leave as they were, and whether they are still the same many steps later."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     seen = sampled_updates(optimization)
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import edits, pictures, timing
-from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
+from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
@@ -47,12 +47,9 @@ ANEW = (
 )
 
 
-def check(process: Process, limits: Limits) -> Outcome:
+@each_optimization
+def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     """Steps on scaled gradients, and steps that divide gradients which nobody scaled."""
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
-
-
-def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     steps = optimization.steps
     known = steps.known("scaler_use") & (steps["backwards"] > 0)
     if known.sum() < limits["steps"]:
