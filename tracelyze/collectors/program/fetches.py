@@ -12,6 +12,7 @@ import json
 import mmap
 import random
 import sys
+import types
 from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -146,16 +147,25 @@ def in_worker(torch: Any, fetcher: Any) -> Notes | None:
 
 
 def generators(dataset: Any) -> list[Any]:
-    """Generators of random numbers that a dataset holds, or finds in its module."""
-    found: dict[int, Any] = {}
+    """Generators of random numbers that a dataset holds, or finds in its module, or what it holds in theirs.
+
+    They may be attributes of a class, too: worker_init_fn has no other way to give a worker one of its own.
+    """
     method = getattr(type(dataset), "__getitem__", None)
-    for value in list(getattr(method, "__globals__", {}).values()):
-        if _is_generator(value):
-            found[id(value)] = value
-    for value in _held(dataset):
-        if _is_generator(value):
-            found[id(value)] = value
+    holders = [dataset, *_held(dataset)]
+    kinds = dict.fromkeys(kind for one in holders for kind in type(one).__mro__ if not _of_library(kind))
+    modules = [sys.modules.get(name) for name in dict.fromkeys(kind.__module__ for kind in kinds)]
+    spaces = [getattr(one, "__globals__", None) for one in (method, *holders) if isinstance(one, types.FunctionType)]
+    spaces += [getattr(one, "__dict__", None) for one in (*modules, *kinds)]
+    found: dict[int, Any] = {}
+    for values in (*(list(space.values()) for space in spaces if space), holders):
+        found.update((id(value), value) for value in values if _is_generator(value))
     return list(found.values())[:MOST_GENERATORS]
+
+
+def _of_library(kind: type[Any]) -> bool:
+    """Whether a class is one of Python's, torch's or NumPy's, which have hundreds of attributes and no generator."""
+    return str(kind.__module__).partition(".")[0] in ("builtins", "torch", "numpy", "typing", "collections", "abc")
 
 
 def _held(root: Any) -> Iterator[Any]:
