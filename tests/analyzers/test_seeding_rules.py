@@ -47,3 +47,12 @@ def test_a_loop_that_cuts_its_own_batches(make: Any) -> None:
     assert make.check(RULE, seeded(make, "torch", "numpy", drawn={"numpy": 11}, weights=4))[0] == "passed"
     assert make.check(RULE, seeded(make, "torch", drawn={"numpy": 2}, weights=4))[0] == "passed", "now and then"
     assert make.check(RULE, seeded(make, drawn={"numpy": 11}, weights=4))[0] == "skipped", "no seed at all"
+
+
+def test_a_generator_that_may_have_been_seeded_accuses_no_other(make: Any) -> None:
+    perhaps = [{"kind": "seeded", "name": "python", "value": 0.0}]
+    filled = {"step": 1, "optimizer": 0, "weights": 4, "repeated": 0, "most": 1, "loaded": 0, "overwritten": 0}
+    fetches = [{"loader": 0, "epoch": 0, "worker": None, "batches": 20, "moved": "python"}]
+    more = {"fetches": fetches, "signals": [{"signal": "seeding", "state": "on"}], "initializations": [filled]}
+    assert make.check(RULE, make.process(events=perhaps, more=more))[0] == "skipped"
+    assert make.check(RULE, make.process(events=[perhaps[0] | {"value": 1.0}], more=more))[0] == "fired"

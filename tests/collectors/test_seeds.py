@@ -21,6 +21,7 @@ pytest.importorskip("torch")
         (("draws", "torch"), "fired"),
         (("draws", "numpy"), "fired"),
         (("draws",), "skipped"),
+        (("draws", "restores"), "skipped"),
         (("torch", "numpy", "python"), "passed"),
         (("draws", "torch", "workers"), "passed"),
         (("loop", "loop draws", "torch"), "fired"),

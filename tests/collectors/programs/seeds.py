@@ -20,6 +20,8 @@ if "numpy" in sys.argv:
     np.random.seed(1)
 if "python" in sys.argv:
     random.seed(1)
+if "restores" in sys.argv:  # as torch.compile does
+    random.setstate(random.getstate())
 
 
 class Noisy(Dataset):

@@ -35,18 +35,19 @@ def install(seeded: Callable[[str], None]) -> None:
 def _seed(original: Callable[..., Any], name: str, seeded: Callable[[str], None]) -> Callable[..., Any]:
     """A method of the global generator stays one: pickle takes it with its generator, so that a process that is started
     with it as its initializer seeds what it would seed."""
-    is_method = isinstance(original, types.MethodType)
+    is_method, restores = isinstance(original, types.MethodType), original.__name__ == "setstate"
 
     @unseen_by_warnings
     @functools.wraps(original.__func__ if isinstance(original, types.MethodType) else original)
     def seed(*args: Any, **kwargs: Any) -> Any:
         given = args[1:] if is_method else args
+        is_there = restores and bool(given) and given[0] == random.getstate()  # torch.compile puts it back
         try:
             result = original(*given, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
-        if given or kwargs:  # Without a seed it takes one from the operating system.
+        if (given or kwargs) and not is_there:  # Without a seed it takes one from the operating system.
             seeded(name)
         return result
 

@@ -18,8 +18,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Generators that were seeded, against those that samples, steps and weights drew from in the training process."""
     if "seeding" not in process.signals:
         return missing(process, "events.kind")
-    seeded = {row["name"] for row in process.events.records() if row["kind"] == "seeded"}
-    if not seeded & set(NAMES):
+    events = [row for row in process.events.records() if row["kind"] == "seeded"]
+    seeded = {row["name"] for row in events}  # or perhaps: nobody is accused of what cannot be seen
+    known = {row["name"] for row in events if row["value"] != 0} & set(NAMES)
+    if not known:
         return Skipped("the script seeds no global generator", "not-applicable")
     batches, steps = dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, 0)
     for row in process.tables["fetches"].records():
@@ -36,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         unseeded.append("torch")
     if not unseeded:
         return Passed("the generators that data and weights are seen to come from are seeded")
-    return [_finding(unseeded, sorted(seeded), batches, steps, weights, limits)]
+    return [_finding(unseeded, sorted(known), batches, steps, weights, limits)]
 
 
 def _finding(

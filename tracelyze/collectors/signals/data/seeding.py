@@ -22,6 +22,7 @@ class _Process:
 
     first: int | None = None  # the seed that torch took from the system
     seeded: ClassVar[set[str]] = set()
+    perhaps: ClassVar[set[str]] = set()  # used before torch was imported, so that a seed would not show
 
 
 class Seeding(Signal):
@@ -47,9 +48,9 @@ class Seeding(Signal):
         if _Process.first is None:
             _Process.first = self.torch.initial_seed()
             if _python_may_be_seeded():
-                _Process.seeded.add("python")
+                _Process.perhaps.add("python")
             if _numpy_may_be_seeded():
-                _Process.seeded.add("numpy")
+                _Process.perhaps.add("numpy")
 
     def seeded(self, name: str) -> None:
         _Process.seeded.add(name)
@@ -76,9 +77,9 @@ class Seeding(Signal):
     def _ask(self) -> None:
         if self.torch.initial_seed() != _Process.first:
             _Process.seeded.add("torch")
-        for name in sorted(_Process.seeded - self._recorded):
+        for name in sorted((_Process.seeded | _Process.perhaps) - self._recorded):
             self._recorded.add(name)
-            self.context.record_event("seeded", name)
+            self.context.record_event("seeded", name, value=float(name in _Process.seeded))
 
 
 def _states() -> dict[str, int]:
