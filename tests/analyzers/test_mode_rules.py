@@ -94,6 +94,9 @@ def test_a_train_method_that_nobody_calls(make) -> None:
     assert (status, finding.severity, finding.location.line) == ("fired", "warning", 7)
     assert "whole run" in finding.title
     assert "first 100 steps" in answer(event("train-not-called", 0), event("train-called", 100))[2].title
+    other = answer(event("train-not-called", 44), event("train-called", 69))[2]  # behind a model that trained before
+    assert ("first 25 steps" in other.title, other.first_step) == (True, 45)
+    assert answer(event("train-not-called", 44), event("train-called", 47))[0] == "passed"
     assert answer(event("train-not-called", 0), event("train-called", 2))[0] == "passed", "just in time"
     assert answer(event("exit", 0))[0] == "passed"
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 _LEAST_PASSES = 3  # of one length: two may be alike by accident
 _NEARLY_ALL = 0.8  # share of the passes: one set of data gives one number of forwards, but for a short first look
+NONE = "no pass was seen that measures the trained model, with losses or over a loader of its own"
 GRAD = 2  # a code of evals.grad_mode: autograd was on
 
 

@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     found = [
         _overwritten(process, row, limits)
         for row in rows
-        if row["loaded"] >= limits["weights"] and row["overwritten"] >= limits["overwritten"] * row["loaded"]
+        if row["loaded"] >= _most_of(row, limits) and row["overwritten"] >= limits["overwritten"] * row["loaded"]
     ]
     if found:
         return found
@@ -34,6 +34,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
     often = "once" if most == 1 else plural(int(most), "time")
     return found or Passed(f"{plural(filled, 'weight')} filled before the first step, at most {often} each")
+
+
+def _most_of(row: Row, limits: Limits) -> float:
+    """How many weights must have been loaded: several, or most of those that a small model has."""
+    few = max(limits["few"], limits["part"] * row["weights"])
+    return min(limits["weights"], few) if row["weights"] >= limits["weights"] else limits["weights"]
 
 
 def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
@@ -111,6 +117,10 @@ RULE = Rule(
     ),
     thresholds=(
         Threshold("weights", 3, "tensors", "fewer are an experiment, or a head that is new on purpose"),
+        Threshold("few", 2, "tensors", "derived: one that is loaded may be a head, or an embedding to begin anew"),
+        Threshold(
+            "part", 0.5, "share", "derived: where most of the weights were loaded, they are no head but the model"
+        ),
         Threshold("share", 0.6, "share", "of a GPT-2 a third gets a scale of its own after the initialisation of all"),
         Threshold("overwritten", 0.8, "share", "to initialise up to half of the upper layers again is a known method"),
     ),

@@ -28,7 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             contents[str(row["field"])].add(str(row["print"]))
     several = [fields for fields in sizes.values() if len(fields) > 1 and max(fields.values()) > 1]
     if len(several) < limits["batches"]:
-        return Skipped("fewer than three batches of a loader with several fields of rows were looked at")
+        return Skipped("fewer than three batches were looked at that have several fields of two dimensions or more")
     for name in sorted({name for fields in several for name in fields}):
         short = [fields for fields in several if fields.get(name) == 1]
         others = [size for fields in short for other, size in fields.items() if other != name]

@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     evals = process.evals
     judged = validation.passes(process)
     if not judged.any():
-        return Skipped("no validation pass of the trained model was seen", "not-applicable")
+        return Skipped(validation.NONE, "not-applicable")
     changed = judged & (np.nan_to_num(evals["statistics"]) > 0)
     count, bad = int(judged.sum()), int(changed.sum())
     if bad < limits["share"] * count:

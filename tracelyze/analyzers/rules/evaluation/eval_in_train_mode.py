@@ -32,7 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return restless_validation.finding(process, RULE.id, FIX, FIX_CODE, limits)
     judged = validation.passes(process)
     if not judged.any():
-        return Skipped("no validation pass of the trained model was seen", "not-applicable")
+        return Skipped(validation.NONE, "not-applicable")
     dropped = np.nan_to_num(evals["dropouts"]) > 0
     in_train = (np.nan_to_num(evals["modules_in_train"]) > 0) & _acts(process)
     sampled = validation.sampled(process, limits["sampled"])

@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     evals = process.evals
     judged = validation.passes(process)
     if not judged.any():
-        return Skipped("no validation pass of the trained model was seen", "not-applicable")
+        return Skipped(validation.NONE, "not-applicable")
     bad = judged & (evals["grad_mode"] == validation.GRAD)
     forwards = int(np.nan_to_num(evals["forwards"][bad]).sum())
     share, count = float(bad.sum()) / float(judged.sum()), int(judged.sum())

@@ -19,15 +19,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("no module that freezes parts in its own train() trained before that was called")
     row = missed[0]
     later = next((e for e in events if e["kind"] == "train-called" and e["name"] == row["name"]), None)
+    begin = int(row["step"] or 0)  # another model may have trained before
     until = int(later["step"]) if later else len(process.longest.steps) if process.optimizations else 0
-    if until < limits["steps"]:
-        return Passed(f"train() of {row['name']} was called after {until} steps")
-    return [_finding(row, until, later is not None, limits)]
+    if until - begin < limits["steps"]:
+        return Passed(f"train() of {row['name']} was called after {until - begin} of its steps")
+    return [_finding(row, begin, until, later is not None, limits)]
 
 
-def _finding(row: dict[str, Any], until: int, later: bool, limits: Limits) -> Finding:
+def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:
     name = row["name"]
-    when = f"for the first {until:,} steps" if later else "in the whole run"
+    when = f"for its first {until - begin:,} steps" if later else "in the whole run"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -41,10 +42,16 @@ def _finding(row: dict[str, Any], until: int, later: bool, limits: Limits) -> Fi
         ),
         fix="Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
-        first_step=1,
+        first_step=begin + 1,
         last_step=until,
         evidence=[
-            Evidence("steps before the first call of train()", until, "steps", limits["steps"], limits.source("steps")),
+            Evidence(
+                "steps before the first call of train()",
+                until - begin,
+                "steps",
+                limits["steps"],
+                limits.source("steps"),
+            ),
         ],
         location=Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None,
         false_alarm="A train() that prepares for a later phase of the training.",

@@ -70,7 +70,8 @@ def _finding(
         confidence="certain" if loader else "likely",
         title=f"The first batch of {plural(len(rows), 'epoch')} took {duration(middle + usual)} instead of "
         f"{duration(usual)}: {duration(float(excess.sum()))}, {percent(lost)} of the time",
-        summary=f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch.{why}",
+        summary=f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch.{why}"
+        + ("" if matters else LITTLE),
         fix=fix,
         fix_code=code,
         first_step=timing.step_at(optimization, int(rows[0])),
@@ -118,7 +119,8 @@ def _advice(loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
     return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
 
 
-PERSISTENT = "Keep the workers between epochs: each time they start, they import the program and copy the dataset."
+PERSISTENT = "Keep the workers between epochs: all that a new worker imports, copies and reads is done again each time."
+LITTLE = " Few seconds are lost in all, and in longer epochs the share is smaller: only a note."
 ONCE = "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
 RULE = Rule(
     id="epoch-boundary-stall",

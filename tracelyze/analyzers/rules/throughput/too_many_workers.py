@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
-from tracelyze.formatting import duration, percent
+from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -38,18 +38,18 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
     optimization = process.longest
-    loader = optimization.loader
+    loader, processors = optimization.loader, plural(cpus, "processor")
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"{workers} loader workers share {cpus} processors, and it waits {percent(cost.share or 0)} of the time",
+        title=f"{workers} loader workers share {processors}: training waits {percent(cost.share or 0)} of the time",
         summary=(
-            f"The loader starts {workers} workers; the process may use {cpus} processors. The training still waits "
+            f"The loader starts {workers} workers; the process may use {processors}. The training still waits "
             f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
             "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
         ),
-        fix=f"Use about {max(1, cpus - 1)} workers, keep them between epochs, and make a sample cheaper to load.",
+        fix=f"Start with {plural(max(1, cpus - 1), 'worker')}, with persistent_workers=True, and make samples cheaper.",
         fix_code=f"loader = DataLoader(data, num_workers={max(1, cpus - 1)}, persistent_workers=True)",
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
