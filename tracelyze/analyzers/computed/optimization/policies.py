@@ -24,17 +24,15 @@ _END = 3  # looks whose median is the entropy at the start, and at the end: they
 
 @dataclass(frozen=True)
 class Looks:
-    """Looks at the losses of a policy, in order: step, whether its weights have both signs, as advantages have, and
-    whether gradients go through them; whether its ratios to an older policy are all 1; the entropy of its choices, that
-    of equal odds, and whether the loss punishes entropy (1) or rewards it (-1). NaN where a loss holds none of it."""
+    """Looks at the losses of a policy, in order, each array of shape [looks]; NaN where a loss holds no such thing."""
 
     steps: Floats
-    both_signs: Floats
-    undetached: Floats
-    ratio_one: Floats
-    entropy: Floats
-    most: Floats
-    punished: Floats
+    both_signs: Floats  # 1 where the weights of the log-probabilities have both signs, as advantages have
+    undetached: Floats  # 1 where gradients go through these weights
+    ratio_one: Floats  # 1 where all ratios to an older policy are 1
+    entropy: Floats  # in nats, of the policy's choices
+    most: Floats  # in nats, the entropy of equal odds
+    punished: Floats  # 1 where the loss punishes entropy, -1 where it rewards it
 
 
 def looks(process: Process) -> Looks | None:
