@@ -252,6 +252,15 @@ class _Gaps:
     leads: Mask
 
 
+@dataclass(frozen=True)
+class _Charged:
+    """What explains each gap, in microseconds, arrays of shape [gaps] unless said otherwise."""
+
+    shares: Floats  # how much of the gap each cause explains, shape [gaps, CAUSES]
+    drained: Mask  # whether the gap began behind a synchronisation
+    handed_over: Floats  # when the work that ends the gap was launched: from then on the wait is the device's
+
+
 class _Launches:
     """Which launch stands behind the end of a gap, and which launches are the first of their step."""
 
@@ -310,12 +319,12 @@ class _Idle:
         count = len(gaps.start)
         if not count:
             return
-        shares, drained, _ = _charged(gaps, steps, host, trace)
+        charged = _charged(gaps, steps, host, trace)
         for cause in range(len(CAUSES)):
-            self.causes[:, cause] += np.bincount(gaps.step, shares[:, cause], len(steps))
+            self.causes[:, cause] += np.bincount(gaps.step, charged.shares[:, cause], len(steps))
         if self.ends_with is not None:
-            self.ends_with.add(gaps.end, shares[:, _DEVICE])
-        blamed = np.where(drained, shares[:, _DRAINING].sum(axis=1), 0.0)
+            self.ends_with.add(gaps.end, charged.shares[:, _DEVICE])
+        blamed = np.where(charged.drained, charged.shares[:, _DRAINING].sum(axis=1), 0.0)
         self.after_sync += np.bincount(gaps.step, blamed, len(steps))
 
 
@@ -334,7 +343,8 @@ def gaps_between(
     gaps = _cut(_gaps(opened, closed, steps, _Launches(trace, steps, start, launch_of[rows])), finest)
     if not len(gaps.start):
         return gaps.start, gaps.end, gaps.step
-    shares, _, handed_over = _charged(gaps, steps, host, trace)
+    charged = _charged(gaps, steps, host, trace)
+    shares, handed_over = charged.shares, charged.handed_over
     shares[:, _DEVICE] = 0.0
     lead = shares.argmax(axis=1)
     starts, ends = np.concatenate([gaps.start, handed_over]), np.concatenate([handed_over, gaps.end])
@@ -355,8 +365,7 @@ def _cut(gaps: _Gaps, finest: float) -> _Gaps:
     return _Gaps(start, end, gaps.step[row], gaps.opened[row], gaps.launch[row], gaps.leads[row])
 
 
-def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple[Floats, Mask, Floats]:
-    """Microseconds of each gap by cause, whether it began behind a synchronisation, and when its work was launched."""
+def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> _Charged:
     count = len(gaps.start)
     known = gaps.launch >= 0
     launched, thread = np.full(count, np.inf), np.full(count, steps.thread, dtype=np.int64)
@@ -372,9 +381,9 @@ def _charged(gaps: _Gaps, steps: Steps, host: HostRanges, trace: Trace) -> tuple
         opened = gaps.opened[mine]
         drained[mine] = intervals.contains(syncs, opened) | intervals.contains(syncs, opened + _SYNC_SLACK)
     shares[:, _DEVICE] = gaps.end - handed_over
-    charged = shares.sum(axis=1)
-    shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - charged, 0.0)
+    explained = shares.sum(axis=1)
+    shares[:, _UNRECORDED] += np.maximum(gaps.end - gaps.start - explained, 0.0)
     general = shares[np.ix_(gaps.leads, _GENERAL)]
     shares[gaps.leads, _PREPARATION] = general.sum(axis=1)
     shares[np.ix_(gaps.leads, _GENERAL)] = 0.0
-    return shares, drained, handed_over
+    return _Charged(shares, drained, handed_over)
