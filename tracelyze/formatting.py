@@ -153,6 +153,11 @@ def times(count: int) -> str:
     return "twice" if count == 2 else f"{count:,} times"
 
 
+def capitalized(text: str) -> str:
+    """The text with a capital at its beginning; unlike `str.capitalize` it leaves the other letters as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def listed(names: Iterable[object], most: int) -> str:
     """Names as a sentence lists them: `3, 7 and 12`; the first ones, if there are more: `3, 7, 12 and 5 more`."""
     said = [f"{name:,}" if isinstance(name, int) else str(name) for name in names]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.diagnosis import Finding, Location
+from tracelyze.formatting import capitalized
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -51,7 +52,7 @@ def sentence(reason: str) -> str:
     """A clause as a sentence: with a capital, unless it begins with a name from code, and a full stop."""
     first = reason.partition(" ")[0]
     plain = first.isalpha() and (first.islower() or len(first) == 1)
-    text = reason[:1].upper() + reason[1:] if plain else reason
+    text = capitalized(reason) if plain else reason
     return text if text.endswith((".", "?", "!", "…")) or not text else f"{text}."
 
 

@@ -13,7 +13,7 @@ from tracelyze.analyzers.context import wall_time
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
-from tracelyze.formatting import plural
+from tracelyze.formatting import capitalized, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +139,7 @@ class Facts:
             return "The run is still starting: it has not taken an optimizer step yet."
         if "interrupted" in kinds:
             return "The run was interrupted before its first optimizer step."
-        return f"{nothing[:1].upper()}{nothing[1:].rstrip('.')}."
+        return f"{capitalized(nothing).rstrip('.')}."
 
     def run(self, path: Path, manifest: Mapping[str, Any], notes: Sequence[str]) -> RunFacts:
         """The facts of the whole run."""

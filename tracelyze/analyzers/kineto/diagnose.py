@@ -21,7 +21,7 @@ from tracelyze.analyzers.kineto.timeline.table import Floats
 from tracelyze.analyzers.rule import Limits, Outcome, failed
 from tracelyze.diagnosis import Chart, Check, Diagnosis, Exit, Finding, RunFacts
 from tracelyze.errors import Cause, InputError
-from tracelyze.formatting import duration, percent
+from tracelyze.formatting import capitalized, duration, percent
 from tracelyze.version import __version__
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _why_unknown(job: Job, checks: Sequence[Check]) -> str:
     limits = Limits(ENOUGH)
     small = [reason for summary in job.summaries if (reason := too_short(summary, limits))]
     if len(small) == len(job.summaries):
-        return f"{small[0][:1].upper()}{small[0][1:]}." if small else ""
+        return f"{capitalized(small[0])}." if small else ""
     skipped = [check.reason for check in checks if check.status == "skipped"]
     return f"No check could run: {skipped[0]}" if checks and len(skipped) == len(checks) else ""
 

@@ -9,7 +9,7 @@ from typing import Final
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.recorded.run import Death
 from tracelyze.diagnosis import Agreement
-from tracelyze.formatting import duration, plural, shortened
+from tracelyze.formatting import capitalized, duration, plural, shortened
 
 MOST_SHOWN: Final = 6  # ranks whose end is described
 LONGEST: Final = 100  # characters of what ended one
@@ -33,7 +33,7 @@ def of(died: Sequence[Death]) -> list[Agreement]:
         Agreement(
             "How they ended",
             "odd",
-            f"{said[:1].upper()}{said[1:]}{'' if said.endswith('…') else '.'}",
+            f"{capitalized(said)}{'' if said.endswith('…') else '.'}",
             [first.rank],
             first.steps,
             rule,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
+from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element, with_code
 from tracelyze.reports.wording import story
@@ -119,5 +120,5 @@ def _needs(found: list[Check]) -> list[Markup]:
 
 def _sentence(reason: str) -> str:
     line = escaping.shortened(escaping.one_line(reason), 400)
-    line = line[:1].upper() + line[1:]
+    line = capitalized(line)
     return line if line.endswith((".", "!", "?", "…")) else f"{line}."

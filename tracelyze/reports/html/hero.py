@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
+from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
 from tracelyze.reports.html.icons import badge
 from tracelyze.reports.markup import Child, Markup, element, with_code
@@ -68,7 +69,7 @@ def of_nothing_found(diagnosis: Diagnosis) -> Markup:
         title = nothing if not run.steps else "Too little was recorded to judge this run"
         reason = diagnosis.verdict_reason or "No check had the data that it needs."
         said: Child = f"{len(passed):,} of {formatting.plural(len(diagnosis.checks), 'check')} could run"
-        lead_text = f"{_capital(reason.rstrip('.'))}. This says nothing about the run, good or bad."
+        lead_text = f"{capitalized(reason.rstrip('.'))}. This says nothing about the run, good or bad."
         severity = "unknown"
     else:
         title = f"No fault found{_in_what(run)}"
@@ -216,7 +217,7 @@ def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
     if not said:
         return None
     both = run.ranks == 2 and len(set(finding.ranks)) == 2
-    return "Scope", "Both ranks" if both else _capital(said), "" if _died(finding, run) else _affected(finding, run)
+    return "Scope", "Both ranks" if both else capitalized(said), "" if _died(finding, run) else _affected(finding, run)
 
 
 def _number(evidence: Evidence) -> tuple[str, str, str] | None:
@@ -227,7 +228,7 @@ def _number(evidence: Evidence) -> tuple[str, str, str] | None:
     said = formatting.quantity(value, evidence.unit)
     if len(said) > _SHORT_VALUE:
         return None
-    return _capital(escaping.one_line(evidence.name)), said, words.limit(evidence)
+    return capitalized(escaping.one_line(evidence.name)), said, words.limit(evidence)
 
 
 def _is_said(evidence: Evidence, finding: Finding, known: Sequence[tuple[str, str, str]]) -> bool:
@@ -277,7 +278,3 @@ def _grid(facts: list[tuple[str, str, str]]) -> Markup:
         ],
         class_="key-facts",
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
+from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
 from tracelyze.reports.markup import Child, Markup, element
 from tracelyze.reports.wording import run_words, words
@@ -84,7 +85,7 @@ def notes(diagnosis: Diagnosis) -> Child:
 
 def _notes(shown: list[str]) -> Markup:
     return element(
-        "ul", [element("li", escaping.shortened(_capital(note), _LONGEST_NOTE)) for note in shown], class_="notes"
+        "ul", [element("li", escaping.shortened(capitalized(note), _LONGEST_NOTE)) for note in shown], class_="notes"
     )
 
 
@@ -158,7 +159,3 @@ def _list(rows: list[tuple[str, Child]], kind: str) -> Markup:
     return element(
         "dl", [element("div", element("dt", name), element("dd", value)) for name, value in rows], class_=kind
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

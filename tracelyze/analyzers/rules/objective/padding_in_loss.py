@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -28,9 +26,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         looked += len(rows)
         if len(counted) < limits["calls"] or len(counted) < limits["constant"] * len(padded):
             continue
-        if len({row["pad_target"] for row in counted}) > 1 or _mean(rows, "pad_rows") < limits["rows"]:
+        if len({row["pad_target"] for row in counted}) > 1 or texts.mean(rows, "pad_rows") < limits["rows"]:
             continue
-        if _mean(rows, "pad_share") >= limits["padding"]:
+        if texts.mean(rows, "pad_share") >= limits["padding"]:
             findings.append(_finding(process, line, rows, counted, limits))
     if findings:
         return findings
@@ -39,12 +37,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Skipped("no training loss names a class for every token of a sequence", "not-applicable")
 
 
-def _mean(rows: list[Row], name: str) -> float:
-    return float(np.mean([row[name] for row in rows]))
-
-
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
-    share, value = _mean(rows, "pad_share"), int(counted[0]["pad_target"])
+    share, value = texts.mean(rows, "pad_share"), int(counted[0]["pad_target"])
     return loss_calls.finding(
         process,
         replace(line, rows=rows),
@@ -66,7 +60,11 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         evidence=[
             Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
             Evidence(
-                "sequences that are filled up", _mean(rows, "pad_rows"), "share", limits["rows"], limits.source("rows")
+                "sequences that are filled up",
+                texts.mean(rows, "pad_rows"),
+                "share",
+                limits["rows"],
+                limits.source("rows"),
             ),
             Evidence("class of these targets", value),
         ],

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze import formatting
+from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
 from tracelyze.reports.html.charts import proves_nothing
 from tracelyze.reports.html.findings import columns, tracebacks
@@ -100,7 +101,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
             texts.append(
                 element(
                     "details",
-                    element("summary", _capital(escaping.shortened(escaping.one_line(one.name), _INLINE))),
+                    element("summary", capitalized(escaping.shortened(escaping.one_line(one.name), _INLINE))),
                     _pre(text),
                     class_="fold",
                     # Where there is no chart, the first such text is what the finding shows.
@@ -147,13 +148,13 @@ def _fit(kind: str, text: str, most: int) -> str:
 def _named(one: Evidence) -> Child:
     """The name of a setting is code; that of a measurement begins a line."""
     name = escaping.one_line(one.name)
-    return element("code", name) if _SETTING.fullmatch(name) else _capital(name)
+    return element("code", name) if _SETTING.fullmatch(name) else capitalized(name)
 
 
 def _excluded(finding: Finding) -> Markup | None:
     """Explanations that were ruled out; else when the finding would be wrong."""
     if finding.excluded:
-        rows = [element("li", with_code(_capital(escaping.shortened(one, 400)))) for one in finding.excluded]
+        rows = [element("li", with_code(capitalized(escaping.shortened(one, 400)))) for one in finding.excluded]
         return element(
             "div", element("h3", "Other readings, excluded"), element("ul", rows, class_="readings"), class_="card"
         )
@@ -177,13 +178,13 @@ def _basis(finding: Finding) -> Child:
     ]
     return element(
         "details",
-        element("summary", _capital(", and ".join(said))),
+        element("summary", capitalized(", and ".join(said))),
         element(
             "ul",
             [
                 element(
                     "li",
-                    element("b", f"{_capital(escaping.one_line(one.name))}, {limit(one)}: "),
+                    element("b", f"{capitalized(escaping.one_line(one.name))}, {limit(one)}: "),
                     escaping.shortened(escaping.one_line(one.source), 400),
                     ".",
                 )
@@ -195,7 +196,3 @@ def _basis(finding: Finding) -> Child:
         element("div", element("p", element("b", "A false alarm: ")), paragraphs(doubt)) if doubt else None,
         class_="fold",
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
