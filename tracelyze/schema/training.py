@@ -194,7 +194,7 @@ LOADERS = Table(
     "One row per torch DataLoader that was iterated.",
     (
         Column("loader", "int16", "", "identifier, referred to by steps and evals"),
-        Column("dataset", "string", "", "class of the dataset"),
+        Column("dataset", "string", "", "class of the dataset, or of the one that a Subset of it selects from"),
         Column("iterable", "bool", "", "the dataset is an IterableDataset"),
         Column("length", "int64", "batches", "batches per epoch, where known"),
         Column("batch_size", "int32", "samples", ""),

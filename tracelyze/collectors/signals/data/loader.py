@@ -244,7 +244,7 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
     batch_size = loader.batch_size if loader.batch_size is not None else getattr(batches, "batch_size", None)
     return {
         "loader": number,
-        "dataset": type(loader.dataset).__name__,
+        "dataset": _dataset(loader),
         "iterable": _is_stream(loader),
         "length": batches_per_pass(loader),
         "batch_size": batch_size if isinstance(batch_size, int) else None,
@@ -257,6 +257,17 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
         "shuffled": _shuffles(_sampler(loader)),
         "site": site,
     }
+
+
+def _dataset(loader: Any) -> str:
+    """The class of the dataset; of one that torch's Subset selects from, as random_split does, the one within."""
+    dataset = loader.dataset
+    for _ in range(definitions.MAX_DEPTH):
+        within = getattr(dataset, "__dict__", {}).get("dataset")
+        if type(dataset).__name__ != "Subset" or not type(dataset).__module__.startswith("torch.") or within is None:
+            break
+        dataset = within
+    return type(dataset).__name__
 
 
 def _is_stream(loader: Any) -> bool:
