@@ -52,8 +52,8 @@ def possible_causes(
 
     A cause began no later than its effect, on a rank and in a training of its, and was seen shortly before, where the
     effect follows at once. Two rules may name each other as a cause (a loss that diverges and gradients that explode):
-    the one that began first is it, and at the same step the one that comes first in the catalogue. So there are no
-    cycles. Where only one of the two can be the cause, it is, also at the same step.
+    then the one that began first is the cause, or, at the same step, the one that comes first in the catalogue. So
+    there are no cycles. Where only one of the two can be the cause, it is the cause at the same step, too.
     """
     table, began = consequences.with_declared(rules), _onsets(findings, rules)
     between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}

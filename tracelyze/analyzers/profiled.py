@@ -120,7 +120,7 @@ def _said(seconds: float) -> str:
 
 
 def _together(placed: Sequence[_Placed]) -> list[_Placed]:
-    """The same, with the k-th windows of all ranks in the steps of the lowest one, so that they are judged as one."""
+    """Move the k-th window of every rank to the steps of the lowest rank's, so that they are judged as one window."""
     by_rank: dict[int, list[_Placed]] = defaultdict(list)
     for one in sorted(placed, key=lambda one: (one.process.rank, one.first_step)):
         by_rank[one.process.rank].append(one)

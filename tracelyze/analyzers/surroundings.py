@@ -36,7 +36,8 @@ AFTER: Final = 60.0
 """Seconds that it may come after the last row: a process that is killed wrote its last row up to a step before."""
 
 SLACK: Final = 5.0
-"""The same for an exception, whose time is exact: the kernel's clock since boot drifts from the wall clock by that."""
+"""Seconds that a cause may come after an exception, whose time is exact: so far the kernel's clock since boot drifts
+from the wall clock."""
 
 QUARTER: Final = 900.0
 """Seconds: all time zones differ from UTC by multiples of it."""

@@ -85,7 +85,7 @@ def reseeded(process: Process) -> Location | None:
 
 
 def reseeded_by_hand(process: Process) -> Location | None:
-    """The same without a loader: a function that makes batches, or trains on them, and makes no optimizer."""
+    """The line that seeds, without a loader, in a function that makes batches, or trains on them, and no optimizer."""
     once = {(one.file, one.function) for one in process.locations("optimizer")}
     read = {(one.file, one.function) for role in ("batches", "backward") for one in process.locations(role)} - once
     lines = process.locations("reseed")

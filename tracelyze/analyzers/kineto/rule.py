@@ -41,7 +41,7 @@ class Job:
         return None if waits is None else float(waits.sum())
 
     def waiting_steps(self, summary: TraceSummary) -> Floats | None:
-        """The same for each step, shape [steps]."""
+        """Microseconds of each step that this rank waits for the last rank, shape [steps]; None where not known."""
         return self.waits.get(summary.path)
 
 

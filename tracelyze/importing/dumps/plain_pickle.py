@@ -47,7 +47,7 @@ def load(file: Path) -> Any:
 
 
 def loads(file: Path, data: bytes) -> Any:
-    """The same of bytes that were read from `file`."""
+    """What a pickle holds whose bytes were read from `file`; InputError as in `load`, except for its size."""
     try:
         _check(data)
         return _Containers(io.BytesIO(data)).load()

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def handed_out(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
-    """The same of batches as the loader handed them out, whose field is the target at all steps that are known."""
+    """Labels of further batches that the loader handed out, in the field that was the target at all `known` steps."""
     given = {row["step"]: (row["target_lowest"], row["target_highest"]) for row in known}
     fields: dict[str, list[Row]] = {}
     for row in process.tables["batches"].records():

@@ -29,7 +29,10 @@ def sums_of(process: Process) -> dict[int, Sums]:
 
 
 def sums_of_gradients(process: Process) -> dict[int, Sums]:
-    """The same of the gradients, as the optimizer found them, whatever the rates of their tensors are."""
+    """For some steps: how many gradients the optimizer found, and a weighted sum of their norms' logarithms.
+
+    The learning rates of their tensors do not matter.
+    """
     by_step = _norms_by_step(process, "grad_norm")
     return _chosen({step: {name: (norm, 0.0) for name, (norm, _) in of.items()} for step, of in by_step.items()})
 

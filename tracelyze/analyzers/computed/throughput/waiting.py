@@ -138,7 +138,7 @@ def _share(idle: Floats, net: Floats, workers: int) -> float:
 
 
 def undisturbed(seen: Waiting) -> Waiting:
-    """The same wait without the time for which whoever loads (the process, or its workers) found no free processor.
+    """The wait, less the time in which whoever loads (the process, or its workers) found no free processor.
 
     On a crowded machine a batch that costs nothing to make is late, too; no setting of the loader changes that.
     """

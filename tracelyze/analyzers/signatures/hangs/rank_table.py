@@ -32,7 +32,7 @@ IN_FULL: Final = {
     "stuck": "joined and never saw the end of",
     "unsent": "has not sent what would end",
 }
-"""The same as the clause of a sentence that begins with the rank."""
+"""How a rank is late, as the rest of a sentence that begins with the rank."""
 
 
 def in_short(late: Late, doing: Doing | None) -> str:

@@ -50,7 +50,7 @@ def section(finding: Finding, heading: str = "h2") -> Child:
 
 
 def flat(finding: Finding) -> Child:
-    """The same inside a row that opens."""
+    """Why we say so, inside a row that opens: without the heading of a section."""
     cards, texts = _cards(finding)
     rest = rest_of_summary(finding)
     return [
