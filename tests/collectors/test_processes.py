@@ -87,7 +87,7 @@ def test_a_collector_that_cannot_be_installed_says_so_in_the_run(collect_started
     assert collected.process.stdout == "tensor([1.])\n"
     assert "[tracelyze] not recording: ModuleNotFoundError" in collected.process.stderr
     (note,) = collected.run.notes
-    assert note.startswith("-c: the collector could not record it (ModuleNotFoundError"), note
+    assert note.startswith("-c could not be recorded (ModuleNotFoundError"), note
 
 
 def test_an_error_of_ours_ends_one_signal_and_nothing_else(collect: Collect, tmp_path: Path) -> None:

@@ -116,11 +116,10 @@ class LossInputs(Signal):
 
     def _is_transformed(self, *tensors: Any) -> bool:
         """Whether a transform of torch.func alone keeps these from being read: they have their shapes all the same."""
-        functorch = self.torch._C._functorch
-        plain = all(type(one) is self.torch.Tensor and one.layout is self.torch.strided for one in tensors)
-        return (
-            plain and functorch.peek_interpreter_stack() is not None and not self.torch._C._len_torch_dispatch_stack()
-        )
+        torch = self.torch
+        if not all(type(one) is torch.Tensor and one.layout is torch.strided for one in tensors):
+            return False
+        return torch._C._functorch.peek_interpreter_stack() is not None and not torch._C._len_torch_dispatch_stack()
 
     def _wanted(self, count: int) -> bool:
         """Whether to sample the `count`-th call that is dispatched; of a training not all calls are."""
