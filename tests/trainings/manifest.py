@@ -296,7 +296,7 @@ DATA_LOADING: Final = tuple(
             ("loader = DataLoader(Table(", "row = row + 0.0 * total", "total += a * b", "for b in values:"),
             True,
         ),
-        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("loader = DataLoader(Table(",), False),
+        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("time.sleep(0.0008)",), False),
         (
             "pairs/stream_iterable.py",
             ("--fault", "slow-parser"),
@@ -340,7 +340,7 @@ LOADED: Final = tuple(
     for fault, root, line in (
         ("same-noise", "duplicate-augmentation", "train_loader = DataLoader("),
         ("seed-each-epoch", "augmentation-repeats", "train_loader = DataLoader("),
-        ("noisy-validation", "augmented-validation", "val_loader = DataLoader("),
+        ("noisy-validation", "augmented-validation", "validation = noisy if"),
         ("readings-kept", "host-memory-leak", "self.made.append("),
     )
 )
@@ -453,7 +453,7 @@ EVALUATION: Final = (
         "transformer_counting",
         "validation-with-grad",
         "eval-with-grad",
-        lines=("losses.append(F.cross_entropy(model(tokens), target).item())",),
+        lines=('if args.fault != "no-eval":',),  # the first line of the function beside which no_grad belongs
     ),
     faulty(
         "validation_builds_graphs",
@@ -489,7 +489,7 @@ NUMBERS: Final = (
         fast=True,
     ),
     faulty("rate_grows_each_epoch", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
-    faulty("rate_jumps_late", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
+    faulty("rate_jumps_late", f"learning-rate-schedule|{DIVERGES}", consequences=(*BLOW_UP, *DIVERGES.split("|"))),
     faulty("critic_without_penalty", "exploding-gradients", consequences=BLOW_UP, fast=True),
     faulty("regulariser_sign", "exploding-gradients|loss-nonfinite|nonfinite-gradients", consequences=BLOW_UP),
     faulty("discount_above_one", "exploding-gradients|loss-divergence|loss-nonfinite", consequences=BLOW_UP),

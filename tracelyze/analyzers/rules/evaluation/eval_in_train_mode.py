@@ -43,7 +43,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         if bad.sum() >= limits["share"] * count:
             return [_finding(process, judged, bad, is_functional, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
-        return Passed(f"nothing in the model depends on the mode ({plural(count, 'validation pass')})")
+        return Passed(f"no module of the model depends on the mode ({plural(count, 'validation pass')})")
     said = f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
     return Passed(said + "; dropout is sampled, with several forwards of each input" * int((judged & sampled).any()))
 

@@ -30,7 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if findings:
         return findings
     if not (np.nan_to_num(process.steps["modules_sensitive"]) > 0).any():
-        return Passed("nothing in the model depends on the mode")
+        return Passed("no module of the model depends on the mode")
     return Passed("training steps ran in train mode, or only chosen parts were frozen from the start")
 
 
