@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.optimization import schedules
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import edits
 from tracelyze.diagnosis import Diff
 
@@ -220,4 +220,4 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
 def test_an_example_with_another_rate_keeps_the_users_line(make, line: str, example: str) -> None:
     sites = sites_of(f"def train():\n    {line}\n", optimizer="opt =")
     process = make.process(sites=sites, optimizers=[{"optimizer": 0, "name": "SGD", "made_at": 1}])
-    assert schedules.with_rate(process.optimizations[0], 0.03) == example
+    assert schedulers.with_rate(process.optimizations[0], 0.03) == example

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import used_up_iterators, validation
-from tracelyze.analyzers.computed.optimization import schedules
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -33,7 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
         )
     optimization = process.optimizations[0]
-    rows = [row for row in schedules.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]
+    rows = [row for row in schedulers.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]
     rows = [row for row in rows if row["optimizer"] == optimization.optimizer]
     if len(rows) != 1:
         return Skipped(

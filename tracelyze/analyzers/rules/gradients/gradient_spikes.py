@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import misplaced_clips
@@ -18,7 +19,9 @@ from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.analyzers.recorded.table import Floats, Mask
+
+    Rows = npt.NDArray[np.int64]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -30,8 +33,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
     late = misplaced_clips.seen(optimization)
     limit = np.full(len(optimization.steps), np.nan) if late else optimization.steps["clip_max_norm"]
-    clip = limit[rows]
     reached = np.fmin(optimization.steps["grad_norm"], limit)  # the weights
+    found = _spikes(optimization, reached, rows, limits)
+    if isinstance(found, Passed | Skipped):
+        return found
+    return [_finding(optimization, rows, reached[rows], limit[rows], found, limits)]
+
+
+def _spikes(optimization: Optimization, reached: Floats, rows: Rows, limits: Limits) -> list[int] | Passed | Skipped:
+    """Which of these rows of the steps are spikes, as positions in `rows`; or why none are told.
+
+    `reached`: the norms that reached the weights, shape [steps].
+    """
     norm, at_first = reached[rows], reached[: len(reached) // 10]
     if len(norm) < limits["norms"]:
         return Skipped(
@@ -51,9 +64,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     levels = [statistics.running_median(before, int(limits["level"])).max() for before in usual if len(before)]
     if levels and np.median(norm[found]) <= max(levels):
         return Passed(f"{plural(len(found), 'spike')}, none far above norms that were usual earlier in the training")
+    return found
+
+
+def _finding(
+    optimization: Optimization, rows: Rows, norm: Floats, clip: Floats, found: list[int], limits: Limits
+) -> Finding:
+    """The finding about the spikes `found` among these rows of the steps, with their norms and limits of clipping."""
     steps = [timing.step_at(optimization, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found]) / np.median(norm))
-    batches = logged.batches(process, [int(rows[index]) for index in found])
+    batches = logged.batches(optimization.process, [int(rows[index]) for index in found])
     which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
     clipped = bool((norm[found] == clip[found]).all())
     harm = (
@@ -62,35 +82,33 @@ def check(process: Process, limits: Limits) -> Outcome:
         else "Each such step may undo many others." + misplaced_clips.told(optimization)
     )
     at = listed(steps, most=8)
-    return [
-        Finding(
-            rule=RULE.id,
-            severity="info" if clipped else "warning",
-            confidence="likely",
-            title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
-            summary=(
-                f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
-                f"back. Single batches do that: mislabelled, empty or extreme samples. {harm}{which}"
-            ),
-            fix=f"{misplaced_clips.FIX} Look at the batches of these steps."
-            if late
-            else "Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
-            fix_code="torch.nn.utils.clip_grad_norm_("
-            f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
-            first_step=steps[0],
-            last_step=steps[-1],
-            first_second=timing.second_at(optimization, int(rows[found[0]])),
-            evidence=[
-                Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
-                Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
-                Evidence("steps", at),
-                *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
-            ],
-            location=misplaced_clips.line(optimization) or optimization.backward_location,
-            charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
-            false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
-        )
-    ]
+    return Finding(
+        rule=RULE.id,
+        severity="info" if clipped else "warning",
+        confidence="likely",
+        title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
+        summary=(
+            f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
+            f"back. Single batches do that: mislabelled, empty or extreme samples. {harm}{which}"
+        ),
+        fix=f"{misplaced_clips.FIX} Look at the batches of these steps."
+        if misplaced_clips.seen(optimization)
+        else "Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
+        fix_code="torch.nn.utils.clip_grad_norm_("
+        f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
+        first_step=steps[0],
+        last_step=steps[-1],
+        first_second=timing.second_at(optimization, int(rows[found[0]])),
+        evidence=[
+            Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
+            Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
+            Evidence("steps", at),
+            *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
+        ],
+        location=misplaced_clips.line(optimization) or optimization.backward_location,
+        charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
+        false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
+    )
 
 
 def _settled(optimization: Optimization) -> Mask:

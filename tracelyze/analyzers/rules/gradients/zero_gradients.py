@@ -6,95 +6,74 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import another_model, untrainable
+from tracelyze.analyzers.computed.gradients import another_model, untrainable, without_gradients
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.gradients.without_gradients import Stretch
     from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
 
 
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """The longest stretch of observed steps without a single gradient that is not zero."""
-    steps = optimization.steps
-    none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
     trained = timing.trained_steps(optimization)
     if untrainable.is_so(optimization, trained, int(limits["steps"])):
         return untrainable.finding(optimization, trained, RULE.id)
-    dead = none + zero >= steps["parameters"]
-    usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
-    observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
-    satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
-    never = bool(satisfied[observed].all())  # there was nothing to be satisfied
-    if never and not dead[observed].all():
-        return Passed("the loss reads 0 at every step, and gradients that are not zero come of it all the same")
-    rows = np.flatnonzero(observed if never else observed & ~satisfied)
-    if not len(rows):
-        return Skipped("no sampled step had a backward, trainable tensors and a loss other than zero")
-    begin, end = statistics.longest_run(dead[rows])
-    whole = end - begin == len(rows)
+    stretch = without_gradients.longest(optimization, trained)
+    if not isinstance(stretch, without_gradients.Stretch):
+        return stretch
     alone = len(optimization.process.optimizations) == 1
-    enough = end - begin >= limits["steps"] or (whole and end - begin >= limits["least"])
-    if not enough or not (alone or whole):  # beside others, an optimizer may rest for a while
-        return Passed(f"{int((~dead[rows]).sum()):,} of {len(rows):,} observed steps had gradients that were not zero")
-    first, last = int(rows[begin]), int(rows[end - 1])
-    missing = bool((none[rows[begin:end]] >= steps["parameters"][rows[begin:end]]).all())
-    what = "None" if missing else "exactly zero"
-    count = plural(end - begin, "step")
-    stretch = f"all {count}{' looked at' if len(rows) < trained.sum() else ''}" if whole else f"{count} in a row"
-    change = script_lines.cut(optimization.process) if missing else None
-    number = timing.step_at(optimization, first)
-    affected = np.zeros(len(steps), dtype=bool)
-    affected[first : last + 1] = True
-    reached = another_model.reached_instead(optimization) if missing and whole else None
+    enough = stretch.count >= limits["steps"] or (stretch.whole and stretch.count >= limits["least"])
+    if not enough or not (alone or stretch.whole):  # beside others, an optimizer may rest for a while
+        return Passed(f"{stretch.alive:,} of {stretch.observed:,} observed steps had gradients that were not zero")
+    affected = np.zeros(len(optimization.steps), dtype=bool)
+    affected[stretch.first : stretch.last + 1] = True
+    reached = another_model.reached_instead(optimization) if stretch.missing and stretch.whole else None
     if reached is not None:
-        return another_model.finding(optimization, reached, affected, first, RULE.id)
+        return another_model.finding(optimization, reached, affected, stretch.first, RULE.id)
+    return _finding(optimization, stretch, affected, limits)
+
+
+def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limits: Limits) -> Finding:
+    steps, number = optimization.steps, timing.step_at(optimization, stretch.first)
+    what = "None" if stretch.missing else "exactly zero"
+    count = plural(stretch.count, "step")
+    length = f"all {count}{' looked at' if stretch.sampled else ''}" if stretch.whole else f"{count} in a row"
+    cut = script_lines.cut(optimization.process) if stretch.missing else None
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain" if alone else "likely",
-        title=f"Every gradient{timing.name_of(optimization)} is {what} in {stretch}: nothing is learned",
-        summary=(
-            f"From step {number} on, all gradients were {what} when the optimizer stepped"
-            f"{', in the whole run' if whole else ''}. Nothing is learned from such steps. "
-            + (
-                "Either backward never reaches these parameters: the loss is cut off from them (detach, .data, "
-                "no_grad, numpy on the way), or the optimizer holds another model's. Or zero_grad() comes between "
-                "backward and step." + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
-                if missing
-                else "The loss is exactly 0 from the first step to the last, and no gradient comes of it. "
-                "Advantages that are all zero do this, a softmax or a cross-entropy over a single class, terms that "
-                "cancel, a mask that hides everything."
-                if never
-                else "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a "
-                "loss multiplied by zero, a mask that hides everything, or gradients that are zeroed between "
-                "backward and step."
-            )
-        ),
+        confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
+        title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}: nothing is learned",
+        summary=f"From step {number} on, all gradients were {what} when the optimizer stepped"
+        f"{', in the whole run' if stretch.whole else ''}. Nothing is learned from such steps. "
+        f"{_cause(stretch, cut)}",
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
         "backward.",
         fix_code="loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not "
         "p.grad.any()])",
         first_step=number,
-        last_step=timing.step_at(optimization, last),
-        first_second=timing.second_at(optimization, first),
+        last_step=timing.step_at(optimization, stretch.last),
+        first_second=timing.second_at(optimization, stretch.first),
         evidence=[
             Evidence(
                 "observed steps in a row without gradient",
-                end - begin,
+                stretch.count,
                 "steps",
                 limits["steps"],
                 limits.source("steps"),
             ),
-            Evidence("trainable tensors", int(steps["parameters"][first]), "tensors"),
-            Evidence("of them with gradient None", int(none[first]), "tensors"),
+            Evidence("trainable tensors", int(steps["parameters"][stretch.first]), "tensors"),
+            Evidence("of them with gradient None", int(np.nan_to_num(steps["grads_none"])[stretch.first]), "tensors"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=change or optimization.backward_location,
+        location=cut or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization,
@@ -105,6 +84,26 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
         )
         + pictures.loss(optimization),
         false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
+    )
+
+
+def _cause(stretch: Stretch, cut: Location | None) -> str:
+    """What leaves gradients like these."""
+    if stretch.missing:
+        return (
+            "Either backward never reaches these parameters: the loss is cut off from them (detach, .data, no_grad, "
+            "numpy on the way), or the optimizer holds another model's. Or zero_grad() comes between backward and step."
+            + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation")
+        )
+    if stretch.without_loss:
+        return (
+            "The loss is exactly 0 from the first step to the last, and no gradient comes of it. Advantages that are "
+            "all zero do this, a softmax or a cross-entropy over a single class, terms that cancel, a mask that hides "
+            "everything."
+        )
+    return (
+        "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a loss "
+        "multiplied by zero, a mask that hides everything, or gradients that are zeroed between backward and step."
     )
 
 

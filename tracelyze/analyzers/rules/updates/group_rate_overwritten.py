@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.optimization import schedules
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -54,7 +54,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     made_at = next(
         (
             one["made_at"]
-            for one in schedules.last_rows(process)
+            for one in schedulers.last_rows(process)
             if (one["optimizer"], one["name"]) == (row["optimizer"], scheduler)
         ),
         None,

@@ -2,112 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import schedules
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.computed.schedules import findings, leaps, mismatches, schedulers, zero_rates
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
-from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent, plural
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization, Process
-
-
-JUDGES = (
-    schedules.runs_ahead, schedules.lags_behind, schedules.never_warm, schedules.never_stepped, schedules.begun_early,
-    schedules.wrong_way,
-)  # fmt: skip
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Each optimizer's rate, with what is known of its scheduler."""
-    known = schedules.last_rows(process)
+    known = schedulers.last_rows(process)
     return combine(_check(optimization, known, limits) for optimization in process.optimizations)
 
 
-def _check(optimization: Optimization, known: list[dict[str, Any]], limits: Limits) -> OneOutcome:
-    steps = optimization.steps
-    rows = np.flatnonzero(np.isfinite(steps["lr"]))
-    if len(rows) < limits["steps"]:
+def _check(optimization: Optimization, known: list[Row], limits: Limits) -> OneOutcome:
+    rate = optimization.steps["lr"]
+    rate = rate[np.isfinite(rate)]
+    if len(rate) < limits["steps"]:
         return Skipped(f"the learning rate of fewer than {limits['steps']:.0f} steps is known")
-    own = [row for row in known if row["optimizer"] == optimization.optimizer]
-    outer = [row for row in own if not row["inner"]]
-    rate = steps["lr"][rows]
-    idle = rate <= limits["nothing"] * rate.max()
-    tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
-    one_group = (optimization.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
-    if one_group and len(idle) - tail >= max(limits["steps"], limits["share"] * len(idle)):
-        return _zero(optimization, rows[tail:], idle.all(), outer[0] if len(outer) == 1 else None, limits)
-    stranger = schedules.of_another_optimizer(optimization, known, limits)
+    outer = [row for row in known if row["optimizer"] == optimization.optimizer and not row["inner"]]
+    scheduler = outer[0] if len(outer) == 1 else None
+    zero = zero_rates.finding(optimization, scheduler, RULE.id, limits)
+    if zero is not None:
+        return zero
+    stranger = mismatches.of_another_optimizer(optimization, known, limits)
     if stranger is not None:
-        return schedules.finding(
-            optimization,
-            stranger,
-            RULE.id,
-            title=f"{stranger['name']} steers an optimizer that never steps: the learning rate stays the same",
-            what=f"{stranger['name']} was stepped {plural(stranger['steps'], 'time')} and moved its optimizer's rate "
-            f"from {number(stranger['highest_lr'] or 0.0)} to {number(stranger['lowest_lr'] or 0.0)}, but the one that "
-            f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
-            "after the scheduler.",
-            fix="Make the scheduler after the optimizer that is used, and hand it that one.",
-            code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
-            "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
-            evidence=[Evidence("steps of the scheduler", stranger["steps"], "steps")],
-        )
-    at = schedules.leap(optimization, limits)
-    if at is not None:
-        return schedules.leap_finding(optimization, at, outer[0] if len(outer) == 1 else None, RULE.id, limits)
-    for judge in JUDGES:
-        row = judge(optimization, outer, limits)
-        if row is not None:
-            return _out_of_step(optimization, row, judge)
+        return findings.of_mismatch(optimization, stranger, RULE.id)
+    leap = leaps.row_of(optimization, limits)
+    if leap is not None:
+        return leaps.finding(optimization, leap, scheduler, RULE.id, limits)
+    found = mismatches.first(optimization, outer, limits)
+    if found is not None:
+        return findings.of_mismatch(optimization, found, RULE.id)
     low, high = number(float(rate.min())), number(float(rate.max()))
     return Passed(f"the rate stays at {low}" if low == high else f"the rate stays between {low} and {high}")
-
-
-def _zero(
-    optimization: Optimization,
-    rows: np.ndarray[Any, Any],
-    always: bool,
-    scheduler: schedules.Row | None,
-    limits: Limits,
-) -> Finding:
-    begin, total = int(rows[0]), len(optimization.steps)
-    share = (total - begin) / total
-    when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
-    largest = float(np.nanmax(optimization.steps["lr"][rows]))
-    zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
-    cause, fix, code, per_batch = schedules.cause_of_zero(optimization, scheduler)
-    return schedules.finding(
-        optimization, scheduler, RULE.id,
-        title=f"The learning rate is {zero} {when}: nothing is learned",
-        what=f"The rate{timing.name_of(optimization)} is {zero} for {plural(total - begin, 'step')}, {percent(share)} "
-        f"of the run. These steps cost time and change nothing.{cause}",
-        fix=fix,
-        code=code,
-        evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
-        first=begin,
-        severity="critical" if always else "warning",
-        at_step=per_batch,
-    )  # fmt: skip
-
-
-def _out_of_step(optimization: Optimization, row: dict[str, Any], judge: Any) -> Finding:
-    title, what, fix = schedules.words(optimization, row, judge)
-    plateau = f'scheduler = ReduceLROnPlateau(optimizer, mode="{"min" if row["mode"] == "max" else "max"}")'
-    return schedules.finding(
-        optimization, row, RULE.id, title=title, what=what, fix=fix,
-        code=plateau if judge is schedules.wrong_way else schedules.UNITS,
-        evidence=[
-            Evidence("steps of the scheduler", row["steps"], "steps"),
-            Evidence("steps of the optimizer", len(optimization.steps), "steps"),
-            Evidence("length of the schedule", row["horizon"], "steps"),
-        ],
-        at_step=judge is schedules.begun_early,
-    )  # fmt: skip
 
 
 RULE = Rule(

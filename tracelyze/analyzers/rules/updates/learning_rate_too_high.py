@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import rates, schedules, style
+from tracelyze.analyzers.computed.optimization import rates, style
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -38,15 +39,8 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[found.first :] = True
     marks = [Mark(float(raised), "rate raised" if found.stable else "first step")]
-    rate, name = number(found.rate), optimization.facts.get("name") or "the optimizer"
-    code = schedules.with_rate(optimization, found.rate / 10)
+    title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
     if found.stable:
-        title = f"A learning rate of {rate} is too high: the loss blew up when it was raised"
-        summary = (
-            f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} "
-            f"on the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}. A step that "
-            "overshoots the valley lands higher on its other side, and each one lands higher still."
-        )
         fix = (
             f"Go back to a checkpoint from before step {raised}. Change what raises the rate so that it stays at "
             f"{number(found.stable)} or below; until then cap the rate each time after it was changed."
@@ -55,35 +49,11 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             "# right after each scheduler.step(), or wherever the loop sets the rate:\n"
             f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
         )
-    elif found.constant:
-        title = f"The learning rate of {name}, {rate}, is too high: the model ends with one answer for all"
-        summary = (
-            f"The first updates changed the weights by up to {number(found.update or 0.0)} times their own size, which "
-            "leaves nothing of the weights as they were drawn. The loss then settled where it stays: the predictions "
-            "hardly differ from sample to sample, as with dead or saturated units, and what comes later does not "
-            "recover."
-        )
-        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
-    elif found.stuck:
-        where = "never got below its start" if found.above else "stays near its start"
-        title = f"The learning rate of {name}, {rate}, is too high: the loss {where}"
-        summary = (
-            f"The first updates changed the weights by up to {number(found.update or 0.0)} times their own size. The "
-            f"loss went up to {number(found.highest)}, and in the second half of the run it is "
-            f"{'no' if found.above else 'hardly'} lower than at the first step. Such a step throws the weights out of "
-            "the region in which the model can be trained; what comes after it, dead or saturated units and one answer "
-            "to everything, does not recover."
-        )
-        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
     else:
-        when = "grew from the first step" if found.at_once else "blew up before it had settled"
-        title = f"A learning rate of {rate} is too high for {name}: the loss {when}"
-        summary = (
-            f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and an "
-            f"update changed the weights by {number(found.update or 0.0)} times their own size. Nothing was learned: a "
-            "step that overshoots the valley lands higher on its other side, and each one lands higher still."
-        )
-        fix = "Try a tenth and a hundredth of the rate. If inputs or targets are in the hundreds, normalise them first."
+        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
+        if not (found.constant or found.stuck):
+            fix += " If inputs or targets are in the hundreds, normalise them first."
+        code = schedulers.with_rate(optimization, found.rate / 10)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -105,11 +75,42 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("lowest loss", found.lowest),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=schedules.rate_location(optimization, found.stable is not None),
+        location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A search for the highest stable rate, which is meant to end like this.",
     )  # fmt: skip
+
+
+def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
+    """Title and summary, by the form in which the rate was too high."""
+    rate, update = number(found.rate), number(found.update or 0.0)
+    title = f"The learning rate of {optimizer}, {rate}, is too high: "
+    first = f"The first updates changed the weights by up to {update} times their own size"
+    overshoots = "a step that overshoots the valley lands higher on its other side, and each one lands higher still."
+    if found.stable:
+        return f"A learning rate of {rate} is too high: the loss blew up when it was raised", (
+            f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} on "
+            f"the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}: {overshoots}"
+        )
+    if found.constant:
+        return f"{title}the model ends with one answer for all", (
+            f"{first}, which leaves nothing of the weights as they were drawn. The loss then settled where it stays: "
+            "the predictions hardly differ from sample to sample, as with dead or saturated units, and what comes "
+            "later does not recover."
+        )
+    if found.stuck:
+        where, lower = ("never got below its start", "no") if found.above else ("stays near its start", "hardly")
+        return f"{title}the loss {where}", (
+            f"{first}. The loss went up to {number(found.highest)}, and in the second half of the run it is {lower} "
+            "lower than at the first step. Such a step throws the weights out of the region in which the model can be "
+            "trained; what comes after it, dead or saturated units and one answer to everything, does not recover."
+        )
+    when = "grew from the first step" if found.at_once else "blew up before it had settled"
+    return f"A learning rate of {rate} is too high for {optimizer}: the loss {when}", (
+        f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and an "
+        f"update changed the weights by {update} times their own size. Nothing was learned: {overshoots}"
+    )
 
 
 RULE = Rule(

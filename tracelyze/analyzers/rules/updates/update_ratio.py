@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import decay, ratios, schedules, style
+from tracelyze.analyzers.computed.optimization import decay, ratios, style
+from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -76,7 +77,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             "trained."
         ),
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
-        fix_code=schedules.with_rate(optimization, min(100 * rate, 1e-2)),
+        fix_code=schedulers.with_rate(optimization, min(100 * rate, 1e-2)),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -86,7 +87,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             Evidence("learning rate", rate),
         ],
         cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),
-        location=schedules.rate_location(optimization),
+        location=schedulers.rate_location(optimization),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",
@@ -108,7 +109,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
             "the one before it learned."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
-        fix_code=schedules.with_rate(optimization, float(np.nanmedian(optimization.steps["lr"])) / 10),
+        fix_code=schedulers.with_rate(optimization, float(np.nanmedian(optimization.steps["lr"])) / 10),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, half),
@@ -116,7 +117,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
             Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large")),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=schedules.rate_location(optimization),
+        location=schedulers.rate_location(optimization),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "second half")]),
         false_alarm="Weights that are drawn anew all the time on purpose.",

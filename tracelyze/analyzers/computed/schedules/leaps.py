@@ -1,0 +1,58 @@
+"""A learning rate that leaps far above every rate before it, with losses that follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.schedules import findings
+from tracelyze.analyzers.evidence import timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.schedules.schedulers import Row
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.rule import Limits
+
+
+def row_of(optimization: Optimization, limits: Limits) -> int | None:
+    """The row from which on the rate is far above all rates before it, if the losses after that are far above theirs.
+
+    Restarts and cycles come back to a rate that was there before, and a warm-up climbs in small steps.
+    """
+    rate, loss = optimization.steps["lr"], optimization.steps["loss"]
+    highest = np.fmax.accumulate(np.nan_to_num(rate))
+    above = (highest[:-1] > 0) & (rate[1:] >= limits["leap"] * highest[:-1])
+    rows = np.flatnonzero(above) + 1
+    rows = rows[rows >= limits["steps"]]
+    if not len(rows):
+        return None
+    row, around = int(rows[0]), int(limits["steps"]) // 2
+    before, after = loss[row - around : row + 1], loss[row + 1 : row + 1 + around]  # a loss comes before its step
+    if not np.isfinite(before).all() or len(after) < around // 2 or np.median(before) <= 0:
+        return None
+    broken = bool(np.isfinite(after).any()) and not np.isfinite(after).all()
+    higher = np.median(after) >= limits["harm"] * np.median(before) and np.median(after) > before.max()
+    return row if broken or higher else None
+
+
+def finding(optimization: Optimization, at: int, scheduler: Row | None, rule: str, limits: Limits) -> Finding:
+    """The finding about a leap of the rate at this row of the steps, by this scheduler, or by the script itself."""
+    rate, step = optimization.steps["lr"], timing.step_at(optimization, at)
+    highest, leapt = float(np.nanmax(rate[:at])), float(rate[at])
+    return findings.about_rate(
+        optimization,
+        scheduler,
+        rule,
+        title=f"The learning rate leaps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
+        what=f"{scheduler['name'] if scheduler else 'The script'} sets a rate that is {number(leapt / highest)} times "
+        "the highest before it, from one step to the next, and the losses that follow are far above those before.",
+        fix="Look at what the schedule gives for this step: a division by almost zero, a counter that starts anew, or "
+        "a factor that is applied to a rate which it has changed already.",
+        code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
+        evidence=[Evidence("rate over the highest before", leapt / highest, "", limits["leap"], limits.source("leap"))],
+        first=at,
+        confidence="likely",
+    )

@@ -1,0 +1,270 @@
+"""The ways in which a scheduler does not fit the training that steps it, each with its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.formatting import number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tracelyze.analyzers.computed.schedules.schedulers import Row
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+
+RETURNING: Final = ("CosineAnnealingLR",)  # beyond their length they climb again
+LATE: Final = ("SWALR",)  # made for the last part of a training, which may end before
+PER_STEP: Final = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
+FEWEST_EPOCHS: Final = 3  # one or two may be a trial of the script
+ABOUT: Final = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
+MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
+ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
+UNITS: Final = (
+    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+    "        scheduler.step()  # here, if its length counts batches\n"
+    "    # scheduler.step()  # or only here, if it counts epochs"
+)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A scheduler that does not fit, with the words of the finding about it."""
+
+    scheduler: Row
+    title: str
+    what: str
+    """What happened."""
+    fix: str
+    code: str = UNITS
+    at_step: bool = False
+    """Whether the call of the scheduler's step is to change, not its construction."""
+
+
+def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """The first mismatch of these schedulers, which are those of this optimizer."""
+    for judge in _JUDGES:
+        found = judge(optimization, schedulers, limits)
+        if found is not None:
+            return found
+    return None
+
+
+def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A scheduler whose optimizer never steps while this one, with the same tensors, keeps its rate."""
+    rate = _rates(optimization)
+    scheduled = any(row["optimizer"] is not None for row in schedulers)
+    if len(optimization.process.optimizations) != 1 or rate.min() != rate.max() or scheduled:
+        return None
+    moved = [
+        row for row in schedulers if row["shares_parameters"] and row["steps"] > 1 and row["lowest_lr"] != rate[-1]
+    ]
+    if not moved or len(optimization.steps) < limits["steps"]:
+        return None
+    row = moved[0]
+    return Mismatch(
+        row,
+        title=f"{row['name']} steers an optimizer that never steps: the learning rate stays the same",
+        what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
+        f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
+        f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
+        "after the scheduler.",
+        fix="Make the scheduler after the optimizer that is used, and hand it that one.",
+        code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+        "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
+    )
+
+
+def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A scheduler that is stepped per batch and whose length counts epochs: it is over many times over."""
+    epochs = _epochs(optimization)
+    for row in schedulers:
+        per_step = row["steps"] >= PER_STEP * len(optimization.steps)
+        horizon = row["horizon"]
+        if not per_step or not horizon or row["name"] not in (*RETURNING, "PolynomialLR"):
+            continue
+        if epochs is None:
+            counts_epochs = horizon <= limits["few"]
+        else:
+            counts_epochs = epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
+        if counts_epochs and row["steps"] >= limits["apart"] * horizon:
+            return Mismatch(
+                row,
+                title=f"{row['name']} counts {horizon:,} epochs but is stepped after every batch",
+                what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the rate falls to its "
+                f"end within {plural(horizon, 'batch')} and does not follow the training from there on.",
+                fix="Step it once per epoch, or give it the number of batches of the whole training.",
+            )
+    return None
+
+
+def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A scheduler that is stepped per epoch and whose length counts batches: it hardly begins."""
+    count = len(optimization.steps)
+    if optimization.process.exit.kind != "finished" or len(schedulers) != 1:
+        return None
+    row, rate = schedulers[0], _rates(optimization)
+    if not 1 < row["steps"] <= count / limits["apart"]:
+        return None
+    if row["horizon"]:
+        counts_batches = count / ABOUT <= row["horizon"] <= count * ABOUT
+        hardly_begun = counts_batches and row["steps"] <= ALMOST * row["horizon"]
+        length = f"for {plural(row['horizon'], 'step')}"
+    else:
+        hardly_begun = row["name"] == "LambdaLR" and _climbs(rate) and rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
+        length = "to be stepped more often"
+    if not hardly_begun:
+        return None
+    return Mismatch(
+        row,
+        title=f"{row['name']} is stepped only {plural(row['steps'], 'time')} in {count:,} steps",
+        what=f"It is made {length}, and the training stepped it only every {count // row['steps']:,} optimizer "
+        f"steps. The rate ends at {_last_rate(optimization)}, of {number(row['base_lr'] or 0.0)} that it was to reach "
+        "or to start from.",
+        fix="Step it after every optimizer step, or make its length count epochs.",
+    )
+
+
+def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A warm-up that is stepped with every step and is longer than the training, which came to its end."""
+    rate, count = _rates(optimization), len(optimization.steps)
+    if optimization.process.exit.kind != "finished" or len(schedulers) != 1 or len(rate) < limits["idle"]:
+        return None
+    row = schedulers[0]
+    climbs = _climbs(rate) and rate[-1] > rate[len(rate) // 2]
+    if not climbs or not 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0) or row["steps"] < PER_STEP * count:
+        return None
+    reached = _last_rate(optimization)
+    return Mismatch(
+        row,
+        title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
+        what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
+        f"{number(row['base_lr'] or 0.0)} that it was to warm up to.",
+        fix="Make the warm-up a few percent of the steps that the training really makes.",
+    )
+
+
+def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A scheduler that was made and never stepped, by a training of several epochs that came to its end."""
+    epochs, rate, count = _epochs(optimization), _rates(optimization), len(optimization.steps)
+    if epochs is None:
+        long = count >= limits["idle"] * FEWEST_EPOCHS
+    else:
+        long = count >= limits["idle"] and epochs >= FEWEST_EPOCHS
+    if optimization.process.exit.kind != "finished" or not long or any(row["steps"] for row in schedulers):
+        return None
+    waiting = [row for row in schedulers if row["name"] not in LATE]
+    if len(waiting) != 1 or not len(rate) or rate.min() != rate.max():
+        return None
+    return Mismatch(
+        waiting[0],
+        title=f"{waiting[0]['name']} is never stepped: the learning rate stays at {_last_rate(optimization)}",
+        what=f"In {count:,} steps scheduler.step() was not called once, so the schedule has no effect.",
+        fix="Call scheduler.step() after every epoch, or after every optimizer step, as its length counts.",
+    )
+
+
+def _begun_early(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A scheduler that was stepped once before the first step of its optimizer, and then once with each of them (or
+    more rarely), so that its first rate is never used. One that begins at zero is helped over that on purpose."""
+    count = len(optimization.steps)
+    for row in schedulers:
+        from_zero = (row["first_lr"] or 0.0) <= limits["zero"] * (row["base_lr"] or 0.0)
+        once_more = row["steps"] == count  # beside the early one: begun on purpose
+        if row["early"] != 1 or row["steps"] <= 1 or from_zero or once_more or row["lowest_lr"] is None:
+            continue
+        return Mismatch(
+            row,
+            title=f"{row['name']} is stepped before the optimizer: its first rate is never used",
+            what="The first step of the scheduler came before the first step of the optimizer, so the rate of "
+            f"{number(row['first_lr'] or 0.0)} with which the schedule begins was never used, and every later "
+            "one comes a turn too soon. torch warns of it once.",
+            fix="Call scheduler.step() after optimizer.step(), at the end of the batch or of the epoch.",
+            at_step=True,
+        )
+    return None
+
+
+def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A ReduceLROnPlateau that cuts the rate while what it watches gets better: a loss that falls under "max", or a
+    share of right answers that rises under "min"."""
+    for row in schedulers:
+        first, last = row["watched_first"], row["watched_last"]
+        if first is None or last is None or row["steps"] < FEWEST_EPOCHS or not row["lowest_lr"]:
+            continue
+        if row["lowest_lr"] > limits["cut"] * row["highest_lr"]:
+            continue
+        falling_loss = row["mode"] == "max" and 0 < last <= limits["better"] * first
+        rising_share = row["mode"] == "min" and 0 <= first <= limits["better"] * last <= last <= 1
+        a_loss = _is_evaluated_loss(optimization, last)
+        if falling_loss and a_loss:
+            watched, right = "a loss", 'Use mode="min" for a value that is to fall, such as a loss.'
+        elif rising_share and not a_loss and _are_shares(optimization, (first, last), limits):
+            watched, right = (
+                "a share of right answers",
+                'Use mode="max" for a value that is to rise, such as an accuracy.',
+            )
+        else:
+            continue
+        return Mismatch(
+            row,
+            title=f"{row['name']} in mode {row['mode']} cuts the rate while what it watches gets better",
+            what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
+            f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
+            fix=right,
+            code=f'scheduler = ReduceLROnPlateau(optimizer, mode="{"min" if falling_loss else "max"}")',
+        )
+    return None
+
+
+_JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | None], ...]] = (
+    _runs_ahead,
+    _lags_behind,
+    _never_warm,
+    _never_stepped,
+    _begun_early,
+    _wrong_way,
+)
+
+
+def _rates(optimization: Optimization) -> Floats:
+    """The known rates, in the order of the steps."""
+    rate = optimization.steps["lr"]
+    return rate[np.isfinite(rate)]
+
+
+def _last_rate(optimization: Optimization) -> str:
+    return number(float(optimization.steps["lr"][-1]))
+
+
+def _climbs(rate: Floats) -> bool:
+    return bool((np.diff(rate) >= 0).all()) and bool(rate[-1] > rate[0])
+
+
+def _epochs(optimization: Optimization) -> int | None:
+    """Passes over a loader; without one the evaluation passes, if there are several; None if neither is known."""
+    if optimization.steps.has("loader") and np.isfinite(optimization.steps["loader"]).any():
+        return int((optimization.steps["loader_first"] == 1).sum())
+    after = optimization.process.evals["after_step"]
+    return len(np.unique(after[after > 0])) or None
+
+
+def _is_evaluated_loss(optimization: Optimization, value: float) -> bool:
+    """Whether an evaluation pass came to this loss."""
+    losses = optimization.process.evals["loss"]
+    return bool(np.isclose(losses[np.isfinite(losses)], value, rtol=MATCH, atol=0.0).any())
+
+
+def _are_shares(optimization: Optimization, values: tuple[float, float], limits: Limits) -> bool:
+    """Whether these are whole numbers of samples, as shares of those that an evaluation pass looks at."""
+    counts = optimization.process.evals["samples"]
+    counts = np.unique(counts[np.isfinite(counts) & (counts >= limits["samples"])])
+    return any(all(_is_whole(value * count) for value in values) for count in counts)
+
+
+def _is_whole(value: float) -> bool:
+    return abs(value - round(value)) <= MATCH

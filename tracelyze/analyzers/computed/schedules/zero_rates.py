@@ -1,0 +1,70 @@
+"""A learning rate that is zero for a large part of the training, and the scheduler that made it so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.computed.schedules import findings, mismatches
+from tracelyze.analyzers.evidence import timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.schedules.schedulers import Row
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.rule import Limits
+
+_DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
+
+
+def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits: Limits) -> Finding | None:
+    """The finding about a rate that ends at zero; None where it does not, or not for long."""
+    steps = optimization.steps
+    rows = np.flatnonzero(np.isfinite(steps["lr"]))
+    rate = steps["lr"][rows]
+    idle = rate <= limits["nothing"] * rate.max()
+    tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
+    one_group = (optimization.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
+    if not one_group or len(idle) - tail < max(limits["steps"], limits["share"] * len(idle)):
+        return None
+    begin, always = int(rows[tail]), bool(idle.all())
+    share = (len(steps) - begin) / len(steps)
+    when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
+    largest = float(rate[tail:].max())
+    zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
+    if scheduler is not None and _decays_per_batch(optimization, scheduler):
+        cause = f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch."
+        fix, code, at_step = "Step it once per epoch, or let it decay as much more slowly.", mismatches.UNITS, True
+    else:
+        cause = _length(scheduler) if scheduler is not None and scheduler["horizon"] else ""
+        fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "
+        fix += "stepped."
+        code = "scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch"
+        at_step = False
+    return findings.about_rate(
+        optimization,
+        scheduler,
+        rule,
+        title=f"The learning rate is {zero} {when}: nothing is learned",
+        what=f"The rate{timing.name_of(optimization)} is {zero} for {plural(len(steps) - begin, 'step')}, "
+        f"{percent(share)} of the run. These steps cost time and change nothing.{cause}",
+        fix=fix,
+        code=code,
+        evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
+        first=begin,
+        severity="critical" if always else "warning",
+        at_step=at_step,
+    )
+
+
+def _decays_per_batch(optimization: Optimization, scheduler: Row) -> bool:
+    """Whether the script, and not a framework, steps a scheduler without an end with every batch."""
+    by_script = optimization.process.site(scheduler["site"]) is not None
+    per_step = scheduler["steps"] >= mismatches.PER_STEP * len(optimization.steps)
+    return by_script and scheduler["name"] in _DECAYING and per_step
+
+
+def _length(scheduler: Row) -> str:
+    return f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
