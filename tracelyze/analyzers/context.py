@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import own_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.diagnosis import Finding, Location
 from tracelyze.formatting import capitalized
@@ -20,11 +21,13 @@ LONGEST_TITLE: Final = 90
 
 
 def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
-    """The finding with what its rule says of all its findings, its excerpt and the wall time of its onset."""
+    """The finding with what its rule says of all its findings, its excerpt, its example in the
+    program's own names, and the wall time of its onset."""
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(
         finding,
         excerpt=excerpt,
+        fix_code=own_names.in_example(finding.fix_code, process, finding.location),
         seen_at=_elsewhere(finding.seen_at, finding.location),
         first_at=finding.first_at or wall_time(process, finding.first_second),
         verify=finding.verify or rule.verify,

@@ -1,0 +1,129 @@
+"""Examples in the program's own words: pasted into the program that they were made for, they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence import own_names
+from tracelyze.diagnosis import Location
+
+CLASSIC = """\
+for epoch in range(3):
+    for xb, yb in train_dl:
+        out = net(xb)
+        cost = mse(out, yb)
+        cost.backward()
+        opt.step()
+"""
+ACCELERATED = CLASSIC.replace("cost.backward()", "accelerator.backward(cost)")
+SCALED = CLASSIC.replace("cost.backward()", "scaler.scale(cost).backward()").replace("opt.step()", "scaler.step(opt)")
+MADE = "opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)"
+STEP = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
+CLIP = "loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
+
+
+def process_of(make: Any, loop: str, **more: str) -> Any:
+    """A run of this loop; `more` are lines elsewhere, by their role."""
+    inside = {"loader": "for xb", "loss": "cost = ", "backward": "backward(", "step": ".step("}
+    lines = loop.splitlines()
+    rows = [
+        site(number, role, number, lines[number - 1], "train", loop)
+        for role, text in inside.items()
+        if (number := next((n for n, line in enumerate(lines, 1) if text in line), 0))
+    ]
+    others = {"optimizer": MADE, "dataloader": "train_dl = DataLoader(train_set, batch_size=8)"} | more
+    rows += [site(100 + n, role, 100 + n, line, "main", line) for n, (role, line) in enumerate(others.items()) if line]
+    return make.process(sites=rows)
+
+
+def site(number: int, role: str, line: int, source: str, function: str, excerpt: str) -> dict[str, Any]:
+    first = line if source == excerpt else 1
+    place = {"file": "train.py", "line": line, "function": function, "source": source.strip()}
+    return {"site": number, "role": role, **place, "excerpt": excerpt.rstrip(), "excerpt_line": first}
+
+
+@pytest.mark.parametrize(
+    ("loop", "code", "own"),
+    [
+        (CLASSIC, STEP, "cost.backward()\nopt.step()\nopt.zero_grad()"),
+        (ACCELERATED, "(loss / 4).backward()", "accelerator.backward(cost / 4)"),
+        (
+            SCALED,
+            "loss.backward()\noptimizer.step()",
+            "scaler.scale(cost).backward()\nscaler.step(opt)\nscaler.update()",
+        ),
+        (
+            CLASSIC,
+            "with a():\n    loss = criterion(model(x), y)",
+            "with a():\n    out = net(xb)\n    cost = mse(out, yb)",
+        ),
+        (CLASSIC, "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)", MADE),
+        (CLASSIC, "loader = DataLoader(dataset, sampler=s)", "train_dl = DataLoader(train_set, sampler=s)"),
+    ],
+)
+def test_an_example_has_the_names_of_the_program(make, loop, code, own) -> None:
+    assert own_names.in_example(code, process_of(make, loop), None) == own
+
+
+def test_a_clip_follows_an_unscaling(make) -> None:
+    own = own_names.in_example(CLIP, process_of(make, SCALED), None).splitlines()
+    assert own[1] == "scaler.unscale_(opt)"
+    assert own[2].startswith("torch.nn.utils.clip_grad_norm_(net.parameters()")
+
+
+def test_strings_prose_and_keywords_stay(make) -> None:
+    code = 'torch.save({"model": model.state_dict()}, path)  # model: the one that trains\nf(model=model)'
+    own = 'torch.save({"model": net.state_dict()}, path)  # model: the one that trains\nf(model=net)'
+    assert own_names.in_example(code, process_of(make, CLASSIC), None) == own
+
+
+def test_comments_and_fields_of_strings_that_are_code_change(make) -> None:
+    code = 'print(f"the loss is {loss.item()}")  # right after optimizer.step()'
+    own = 'print(f"the loss is {cost.item()}")  # right after opt.step()'
+    assert own_names.in_example(code, process_of(make, CLASSIC), None) == own
+
+
+def test_what_a_program_calls_in_two_ways_stays(make) -> None:
+    process = process_of(make, CLASSIC, optimizer="opt = SGD([*trunk.parameters(), *head.parameters()])")
+    assert own_names.in_example("model.train()", process, None) == "model.train()"
+
+
+def test_the_place_tells_which_of_two_optimizers(make) -> None:
+    rows = [site(n, "step", n, f"opt_{n}.step()", "train", f"opt_{n}.step()") for n in (1, 2)]
+    process = make.process(sites=rows)
+    assert own_names.in_example("optimizer.step()", process, None) == "optimizer.step()"
+    place = Location("train.py", 2, "train", "opt_2.step()")
+    assert own_names.in_example("optimizer.step()", process, place) == "opt_2.step()"
+
+
+def test_the_place_tells_whose_states_are_loaded(make) -> None:
+    place = Location("train.py", 9, "main", "clf.load_state_dict(torch.load(path), strict=False)")
+    code = "result = model.load_state_dict(state, strict=False)"
+    own = own_names.in_example(code, process_of(make, CLASSIC), place)
+    assert own == "result = clf.load_state_dict(state, strict=False)"
+
+
+def test_nothing_is_assigned_to_self(make) -> None:
+    loop = CLASSIC.replace("net(", "self(")
+    process = process_of(make, loop, optimizer="return torch.optim.Adam(self.parameters(), lr=1e-3)")
+    assert own_names.in_example("model.eval()", process, None) == "self.eval()"
+    assert own_names.in_example("model = wrap(model)", process, None) == "model = wrap(model)"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "own"),
+    [
+        ("trainer.train()", CLIP.split("\n")[1], "trainer.args.max_grad_norm = 1.0  # before it trains"),
+        (
+            "trainer.train()",
+            "optimizer = torch.optim.AdamW(model.parameters(), lr=2e-05)",
+            "trainer.args.learning_rate = 2e-05  # before it trains",
+        ),
+        ("trainer.fit(model, loader)", CLIP.split("\n")[1], "trainer.gradient_clip_val = 1.0  # before fit"),
+    ],
+)
+def test_a_trainer_is_given_its_own_settings(make, line, code, own) -> None:
+    process = make.process(sites=[site(1, "step", 3, line, "main", line)])
+    assert own_names.in_example(code, process, None) == own

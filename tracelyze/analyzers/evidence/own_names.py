@@ -1,0 +1,251 @@
+"""An example in the program's own words: its names for model, optimizer, loss, scaler, scheduler and loaders, and the
+lines with which it computes the loss and makes its optimizer.
+
+Names are read off the lines that were recorded. One that the lines do not tell, or tell in two ways, stays the usual
+one: whoever pastes the example then sees that it is not theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits, trainer_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_NAME: Final = r"(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)"
+_HOLDER: Final = r"(?P<holder>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)"
+_SCALER: Final = r"(?:self\.)?\w*[Ss]caler\w*"
+_BACKWARD: Final = re.compile(rf"{_NAME}\.backward\(\)|{_SCALER}\.scale\((?P<scaled>[A-Za-z_]\w*)\)\.backward\(\)")
+_PASSED_BACKWARD: Final = re.compile(rf"{_HOLDER}\.(?P<method>backward|manual_backward)\((?P<name>[A-Za-z_]\w*)\)")
+_STEP: Final = re.compile(rf"{_NAME}\.step\((?:closure)?\)|{_SCALER}\.step\((?P<scaled>[A-Za-z_][\w.]*)\)")
+_SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\(")
+_PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
+_STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.(?:load_)?state_dict\(")
+_LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
+_DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\({_NAME}(?:,|\)$)")
+_ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*) = (?P<value>.+)")
+_LOSS_LINE: Final = re.compile(
+    r"(?P<indent>[ \t]*)loss = criterion\(model\((?:x|inputs)\), (?:y|targets)\)(?=$|  #)", re.MULTILINE
+)
+OPTIMIZER_LINE: Final = "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
+_PLAIN_BACKWARD: Final = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<loss>loss|\(loss / [^()\n]+\))\.backward\(\)", re.MULTILINE
+)
+_PLAIN_CLIP: Final = re.compile(r"^(?P<indent>[ \t]*)(?:norm = )?torch\.nn\.utils\.clip_grad_norm_\(", re.MULTILINE)
+_PLAIN_STEP: Final = re.compile(r"^(?P<indent>[ \t]*)optimizer\.step\(\)", re.MULTILINE)
+_TEXT: Final = re.compile(r"""(?P<string>(?P<f>f?)(?:"[^"\n]*"|'[^'\n]*'))|(?P<comment>\#[^\n]*)""")
+_FORWARD_LINES: Final = 5  # lines above the loss among which the model is called
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the program calls things; `forward` are the lines that compute the loss, without their indentation."""
+
+    names: dict[str, str]
+    passes_backward: tuple[str, str] | None
+    forward: list[str]
+    optimizer_line: str
+    scales: str
+
+
+def in_example(code: str, process: Process, location: Location | None) -> str:
+    """The example with the program's own names; `location` is the place at which it will be pasted."""
+    if not code or not any(True for _ in process.sites.records()):
+        return code
+    code = trainer_examples.in_example(code, process)
+    known = _known(process, location, code)
+    if known.optimizer_line:
+        code = code.replace(OPTIMIZER_LINE, known.optimizer_line)
+    if known.forward:
+        code = _LOSS_LINE.sub(lambda found: "\n".join(found["indent"] + line for line in known.forward), code)
+    if known.scales and "scaler" not in code:
+        code = _scaled(code, unscale=known.scales != "unscaled")
+    names = {name: own for name, own in known.names.items() if _can_be_renamed(name, own, code)}
+    code = _renamed(code, names)
+    if known.passes_backward and "loss" in names:
+        code = _passed(code, names["loss"], *known.passes_backward)
+    return code
+
+
+def _known(process: Process, location: Location | None, code: str) -> _Known:
+    backward = _told(process, "backward", _BACKWARD, location)
+    passed = _matches(process, "backward", _PASSED_BACKWARD, location)
+    ways = {(match["holder"], match["method"]) for match in passed}
+    loss = backward or _told(process, "backward", _PASSED_BACKWARD, location)
+    model = _model(process, location)
+    names = {
+        "loss": loss if "." not in loss else "",
+        "model": model,
+        "optimizer": _told(process, "step", _STEP, location),
+        "scheduler": _told(process, "schedule", _STEP, location),
+        "scaler": _told(process, "backward", _SCALES, location) or _told(process, "step", _SCALES, location),
+        **_loaders(process, location, code),
+    }
+    return _Known(
+        {name: own for name, own in names.items() if own and own != name},
+        ways.pop() if len(ways) == 1 and not backward else None,
+        _forward(process, loss, model),
+        _construction(process),
+        _scales(process),
+    )
+
+
+def _told(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> str:
+    """The one name that lines of this role tell: at the place itself, in its function, or else anywhere."""
+    names = {
+        match["name"] or match.groupdict().get("scaled") or "" for match in _matches(process, role, pattern, location)
+    }
+    return names.pop() if len(names) == 1 else ""
+
+
+def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> list[re.Match[str]]:
+    lines = process.locations(role)
+    found = [(line, match) for line in lines if (match := pattern.search(line.source))]
+    nearer: tuple[Callable[[Location], bool], ...] = (
+        lambda line: bool(location and (line.file, line.line) == (location.file, location.line)),
+        lambda line: bool(location and (line.file, line.function) == (location.file, location.function)),
+    )
+    for near in nearer:
+        if any(near(line) for line, _ in found):
+            return [match for line, match in found if near(line)]
+    return [match for _, match in found] if len(found) == len(lines) else []
+
+
+def _model(process: Process, location: Location | None) -> str:
+    """Whose states the place takes or loads; else what the optimizer's parameters are taken of, where that is also
+    called: a part of a model mostly is not."""
+    states = _STATES.findall(location.source) if location else []
+    if len(states) == 1:
+        return str(states[0])
+    found = {
+        name
+        for role in ("optimizer", "clip")
+        for line in process.locations(role)
+        for name in _PARAMETERS.findall(line.source)
+    }
+    if len(found) != 1:
+        return ""
+    name = found.pop()
+    called = re.compile(rf"(?<![\w.]){re.escape(name)}\(")
+    texts = (str(row["excerpt"] or "") for row in process.sites.records())
+    return name if any(called.search(text) for text in texts) else ""
+
+
+def _loaders(process: Process, location: Location | None, code: str) -> dict[str, str]:
+    """The loader that the place makes or the training runs through, another one, and the first one's data set.
+
+    Where the example makes a loader, its name is that of the line which makes it: in another function it may be an
+    argument's.
+    """
+    made = {m["loader"]: m["name"] for line in process.locations("dataloader") if (m := _DATASET.match(line.source))}
+    here = _DATASET.match(location.source) if location else None
+    if here is not None:
+        return {"loader": here["loader"], "dataset": here["name"]}
+    functions = {(line.file, line.function) for line in process.locations("backward")}
+    trained: set[str] = set()
+    other: set[str] = set()
+    for line in process.locations("loader"):
+        match = _LOOP.fullmatch(line.source)
+        if match is None:
+            return {}
+        (trained if (line.file, line.function) in functions else other).add(match["name"])
+    if len(trained) != 1:
+        return {}
+    loader = trained.pop()
+    others = {name for name in other if name in made and name != loader}
+    return {
+        "loader": loader if loader in made or "loader = " not in code else "",
+        "val_loader": others.pop() if len(others) == 1 else "",
+        "dataset": made.get(loader, ""),
+    }
+
+
+def _forward(process: Process, loss: str, model: str) -> list[str]:
+    """The lines from the call of the model to the loss, where they stand together at one depth."""
+    places = [line for line in process.locations("loss") if line.source.startswith(f"{loss} = ")]
+    trained = {(line.file, line.function) for line in process.locations("backward")}
+    places = [line for line in places if (line.file, line.function) in trained]
+    if len(places) != 1 or not loss or not model:
+        return []
+    lines, at = edits.recorded_lines(process, places[0]), places[0].line
+    taken: list[str] = []
+    indent = _indent(lines.get(at, ""))
+    for number in range(at, at - _FORWARD_LINES, -1):
+        line = lines.get(number, "")
+        if not line.strip() or _indent(line) != indent or line.count("(") != line.count(")"):
+            return []
+        taken.insert(0, line.strip())
+        if re.search(rf"(?<![\w.]){re.escape(model)}\(", line):
+            return taken
+    return []
+
+
+def _construction(process: Process) -> str:
+    """The only line that makes an optimizer, where it is a whole assignment."""
+    lines = {line.source for line in process.locations("optimizer")}
+    line = lines.pop() if len(lines) == 1 else ""
+    whole = line.count("(") == line.count(")") and line.count("[") == line.count("]")
+    return line if whole and _ASSIGNED.fullmatch(line) and ".parameters()" in line else ""
+
+
+def _can_be_renamed(name: str, own: str, code: str) -> bool:
+    """No parameter of a function in the example has the name, and nothing is assigned to `self`."""
+    taken = re.search(rf"\bdef \w+\([^)]*\b{name}\b", code)
+    return not taken and not (own == "self" and re.search(rf"(?<![\w.]){name}(?:, [\w.]+)* = ", code))
+
+
+def _renamed(code: str, names: dict[str, str]) -> str:
+    """The code with other names: not in strings, and in comments only where a name is clearly code."""
+    if not names:
+        return code
+    either = "|".join(map(re.escape, names))
+    plain = re.compile(rf"(?<![\w.])(?P<name>{either})(?!\w)(?!=(?!=))")
+    used = re.compile(rf"(?<![\w.])(?P<name>{either})(?=\.[A-Za-z_]|\()")
+
+    def own(found: re.Match[str]) -> str:
+        return names[found["name"]]
+
+    parts, end = [], 0
+    for text in _TEXT.finditer(code):
+        parts.append(plain.sub(own, code[end : text.start()]))
+        if text["comment"]:
+            parts.append(used.sub(own, text[0]))
+        else:
+            filled = re.compile(r"\{[^{}]*\}")
+            parts.append(filled.sub(lambda field: plain.sub(own, field[0]), text[0]) if text["f"] else text[0])
+        end = text.end()
+    return "".join([*parts, plain.sub(own, code[end:])])
+
+
+def _passed(code: str, loss: str, holder: str, method: str) -> str:
+    """`accelerator.backward(loss)` in place of `loss.backward()`, where the program makes its backwards so."""
+    call = re.compile(rf"(?<![\w.)])(?P<loss>{loss}|\({loss} / [^()\n]+\))\.backward\(\)")
+    return call.sub(lambda found: f"{holder}.{method}({found['loss'].strip('()')})", code)
+
+
+def _scales(process: Process) -> str:
+    """Whether every backward is that of a scaled loss, and whether gradients are unscaled before they are clipped."""
+    lines = process.locations("backward")
+    if not lines or not all(_SCALES.search(line.source) for line in lines):
+        return ""
+    texts = (str(row["excerpt"] or "") for row in process.sites.records())
+    return "unscaled" if any(".unscale_(" in text for text in texts) else "scaled"
+
+
+def _scaled(code: str, unscale: bool) -> str:
+    """The example with a GradScaler, where the program has one: what scales, unscales and steps."""
+    code = _PLAIN_BACKWARD.sub(lambda one: f"{one['indent']}scaler.scale({one['loss'].strip('()')}).backward()", code)
+    if unscale:
+        code = _PLAIN_CLIP.sub(r"\g<indent>scaler.unscale_(optimizer)\n\g<0>", code)
+    return _PLAIN_STEP.sub(r"\g<indent>scaler.step(optimizer)\n\g<indent>scaler.update()", code)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

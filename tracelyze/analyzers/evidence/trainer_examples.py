@@ -1,0 +1,47 @@
+"""Examples for programs whose loop is a trainer's own: the trainer's setting in place of a line that has no place.
+
+A step that no line of the script makes is made by a framework: `trainer.train()` is the call of transformers and TRL,
+`trainer.fit(...)` that of Lightning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_CALL: Final = re.compile(r"(?:\w+ = )?(?P<trainer>[A-Za-z_][\w.]*)\.(?P<method>train|fit)\(")
+_CLIP: Final = re.compile(
+    r"^(?:norm = )?torch\.nn\.utils\.clip_grad_norm_\(model\.parameters\(\), (?:max_norm=)?(?P<norm>[\d.e+-]+)\).*\n?"
+    r"(?:^optimizer\.step\(\)$)?",
+    re.MULTILINE,
+)
+_RATE: Final = re.compile(
+    r"^optimizer = torch\.optim\.\w+\(model\.parameters\(\), lr=(?P<rate>[\d.e+-]+)\)$", re.MULTILINE
+)
+_BFLOAT16: Final = re.compile(r"^with torch\.autocast\([^)]*bfloat16\):\n(?:[ \t]+.*\n?)+", re.MULTILINE)
+_WORKERS: Final = re.compile(r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+).*\)$", re.MULTILINE)
+
+
+def in_example(code: str, process: Process) -> str:
+    """The example with the settings of the trainer that makes the steps; unchanged where the script makes them."""
+    trainer, method = trainer_of(process)
+    if not trainer:
+        return code
+    if method == "fit":
+        code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)
+        return _BFLOAT16.sub('trainer = Trainer(precision="bf16-mixed")  # beside what it is given today', code)
+    before = "before it trains"
+    code = _CLIP.sub(rf"{trainer}.args.max_grad_norm = \g<norm>  # {before}", code)
+    code = _RATE.sub(rf"{trainer}.args.learning_rate = \g<rate>  # {before}", code)
+    code = _WORKERS.sub(rf"{trainer}.args.dataloader_num_workers = \g<workers>  # {before}", code)
+    return _BFLOAT16.sub("TrainingArguments(output_dir, bf16=True)  # beside what it is given today", code)
+
+
+def trainer_of(process: Process) -> tuple[str, str]:
+    """Name and method of the trainer whose call makes the steps, empty where lines of the script make them."""
+    lines = {line.source for line in process.locations("step")}
+    match = _CALL.match(lines.pop()) if len(lines) == 1 else None
+    return (match["trainer"], match["method"]) if match else ("", "")
