@@ -296,8 +296,21 @@ def test_a_run_without_a_step_is_unknown_and_says_why(make, kind: str, reason: s
 
 def test_backward_passes_without_a_step_are_counted(make) -> None:
     diagnosis = diagnose(make.run(make.process(facts={"backwards": 400}, steps={})))
-    expected = "Nothing trained in this run: 400 backward passes ran, and no optimizer took a step."
+    expected = "No training that can be followed was seen: 400 backward passes ran, and no optimizer took a step."
     assert (diagnosis.verdict, diagnosis.verdict_reason) == ("unknown", expected)
+
+
+UNSEEN = "No training loss was seen: whether it fell, diverged or became NaN was not checked."
+
+
+def test_a_run_without_a_loss_says_so_and_is_ok_only_if_its_gradients_were_followed(make) -> None:
+    seen = make.steps()
+    assert diagnose(make.run(make.process(seen))).verdict_reason == ""
+    followed = diagnose(make.run(make.process({name: seen[name] for name in seen if name != "loss"})))
+    assert (followed.verdict, followed.verdict_reason) == ("ok", UNSEEN)
+    unfollowed = diagnose(make.run(make.process({name: seen[name] for name in ("backwards", "lr", "time")})))
+    assert any(check.status == "passed" for check in unfollowed.checks)
+    assert (unfollowed.verdict, unfollowed.verdict_reason) == ("unknown", UNSEEN)
 
 
 def test_a_run_of_which_every_check_was_skipped_is_unknown(make) -> None:

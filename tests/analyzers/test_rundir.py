@@ -292,7 +292,7 @@ def test_a_run_in_which_nothing_trained_says_so(tmp_path: Path) -> None:
     assert diagnosis.findings == []
     assert {check.status for check in diagnosis.checks} == {"skipped"}
     assert all("12 forward" in check.reason for check in diagnosis.checks)
-    assert diagnosis.run.notes[0].startswith("nothing trained in this run: data.py")
+    assert diagnosis.run.notes[0].startswith("no training that can be followed was seen: data.py")
 
 
 def test_a_crash_before_the_first_step_is_told(run: Path) -> None:

@@ -22,6 +22,19 @@ print("trained")
 raise SystemExit(7)
 """
 
+SEVERAL = """
+import sys, torch
+models, optimizers = map(int, sys.argv[1:])
+for made in range(models):
+    model = torch.nn.Linear(3, 1)
+    for kind in range(optimizers):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(20 + made + kind):
+            optimizer.zero_grad()
+            model(torch.ones(2, 3)).square().mean().backward()
+            optimizer.step()
+"""
+
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tracelyze", "collect", *arguments]
@@ -61,3 +74,18 @@ def test_a_wrong_call_and_signals_reach_the_user_as_before(tmp_path: Path) -> No
         _, said = running.communicate(timeout=60)
     assert running.returncode == 128 + signal.SIGTERM, said
     assert time.monotonic() - began < 50
+
+
+def test_what_was_recorded_is_said_for_all_trainings(tmp_path: Path) -> None:
+    (tmp_path / "several.py").write_text(SEVERAL)
+    said = {
+        ("1", "1"): "20 steps recorded.",
+        ("3", "1"): "3 trainings recorded, 22 steps in the longest.",
+        ("1", "3"): "63 steps of 3 optimizers recorded.",
+    }
+    for arguments, words in said.items():
+        done = collect(tmp_path, "--out", "".join(arguments), "--", sys.executable, "several.py", *arguments)
+        assert f"[tracelyze] {words} Next: " in done.stderr
+    (tmp_path / "called.py").write_text("import torch\ntorch.nn.Linear(2, 1)(torch.ones(2))\n")
+    done = collect(tmp_path, "--out", "called", "--", sys.executable, "called.py")
+    assert "[tracelyze] nothing was recorded: models were called, but no backward ran" in done.stderr

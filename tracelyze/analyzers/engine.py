@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Mapper", "diagnose", "run_check"]
 
+COURSE: Final = frozenset(
+    ("steps.grad_norm", "steps.grads_nonfinite", "parameters.grad_norm", "parameters.update_norm")
+)
+"""Columns that say how a training went, other than its loss: a check of one of them has followed it."""
 FEW: Final = 16  # processes of which the charts are kept; of more they would take more room than all else
 
 Mapper = Callable[[Callable[[Task], bytes], "Sequence[Task]"], Iterable[bytes]]
@@ -248,7 +252,12 @@ def _put_together(
     checks = [selection.check_of(rule, answers[rule.id], command) for rule in checked]
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
     notes = [*facts_of_run.notes, *clocks.notes(judged.ends), *windows.notes]
-    unknown = facts.why_unknown(judged.notes) or _why_unchecked(checked, answers)
+    partial = facts.why_partial()
+    unknown = (
+        facts.why_unknown(judged.notes)
+        or _why_unchecked(checked, answers)
+        or (partial and _unless_followed(partial, checked, answers))
+    )
     verdict = causality.verdict_of(findings, unknown)
     return Diagnosis(
         replace(facts_of_run, notes=notes),
@@ -258,7 +267,7 @@ def _put_together(
         [*profiled_charts, *facts.charts(findings)],
         __version__,
         picture=shown,
-        verdict_reason=unknown if verdict == "unknown" else "",
+        verdict_reason=unknown if verdict == "unknown" else partial if verdict in ("ok", "info") else "",
         ranks=[*ends.of(facts.died), *agreement.of(judged.portraits)],
     )
 
@@ -270,6 +279,15 @@ def _why_unchecked(rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Out
     if len(skipped) < len(about) or not about:
         return ""
     return f"No check could run: {together(skipped[:1]).reason}."
+
+
+def _unless_followed(reason: str, rules: Sequence[Rule | TraceRule], outcomes: Mapping[str, Outcome]) -> str:
+    """`reason`, if no check that reads the gradients or updates of steps passed or fired; else empty."""
+    for rule in rules:
+        columns = {column for alternative in getattr(rule, "needs", ()) for column in alternative}
+        if columns & COURSE and not isinstance(outcomes[rule.id], Skipped):
+            return ""
+    return reason
 
 
 def _findings(outcome: Outcome) -> list[Finding]:

@@ -12,6 +12,7 @@ import numpy as np
 from tracelyze.analyzers.context import wall_time
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
+from tracelyze.analyzers.recorded.run_directory import CALLED_MODELS
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 from tracelyze.formatting import capitalized, plural
 
@@ -39,6 +40,7 @@ class ProcessFacts:
     signals: list[SignalFacts]
     death: Death | None = None
     trainings: list[TrainingFacts] = field(default_factory=list)
+    losses: bool = False  # whether the loss of a training step was seen
     backwards: int = 0  # of a process without an optimizer step
     imported: bool = False  # what another program recorded
     last_step: int | None = None  # the number of the last step, where a log holds only some of them
@@ -59,6 +61,7 @@ def facts_of(process: Process) -> ProcessFacts:
         started_at=wall_time(process, 0.0) or _maybe(facts.get("started_at")),
         signals=recording_cost.signals_of(process),
         death=deaths.of(process),
+        losses=any(optimization.steps.has("loss") for optimization in process.optimizations),
         backwards=int(facts.get("backwards") or 0),
         imported=bool(facts.get("source")),
         last_step=_last_logged(process),
@@ -91,6 +94,7 @@ class Facts:
     signals: list[SignalFacts] = field(default_factory=list)
     trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
+    losses: bool = False
     backwards: int = 0
     imported: bool = False
     last_step: int | None = None
@@ -111,6 +115,7 @@ class Facts:
         self.started_at = min(filter(None, (self.started_at, facts.started_at)), default=None)
         self.signals = recording_cost.joined(self.signals, facts.signals)
         self.trainings += facts.trainings
+        self.losses |= facts.losses
         self.backwards += facts.backwards
         self.imported |= facts.imported
         longer = facts.steps > self.steps
@@ -124,10 +129,19 @@ class Facts:
             return None
         if self.imported:
             return "this recording holds no steps of a training"
-        known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
         if self.backwards:
-            known = f"{plural(self.backwards, 'backward pass')} ran, and no optimizer took a step"
+            ran = f"{plural(self.backwards, 'backward pass')} ran, and no optimizer took a step"
+            return f"no training that can be followed was seen: {ran}"
+        known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
+        if CALLED_MODELS in known:
+            return f"no training that can be followed was seen: {known}"
         return f"nothing trained in this run: {known}"
+
+    def why_partial(self) -> str:
+        """A sentence for a run whose steps had no loss that was seen; empty where one was, or nothing trained."""
+        if self.losses or not self.steps:
+            return ""
+        return "No training loss was seen: whether it fell, diverged or became NaN was not checked."
 
     def why_unknown(self, notes: Sequence[str]) -> str:
         """If nothing trained, a sentence that says so by how the run ended; empty if something did."""

@@ -335,9 +335,10 @@ class RunFacts:
 class Diagnosis:
     """The whole answer. Findings are ordered: root causes first, then by severity, confidence and cost.
 
-    `verdict_reason`: a sentence that says why the verdict is unknown; empty for all others. `docs_url`: where reports
-    link to for the pages of rules; empty for no links. `ranks`: in what those of a job agree, absent for a run of one.
-    `picture` is no part of the JSON: a thousand slices say nothing that the findings do not.
+    `verdict_reason`: a sentence that says why the verdict is unknown, or, where it is ok or info, what of the training
+    was not seen; empty for all others. `docs_url`: where reports link to for the pages of rules; empty for no links.
+    `ranks`: in what those of a job agree, absent for a run of one. `picture` is no part of the JSON: a thousand slices
+    say nothing that the findings do not.
     """
 
     run: RunFacts

@@ -26,6 +26,8 @@ PART = re.compile(
 )
 HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (schema.TABLE_SUFFIX, schema.STREAM_SUFFIX))
 HELD |= {schema.PROCESS_FILE}
+CALLED_MODELS = "imported torch and ran"
+"""So begins what is said of a process that called models, and that may have trained in a way that is not followed."""
 
 
 def load(path: str | Path) -> Run:
@@ -253,5 +255,5 @@ def _seen(seen: dict[str, Any]) -> str:
     if not forwards and not backwards:
         return "imported torch but called no model, and no optimizer stepped"
     ran = f"{plural(forwards, 'forward pass')} and {plural(backwards, 'backward pass') if backwards else 'no backward'}"
-    unseen = "" if backwards else " (torch.autograd.grad is not counted)"
-    return f"imported torch and ran {ran}{unseen}, but no optimizer stepped"
+    unseen = "" if backwards else " (gradients of torch.autograd.grad and torch.func are not seen)"
+    return f"{CALLED_MODELS} {ran}{unseen}, but no optimizer stepped"

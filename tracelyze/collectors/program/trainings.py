@@ -144,6 +144,10 @@ class Trainings:
         self.several = self.several or len(training.optimizers) < len(self._of_optimizer)
         return training
 
+    def counted(self) -> tuple[int, int]:
+        """How many trainings there were so far, and how many optimizers stepped in them."""
+        return len({id(training) for training in self._of_optimizer.values()}), len(self._of_optimizer)
+
     def holder(self, model: int) -> int | None:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
         return self._holders.latest(model)

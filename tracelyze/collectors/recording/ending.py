@@ -184,9 +184,22 @@ def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
-        steps = recorder.progress.longest
-        seen = f"{steps} step{'' if steps == 1 else 's'}" if steps else "logged values"
-        notices.say(f"{seen} recorded. Next: tracelyze diagnose {os.path.relpath(recorder.run)}")
+        notices.say(f"{_recorded(recorder)}. Next: tracelyze diagnose {os.path.relpath(recorder.run)}")
+
+
+def _recorded(recorder: Recorder) -> str:
+    """How much was recorded, in the words of a diagnosis; which optimizers carry each other on is known there only."""
+    longest, every = recorder.progress.longest, recorder.progress.steps
+    trainings, optimizers = recorder.program.trainings.counted()
+    steps = f"{longest} step{'' if longest == 1 else 's'}"
+    if not longest:
+        return "logged values recorded"
+    if trainings > 1:
+        return f"{trainings} trainings recorded, {steps} in the longest"
+    if optimizers > 1:
+        each = f"{steps} of each of" if longest * optimizers == every else f"{every} steps of"
+        return f"{each} {optimizers} optimizers recorded"
+    return f"{steps} recorded"
 
 
 def say_that_nothing_was_recorded(recorder: Recorder) -> None:
@@ -206,6 +219,10 @@ def say_that_nothing_was_recorded(recorder: Recorder) -> None:
         why = f"{recorder.progress.backwards} backwards ran, but no optimizer took a step"
     else:
         why = "torch was imported, but no backward ran"
+        if recorder.progress.forwards:
+            why = (
+                "models were called, but no backward ran (gradients of torch.autograd.grad and torch.func are not seen)"
+            )
     notices.say(f"nothing was recorded: {why}")
 
 

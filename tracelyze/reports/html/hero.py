@@ -74,10 +74,9 @@ def of_nothing_found(diagnosis: Diagnosis) -> Markup:
     else:
         title = f"No fault found{_in_what(run)}"
         said = [element("b", f"{formatting.plural(len(passed), 'check')} passed"), _rest(diagnosis)]
-        lead_text = "Every check that could run passed." + (
-            f" {len(more):,} more need data that this run did not record; nothing is known about them, good or bad."
-            if more
-            else ""
+        rest = f"{len(more):,} more need data that this run did not record; nothing is known about them, good or bad."
+        lead_text = " ".join(
+            filter(None, ("Every check that could run passed.", diagnosis.verdict_reason, rest if more else ""))
         )
         severity = "ok"
     facts = _run_numbers(diagnosis) if severity == "ok" else []

@@ -154,7 +154,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     if grave:
         return grave[0].title
     passed = sum(check.status == "passed" for check in diagnosis.checks)
-    return f"No fault found: {formatting.plural(passed, 'check')} passed."
+    return f"No fault found: {formatting.plural(passed, 'check')} passed. {diagnosis.verdict_reason}".rstrip()
 
 
 def tally(diagnosis: Diagnosis) -> str:
