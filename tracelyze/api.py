@@ -111,13 +111,13 @@ def _diagnose_recording(path: Path, pattern: str | None, choice: _Choice, surrou
     from tracelyze.analyzers import kineto
     from tracelyze.importing import recordings
 
-    recording = recordings.recognize(path, pattern)
+    recording = recordings.find(path, pattern)
     if recording is None and kineto.is_named_like_trace(path):
         return choice.of_traces(path)  # which says why it is none
     if recording is not None and recording.console:
         from tracelyze.importing.surroundings import beside
 
-        surroundings = [*surroundings, *beside.own(path)]
+        surroundings = [*surroundings, *beside.own(recording.path)]
     with tempfile.TemporaryDirectory(prefix="tracelyze-") as folder:
         said = recordings.import_recording(path, Path(folder) / "run", pattern)
         run = analyzers.load(Path(folder) / "run")

@@ -294,6 +294,20 @@ def test_nan_that_the_trainer_logged_as_zero(make) -> None:
     assert make.check("loss-nonfinite", policy)[0] == "passed"
 
 
+def test_nan_that_clearml_wrote_as_zero(make) -> None:
+    clearml = {"source": {"kind": "clearml"}}
+    zeros = np.r_[FALLING[:300], np.zeros(100)]
+    norms = [1.0] * 300 + [0.0] * 100
+    status, _reason, finding = make.check("loss-nonfinite", log(make, zeros, grad_norm=norms, facts=clearml))
+    assert (status, finding.confidence, finding.first_step) == ("fired", "likely", 301)
+    assert "ClearML writes 0" in finding.summary
+    assert make.check("loss-nonfinite", log(make, zeros, grad_norm=norms, facts=IMPORTED))[0] == "passed"
+    lively = log(make, zeros, grad_norm=[1.0] * 400, facts=clearml)  # a loss that is really zero, rounded
+    assert make.check("loss-nonfinite", lively)[0] == "passed"
+    learned = np.r_[np.geomspace(2.0, 1e-4, 300), np.zeros(100)]
+    assert make.check("loss-nonfinite", log(make, learned, grad_norm=norms, facts=clearml))[0] == "passed"
+
+
 RISING = np.linspace(0.1, 0.9, 100)
 FLAT = np.full(100, 0.5)
 SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]

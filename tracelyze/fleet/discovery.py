@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tracelyze import reading, schema
 from tracelyze.errors import Cause, InputError
@@ -14,9 +14,6 @@ from tracelyze.fleet import storage
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-_LOGS: Final = (".log", ".out", ".err", ".jsonl", ".csv")
-_ANY_TEXT: Final = ("a console log", "a log in JSON", "a log in CSV")  # what many files may be that are no recording
 
 
 def runs_below(places: Sequence[str], filesystem: FileSystem | None = None) -> list[str]:
@@ -59,21 +56,10 @@ def _in_folder(place: Path) -> Iterator[str]:
 
 
 def _recordings_in(place: Path) -> Iterator[str]:
-    """Recordings of other programs. A folder that is one holds no other; ambiguous text has to be called a log."""
+    """Recordings of other programs."""
     from tracelyze.importing import recordings
 
-    for name, inner, files in os.walk(place):
-        folder = Path(name)
-        if folder != place and recordings.recognize(folder) is not None:
-            yield str(folder)
-            inner.clear()
-            continue
-        for file in sorted(files):
-            path = folder / file
-            found = recordings.recognize(path) if path.is_file() else None
-            if found is not None and not found.beside and (path.suffix in _LOGS or found.title not in _ANY_TEXT):
-                yield str(path)
-        inner.sort()
+    return (str(found.path) for found in recordings.below(place))
 
 
 def _is_run(folder: Path, inner: list[str], files: list[str]) -> bool:

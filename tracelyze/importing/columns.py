@@ -11,8 +11,8 @@ Row = Mapping[str, float | None]
 
 _PHASES: Mapping[str, str] = {
     **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), "eval"),
-    "test": "test",
+    **dict.fromkeys(("val", "valid", "validation", "validate", "eval", "evaluation", "evaluate", "dev"), "eval"),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
 # Names as Trainer, Lightning, Weights & Biases, TensorBoard, Megatron and hand-written loops have them, as words.
 # The first counts. What stands before a slash and says nothing (`optim/lr`, `trainer/global_step`) is left out.
@@ -21,7 +21,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "step", "global step", "steps", "iteration", "iter", "iter num", "update", "num updates", "total timesteps",
     ),
     "loss": ("loss", "loss step", "total loss", "lm loss", "losses", "nll loss", "loss epoch", "loss mean",
-             "epoch loss", "loss train total", "ce loss"),
+             "epoch loss", "loss train total", "ce loss", "loss total", "losses total", "losses total loss",
+             "mean loss", "avg loss", "average loss", "loss avg", "batch loss", "running loss"),
     "grad_norm": (
         "grad norm", "gradient norm", "gradnorm", "global grad norm", "total grad norm", "grad 2 0 norm total", "gnorm",
         "global gradient norm",
@@ -39,7 +40,8 @@ _PARTS = frozenset(
 )  # fmt: skip
 _EPOCH = re.compile(r"(?:\w+/)?epoch(?:_?num)?", re.IGNORECASE)
 _REWARD = re.compile(r"(?:^|/)(?:rewards?|returns?|scores?|ep_rew_mean|ep_return|episode_reward)(?:_mean)?(?:/|$)")
-_NO_SET = frozenset(("total", "mean", "average", "lm", "nll", "ce", "epoch", "at", "iteration"))
+_NO_SET = frozenset(("total", "mean", "average", "avg", "lm", "nll", "ce", "epoch", "at", "iteration"))
+_BEHIND_A_LOSS = frozenset(("epoch", "step", "value", "total", "mean", "average", "avg"))
 _UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
 _EARLIER = 0.1  # a column that ends before a tenth of another's is not the curve of the run
 
@@ -180,7 +182,7 @@ def _without_phase(name: str) -> str:
 
 def _evaluated_set(words: list[str]) -> str | None:
     """The name of the evaluated set in `eval_<set>_loss`, "" for the only one; None if this is no loss."""
-    if words and words[-1] in ("epoch", "step", "value"):
+    while len(words) > 1 and words[-1] in _BEHIND_A_LOSS:
         words = words[:-1]
     parts = {word for word in words if word in _PARTS and len(word) > 1}  # a set may be called by a letter
     if not words or words[-1] not in ("loss", "losses") or len(words) > 5 or parts:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelyze import schema
@@ -12,7 +13,7 @@ from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import plural
 from tracelyze.importing.dumps import flight_recorder, memory_snapshot
 from tracelyze.importing.logs import console, delimited, json_log, mlperf, monitor_csv, trainer_state, training_log
-from tracelyze.importing.reading import head_of, without_colors
+from tracelyze.importing.reading import PACKED, head_of, without_colors
 from tracelyze.importing.run_builder import Log, write_run
 from tracelyze.importing.surroundings import beside
 from tracelyze.importing.trackers import (
@@ -33,7 +34,8 @@ _JSON = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*[,\]]\s*[-\d]
 class Recording:
     """A file or folder whose format is known. `title` says what it is, after "read as"; `console`: what was printed.
 
-    `beside`: it is no recording of a training, but a log of what surrounds one.
+    `beside`: it is no recording of a training, but a log of what surrounds one. `note`: where it was found, if that is
+    not what was given.
     """
 
     path: Path
@@ -41,6 +43,7 @@ class Recording:
     read: Callable[[Path], Log]
     console: bool = False
     beside: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +72,7 @@ _OTHER_FILES = (
     (b"\x80", "a pickle that is cut off, or holds neither a memory snapshot nor a dump of the Flight Recorder"),
     (archived.MAGIC, "a ZIP archive, as torch.save writes for weights, and no session of Comet or ClearML"),
     (neptune_export.MAGIC, "a Parquet file that neptune-exporter did not write"),
-    (b"\x1f\x8b", "packed with gzip, and no profiler trace; unpack it first"),
+    (PACKED, "packed with gzip, and neither a log nor a profiler trace; unpack it first"),
 )
 """How files begin that are no recording, and what to say of them."""
 
@@ -84,6 +87,49 @@ def recognize(path: Path, pattern: str | None = None) -> Recording | None:
     return _folder(path) if path.is_dir() else _file(path)
 
 
+def find(path: Path, pattern: str | None = None) -> Recording | None:
+    """What `path` is; of a folder that is no recording itself, the one below it that was written to last.
+
+    Of several kinds the one that says most plainly what it is: a tracker's files before a table, a table before a log.
+    """
+    if (known := recognize(path, pattern)) is not None or not path.is_dir():
+        return known
+    found = sorted(below(path), key=lambda one: (one.title in _ANY_TEXT, one.console, -_written(one.path)))
+    if not found:
+        return None
+    others = f" of {plural(len(found), 'recording')} below it" if len(found) > 1 else ""
+    return replace(found[0], note=f"{path}: {found[0].path.relative_to(path)}{others} is read")
+
+
+def below(place: Path) -> Iterator[Recording]:
+    """The recordings in and below a folder. One that is a folder holds no other; ambiguous text has to be called a log.
+
+    The folder itself is not asked.
+    """
+    for name, inner, files in os.walk(place):
+        folder = Path(name)
+        if folder != place and (known := recognize(folder)) is not None:
+            yield known
+            inner.clear()
+            continue
+        for file in sorted(files):
+            path = folder / file
+            found = recognize(path) if path.is_file() else None
+            plain = found is not None and (found.title not in _ANY_TEXT or not _LOGS.isdisjoint(path.suffixes))
+            if found is not None and plain and not found.beside:
+                yield found
+        inner.sort()
+
+
+def _written(path: Path) -> float:
+    """When a file was written to last; of a folder, the files in it."""
+    try:
+        inner = [one.stat().st_mtime for one in path.iterdir()] if path.is_dir() else []
+        return max([path.stat().st_mtime, *inner])
+    except OSError:
+        return 0.0
+
+
 def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
     """Make the run directory `run` of what lies at `path`; returns sentences on what was imported.
 
@@ -91,11 +137,11 @@ def import_recording(path: Path, run: Path, pattern: str | None = None) -> str:
     """
     if not path.exists():
         raise InputError(Cause.NO_SUCH_PATH, f"{path}: No such file or directory; give the path of a recording")
-    recording = recognize(path, pattern)
+    recording = find(path, pattern)
     if recording is None:
         raise InputError(Cause.UNKNOWN_RECORDING, f"{path}: {unreadable(path)}")
     said = write_run(recording.read(recording.path), run)
-    return f"read as {recording.title}\n{said}"
+    return "\n".join([f"read as {recording.title}", said, *([recording.note] if recording.note else [])])
 
 
 def unreadable(path: Path) -> str:
@@ -144,7 +190,7 @@ def _text(file: Path, head: str) -> Recording | None:
         if known.text(file, head):
             return known.of(file)
     program = _program(head)
-    if program is None and file.suffix == ".json":
+    if program is None and _named_json(file):
         return None
     return Recording(file, f"a console log{f' of {program[1]}' if program else ''}", training_log.read, console=True)
 
@@ -183,11 +229,19 @@ def _is_csv(file: Path, head: str) -> bool:
     """Whether a text is a table; some console logs look like one, and say by a program's line that they are none."""
     return (
         _program(head) is None
-        and file.suffix != ".json"
+        and not _named_json(file)
         and delimited.looks_so(head)
         and not training_log.looks_so(head)
     )
 
+
+def _named_json(file: Path) -> bool:
+    return file.name.removesuffix(".gz").endswith(".json")
+
+
+_LOGS = frozenset((".log", ".out", ".err", ".jsonl", ".csv"))
+_ANY_TEXT = ("a console log", "a log in JSON", "a log in CSV")
+"""What many files may be that are no recording: of those in a folder only such count that are called a log."""
 
 _CONTAINERS = (databases.MAGIC, archived.MAGIC, neptune_export.MAGIC)
 """How files begin that hold anything: only what lies inside says whether it is a recording."""

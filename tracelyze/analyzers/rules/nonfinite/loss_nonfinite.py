@@ -41,7 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         bad = (optimization.steps.known("loss") & ~np.isfinite(optimization.steps["loss"])) | hidden
         count += int(optimization.steps.known("loss").sum())
         if (bad & ~timing.skipped(optimization)).any():
-            findings.append(_finding(optimization, bad, limits, hidden=bool(hidden.any())))
+            findings.append(_finding(optimization, bad, limits, bool(hidden.any())))
     findings = findings or _given_up(process, limits)
     return findings or Passed(f"all {plural(count, 'measured loss')} are finite")
 
@@ -61,12 +61,13 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         harm = f"Only {harm}: the weights survived."
     else:
         harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
-    harm += " The log says 0.0 in their place: the Trainer filters NaN out of what it logs." * hidden
     affected, seen = np.arange(len(bad)) >= first, optimization.loss_location
+    zeroed = hidden_nan.zeroed(optimization.process)
+    harm += hidden_nan.WORDS[zeroed] * hidden
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
-        confidence="certain",
+        confidence="likely" if hidden and zeroed else "certain",
         title=f"The loss{timing.name_of(optimization)} {told} at step {begin:,}",
         summary=f"{before} {harm}",
         fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else FIX,
@@ -77,7 +78,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         evidence=[
             Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
             Evidence("steps without a finite loss", total, "steps"),
-            *([Evidence("logged in their place", 0.0, "", None, "logging_nan_inf_filter of the Trainer")] * hidden),
+            *([Evidence("logged in their place", 0.0, "", None, hidden_nan.WHO[zeroed])] * hidden),
             Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
@@ -100,8 +101,7 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     for_good = later == 0 and len(rows) >= limits["recovered"]
     lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
     rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
-    count = "At least " * (lost > len(rows)) + plural(len(rows), "loss")
-    outcome = "gives up the batch"
+    count, outcome = "At least " * (lost > len(rows)) + plural(len(rows), "loss"), "gives up the batch"
     end = f"{later:,} later steps trained on. What such batches have in common is never learned."
     if later == 0 and process.exit.kind == "exception":
         outcome, end = "raises an exception", ""
