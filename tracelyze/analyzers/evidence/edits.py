@@ -60,7 +60,7 @@ def recorded_lines(process: Process, location: Location) -> dict[int, str]:
 def clear_after_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the only line at which the optimizer steps."""
     step = _only(optimization.process, "step")
-    found = step and _statement(optimization.process, step)
+    found = step and statement(optimization.process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:
         return None
@@ -70,7 +70,7 @@ def clear_after_step(optimization: Optimization) -> Diff | None:
 def clear_all(optimization: Optimization) -> Diff | None:
     """The optimizer's own zero_grad in place of that of a part of the model."""
     clear, step = _only(optimization.process, "zero_grad"), _only(optimization.process, "step")
-    there = clear and _statement(optimization.process, clear)
+    there = clear and statement(optimization.process, clear)
     stepped = step and STEP.fullmatch(step.source)
     if not clear or not there or not stepped or not _same_function(clear, step) or not CLEAR.fullmatch(there[1]):
         return None
@@ -81,7 +81,7 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
     """zero_grad moved from behind the backward to before it, where both stand close together at one depth."""
     process = optimization.process
     clear, backward = _only(process, "zero_grad"), _only(process, "backward")
-    there, done = clear and _statement(process, clear), backward and _statement(process, backward)
+    there, done = clear and statement(process, clear), backward and statement(process, backward)
     excerpt = clear and excerpt_of(process, clear)
     if not clear or not backward or not there or not done or not excerpt or not _same_function(clear, backward):
         return None
@@ -94,7 +94,7 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
 def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips."""
     clip, step = _only(optimization.process, "clip"), _only(optimization.process, "step")
-    there = clip and _statement(optimization.process, clip)
+    there = clip and statement(optimization.process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
@@ -104,7 +104,7 @@ def unscale_before_clip(optimization: Optimization) -> Diff | None:
 def step_by_scaler(optimization: Optimization) -> Diff | None:
     """The scaler's step and update in place of the optimizer's step."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = step and _statement(optimization.process, step)
+    there = step and statement(optimization.process, step)
     match, scaled = there and STEP.fullmatch(there[1]), backward and SCALED_BACKWARD.fullmatch(backward.source)
     if not step or not there or not match or not scaled or not _same_function(step, backward):
         return None
@@ -116,7 +116,7 @@ def step_by_scaler(optimization: Optimization) -> Diff | None:
 def scale_the_loss(optimization: Optimization) -> Diff | None:
     """The backward of the scaled loss in place of the plain one."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = backward and _statement(optimization.process, backward)
+    there = backward and statement(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None
@@ -126,7 +126,7 @@ def scale_the_loss(optimization: Optimization) -> Diff | None:
 
 def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
     """The weights copied at the line that keeps them, where that is a plain assignment."""
-    there = taken and _statement(process, taken)
+    there = taken and statement(process, taken)
     match = there and STATES.fullmatch(there[1])
     if not taken or not there or not match:
         return None
@@ -136,7 +136,7 @@ def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:
     """The scores in place of their softmax, where the line of the loss takes it of its first argument."""
-    there = loss and _statement(process, loss)
+    there = loss and statement(process, loss)
     match = there and SOFTMAX.fullmatch(there[1])
     if not loss or not there or not match:
         return None
@@ -146,7 +146,7 @@ def without_softmax(process: Process, loss: Location | None) -> Diff | None:
 
 def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:
     """The line that makes a DataLoader with these arguments set, where the whole call stands on it."""
-    there = made_at and _statement(process, made_at)
+    there = made_at and statement(process, made_at)
     match = there and LOADER.fullmatch(there[1])
     if not made_at or not there or not match or "**" in match["arguments"] or there[1].count("DataLoader(") > 1:
         return None  # of several on a line it is not known which one it is
@@ -169,7 +169,7 @@ def _only(process: Process, role: str) -> Location | None:
     return places[0] if len(places) == 1 else None
 
 
-def _statement(process: Process, location: Location) -> tuple[str, str] | None:
+def statement(process: Process, location: Location) -> tuple[str, str] | None:
     """Indentation and text of a line as it stands in the file; None where its text is not what ran."""
     excerpt = excerpt_of(process, location)
     if excerpt is None or not 0 <= location.line - excerpt.first_line < len(excerpt.lines):

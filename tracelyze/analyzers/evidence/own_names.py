@@ -27,7 +27,7 @@ _PASSED_BACKWARD: Final = re.compile(rf"{_HOLDER}\.(?P<method>backward|manual_ba
 _STEP: Final = re.compile(rf"{_NAME}\.step\((?:closure)?\)|{_SCALER}\.step\((?P<scaled>[A-Za-z_][\w.]*)\)")
 _SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\(")
 _PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
-_STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.(?:load_)?state_dict\(")
+_STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.load_state_dict\(")
 _LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
 _DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\({_NAME}(?:,|\)$)")
 _ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*) = (?P<value>.+)")
@@ -79,19 +79,21 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
     passed = _matches(process, "backward", _PASSED_BACKWARD, location)
     ways = {(match["holder"], match["method"]) for match in passed}
     loss = backward or _told(process, "backward", _PASSED_BACKWARD, location)
-    model = _model(process, location)
+    model = model_at(process, location)
     names = {
-        "loss": loss if "." not in loss else "",
+        "loss": loss if "." not in loss or "loss = " not in code else "",
         "model": model,
         "optimizer": _told(process, "step", _STEP, location),
         "scheduler": _told(process, "schedule", _STEP, location),
         "scaler": _told(process, "backward", _SCALES, location) or _told(process, "step", _SCALES, location),
         **_loaders(process, location, code),
     }
+    forward = _forward(process, loss, model)
+    names |= _batch(forward, model)
     return _Known(
         {name: own for name, own in names.items() if own and own != name},
         ways.pop() if len(ways) == 1 and not backward else None,
-        _forward(process, loss, model),
+        forward,
         _construction(process),
         _scales(process),
     )
@@ -118,12 +120,13 @@ def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Lo
     return [match for _, match in found] if len(found) == len(lines) else []
 
 
-def _model(process: Process, location: Location | None) -> str:
-    """Whose states the place takes or loads; else what the optimizer's parameters are taken of, where that is also
-    called: a part of a model mostly is not."""
-    states = _STATES.findall(location.source) if location else []
-    if len(states) == 1:
-        return str(states[0])
+def model_at(process: Process, location: Location | None) -> str:
+    """The model whose states the place loads, or whose parameters it names; else the one that the optimizer's
+    parameters are taken of, where that is also called: a part of a model mostly is not."""
+    for pattern in (_STATES, _PARAMETERS) if location else ():
+        named = pattern.findall(location.source) if location else []
+        if len(named) == 1:
+            return str(named[0])
     found = {
         name
         for role in ("optimizer", "clip")
@@ -133,9 +136,14 @@ def _model(process: Process, location: Location | None) -> str:
     if len(found) != 1:
         return ""
     name = found.pop()
-    called = re.compile(rf"(?<![\w.]){re.escape(name)}\(")
-    texts = (str(row["excerpt"] or "") for row in process.sites.records())
-    return name if any(called.search(text) for text in texts) else ""
+    there = "\n".join(edits.recorded_lines(process, location).values()) if location else ""
+    if not _calls(name, there) and _calls(f"self.{name}", there):
+        return f"self.{name}"
+    return name if any(_calls(name, str(row["excerpt"] or "")) for row in process.sites.records()) else ""
+
+
+def _calls(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}\(", text) is not None
 
 
 def _loaders(process: Process, location: Location | None, code: str) -> dict[str, str]:
@@ -182,9 +190,16 @@ def _forward(process: Process, loss: str, model: str) -> list[str]:
         if not line.strip() or _indent(line) != indent or line.count("(") != line.count(")"):
             return []
         taken.insert(0, line.strip())
-        if re.search(rf"(?<![\w.]){re.escape(model)}\(", line):
+        if _calls(model, line):
             return taken
     return []
+
+
+def _batch(forward: list[str], model: str) -> dict[str, str]:
+    """What the model is called with and the loss compares with, where both are plain names."""
+    called = forward and re.search(rf"(?<![\w.]){re.escape(model)}\((?P<inputs>[A-Za-z_]\w*)\)", forward[0])
+    compared = forward and re.search(r", (?P<targets>[A-Za-z_]\w*)\)$", forward[-1])
+    return {"inputs": called["inputs"], "targets": compared["targets"]} if called and compared else {}
 
 
 def _construction(process: Process) -> str:

@@ -22,6 +22,11 @@ _RATE: Final = re.compile(
     r"^optimizer = torch\.optim\.\w+\(model\.parameters\(\), lr=(?P<rate>[\d.e+-]+)\)$", re.MULTILINE
 )
 _BFLOAT16: Final = re.compile(r"^with torch\.autocast\([^)]*bfloat16\):\n(?:[ \t]+.*\n?)+", re.MULTILINE)
+_SCHEDULER: Final = re.compile(r"\Ascheduler\.step\(\)  # behind the loop over batches.*\Z", re.DOTALL)
+_INTERVAL: Final = (
+    "# what configure_optimizers returns:\n"
+    'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}'
+)
 _WORKERS: Final = re.compile(r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+).*\)$", re.MULTILINE)
 
 
@@ -31,6 +36,7 @@ def in_example(code: str, process: Process) -> str:
     if not trainer:
         return code
     if method == "fit":
+        code = _SCHEDULER.sub(_INTERVAL, code)
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)
         return _BFLOAT16.sub('trainer = Trainer(precision="bf16-mixed")  # beside what it is given today', code)
     before = "before it trains"

@@ -11,7 +11,18 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-
+_MADE_LATER: Final = (
+    "# below the last line that adds a layer to the model, or replaces one:\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+    "# if the layers are in a Python list, in __init__:\n"
+    "# self.layers = nn.ModuleList(layers)"
+)
+_IN_LIST: Final = (
+    "# in __init__ of the module that keeps its layers in a Python list, below the line that fills the list:\n"
+    "self.layers = nn.ModuleList(self.layers)\n"
+    "# if there is no such list: make the optimizer below the last line that adds a layer to the model:\n"
+    "# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
+)
 NAMED: Final = 45
 """Characters of the names that a title has room for."""
 
@@ -22,6 +33,11 @@ def _title(names: str, count: int) -> str:
     named = len(known) == count <= 2 and len(names) <= NAMED
     who = " and ".join(known) if named else f"{plural(count, 'tensor')} with gradients"
     return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
+
+
+def _nameless(names: str) -> bool:
+    """Whether no module of the program has these tensors under a name, as those in a list."""
+    return names.startswith("a tensor [")
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
@@ -51,10 +67,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         ),
         fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
         "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",
-        fix_code="# below the last line that adds a layer to the model, or replaces one:\n"
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
-        "# if the layers are in a Python list, in __init__:\n"
-        "# self.layers = nn.ModuleList(layers)",
+        fix_code=_IN_LIST if _nameless(str(row["names"] or "")) else _MADE_LATER,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -25,9 +25,8 @@ ABOUT: Final = 1.25  # a length that counts batches may leave out the last, shor
 MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 UNITS: Final = (
-    "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
-    "        scheduler.step()  # here, if its length counts batches\n"
-    "    # scheduler.step()  # or only here, if it counts epochs"
+    "scheduler.step()  # behind the loop over batches, once per epoch, if its length counts epochs\n\n"
+    "# scheduler.step()  # right behind optimizer.step(), once per batch, if its length counts batches"
 )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import line_edits
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 Row = dict[str, Any]
 """One scheduler: a row of the table schedules."""
@@ -30,6 +32,18 @@ def rate_location(optimization: Optimization, raised: bool = False) -> Location 
     if scheduler is not None:
         return optimization.process.site(scheduler["made_at"]) or optimization.step_location
     return (None if raised else optimization.made_at) or optimization.step_location
+
+
+def edit_of_rate(optimization: Optimization, rate: float) -> Diff | None:
+    """The line that gives the rate, with this rate, where the line says it in numbers."""
+    place = rate_location(optimization)
+    if (
+        place is None
+        or len(_GIVEN_RATE.findall(place.source)) != 1
+        or place.source.count("(") != place.source.count(")")
+    ):
+        return None
+    return line_edits.line_for(optimization.process, place, with_rate(optimization, rate))
 
 
 def with_rate(optimization: Optimization, rate: float) -> str:

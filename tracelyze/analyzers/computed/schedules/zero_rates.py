@@ -36,7 +36,8 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
     if scheduler is not None and _decays_per_batch(optimization, scheduler):
         cause = f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch."
-        fix, code, at_step = "Step it once per epoch, or let it decay as much more slowly.", mismatches.UNITS, True
+        fix = "Take the scheduler's step out of the loop over batches, and make it once per epoch, behind that loop."
+        code, at_step = "scheduler.step()  # behind the loop over batches, at its depth", True
     else:
         cause = _length(scheduler) if scheduler is not None and scheduler["horizon"] else ""
         fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "

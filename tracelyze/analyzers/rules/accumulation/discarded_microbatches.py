@@ -66,8 +66,8 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
             f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),
         fix="Take zero_grad out of the part of the loop that runs for every micro-batch, and call it once per "
-        "optimizer step, in the same branch as the step.",
-        fix_code=f"if (i + 1) % {count} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
+        "optimizer step: right behind the step, and nowhere else.",
+        fix_code="optimizer.step()  # where it is today, once per step\noptimizer.zero_grad()",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

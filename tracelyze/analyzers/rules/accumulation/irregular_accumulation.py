@@ -99,11 +99,11 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
 
 def _short_windows(usual: float) -> tuple[str, str, str]:
     """What makes windows short, the fix and its code."""
-    return (
-        "Batches that are left out are counted all the same, or the optimizer also steps at something else.",
-        "Count backwards, not batches: step after as many as losses are divided by, and nowhere else.",
-        f"count += 1\nif count % {usual:.0f} == 0:\n    optimizer.step()\n    optimizer.zero_grad()",
-    )
+    why = "Batches that are left out are counted all the same, or the optimizer also steps at something else."
+    fix = "Count backwards, not batches: step after as many as losses are divided by, and nowhere else."
+    code = f"count = 0  # before the first epoch\n\ncount += 1  # behind the backward\nif count % {usual:.0f} == 0:\n"
+    code += "    optimizer.step()\n    optimizer.zero_grad()"
+    return why, fix, code
 
 
 def _long_windows(usual: float, begin_epochs: bool) -> tuple[str, str, str]:

@@ -73,11 +73,8 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
             "not the one that was meant for the step."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step().",
-        fix_code=(
-            f"if (i + 1) % {count} == 0:\n"
-            f"    torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit or 1.0)})\n"
-            "    optimizer.step()\n    optimizer.zero_grad()"
-        ),
+        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit or 1.0)})  # only here\n"
+        "optimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.computed.optimization import accumulation, clip_values
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural, share_of
@@ -60,6 +60,9 @@ def _finding(
         )
         also = ""
     begin = timing.step_at(optimization, 0)
+    usual = float(np.quantile(norms, 0.9))
+    limit, place = clip_values.written(usual), clip_values.place_of(optimization)
+    rate = clip_values.rate_for(optimization, bound / usual) if name in accumulation.SCALE_MATTERS else ""
     return Finding(
         rule=RULE.id,
         severity="info",
@@ -71,7 +74,8 @@ def _finding(
         ),
         fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
         f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
-        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={float(np.quantile(norms, 0.9)):.2g})",
+        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={limit})" + rate,
+        diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -85,7 +89,7 @@ def _finding(
             Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
             Evidence("max_norm", bound),
         ],
-        location=optimization.process.location("clip") or optimization.step_location,
+        location=place or optimization.process.location("clip") or optimization.step_location,
         charts=pictures.over_steps(
             optimization,
             "Gradient norm",

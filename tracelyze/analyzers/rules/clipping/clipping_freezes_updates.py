@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import ratios, style
+from tracelyze.analyzers.computed.optimization import clip_values, ratios, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -52,9 +52,9 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             f"the gradient is left. At this learning rate all {len(steps):,} steps together move the weights by "
             f"at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
         ),
-        fix="Find out why the norms are so large (sums instead of means, inputs or targets that are not normalised), "
-        "and clip near the usual norm. Or raise the learning rate: under such a clip it alone sets the step.",
-        fix_code=f"norm = torch.nn.utils.clip_grad_norm_(model.parameters(), {norm:.2g})",
+        fix="Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
+        "Then clip near the usual norm. Until then raise the learning rate: under such a clip it alone sets the step.",
+        fix_code=clip_values.raised(optimization, way),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -18,7 +18,8 @@ FIX = (
     "module inside it, and leave no_sync before the last backward of a step."
 )
 EXAMPLE = (
-    "model = DistributedDataParallel(model, device_ids=[local_rank] if on_gpu else None)\n"
+    "from torch.nn.parallel import DistributedDataParallel  # at the top of the file\n\n"
+    "model = DistributedDataParallel(model)\n"
     "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
 APPLIED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.optimization import reports
@@ -13,6 +14,7 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.reports import Match, Series
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -61,7 +63,9 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         fix="Set the running sum back to 0 after it was logged."
         if stale
         else "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
-        fix_code="writer.add_scalar('train/loss', running / batches, step)\nrunning, batches = 0.0, 0",
+        fix_code=f"{_sum_at(process.location('report'))} = 0.0  # right behind the line that logs it"
+        if stale
+        else "mean = sum(losses) / len(losses)  # what is logged: losses since the value before",
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
@@ -76,6 +80,12 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
     )
+
+
+def _sum_at(place: Location | None) -> str:
+    """The name of the sum in a line such as `writer.add_scalar("loss", running_loss / count, step)`."""
+    named = re.findall(r"\b([A-Za-z_]\w*) / ", place.source) if place else []
+    return named[0] if len(named) == 1 else "running_loss"
 
 
 RULE = Rule(

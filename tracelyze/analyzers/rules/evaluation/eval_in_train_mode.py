@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TORCHS = ("Norm", "Dropout", "LSTM", "GRU", "RNN", "MultiheadAttention", "RReLU")
 DROPPING = ("Dropout", "dropout", "LSTM", "GRU", "RNN", "MultiheadAttention")
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
-FIX_CODE = "model.eval()\nwith torch.no_grad():\n    ...  # validation\nmodel.train()"
+FIX_CODE = "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
 FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
 CODE_FUNCTIONAL = "x = F.dropout(x, p=0.1, training=self.training)"
 

@@ -91,8 +91,9 @@ def _finding(
             "Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
             "more or augmented data, weight decay or dropout, a smaller model."
         ),
-        fix_code="best = float('inf')\n...\nif val_loss < best:\n    best = val_loss\n    "
-        "torch.save(model.state_dict(), 'best.pt')",
+        fix_code='best, waited = float("inf"), 0  # before the loop\n\nif val_loss < best:  # after each validation\n'
+        '    best, waited = val_loss, 0\n    torch.save(model.state_dict(), "best.pt")\nelse:\n    waited += 1\n'
+        "if waited == 5:\n    break  # and go on with the weights in best.pt",
         first_step=best,
         last_step=last,
         first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import line_edits, own_names, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
-FIX = "Call model.train() at the start of every epoch, so that it follows every validation."
-FIX_CODE = (
-    "for epoch in range(epochs):\n    model.train()\n    train_one_epoch(model)\n    model.eval()\n    validate(model)"
-)
+FIX = "Put the model back into train mode after every validation, before the next training forward."
+FIX_CODE = "model.train()  # behind every validation, and before the first step"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -53,6 +51,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if not flipped and _only_batch_norm(optimization):
         return None
     begin = timing.step_at(optimization, first)
+    process, forward = optimization.process, _forward(optimization)
+    model = own_names.model_at(process, forward) if forward else ""
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
         how = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
@@ -71,6 +71,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         ),
         fix=FIX,
         fix_code=FIX_CODE,
+        diff=line_edits.line_before(process, forward, f"{model}.train()") if model else None,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -80,7 +81,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("of them in train mode", 0, "modules"),
         ],
         cost=timing.cost_of(optimization, off) if flipped else None,
-        location=_forward(optimization) or optimization.backward_location,
+        location=forward or optimization.backward_location,
         charts=pictures.over_steps(
             optimization,
             "Modules in train mode at training steps",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference between two equal models
 
@@ -77,7 +79,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
         ),
         fix="Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
-        fix_code="reference = copy.deepcopy(model).eval().requires_grad_(False)   # before training",
+        fix_code=_example(script_lines.only(optimization.process, "reference")),
         first_step=1,
         evidence=[
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
@@ -88,6 +90,14 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
     )
+
+
+def _example(place: Location | None) -> str:
+    """A copy of the model, under the name that the script's own line gives it."""
+    own = re.fullmatch(r"(?P<reference>[\w.]+) = (?P<model>[\w.]+)", place.source) if place else None
+    reference, model = (own["reference"], own["model"]) if own else ("reference", "model")
+    copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
+    return f"import copy  # at the top of the file\n\n{copied}"
 
 
 RULE = Rule(

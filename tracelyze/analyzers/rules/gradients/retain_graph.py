@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -90,6 +90,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         ],
         location=optimization.backward_location,
         false_alarm="A graph that is used once more after the step, for a measurement.",
+        diff=line_edits.without_retained_graph(optimization.process, optimization.backward_location),
     )
 
 

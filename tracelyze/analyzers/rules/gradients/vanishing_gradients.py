@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +87,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         ),
         fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
         "sigmoid or tanh, and an initialisation that fits the activation.",
-        fix_code="x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))",
+        fix_code=_example(_made_at(optimization.process, early)),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -101,6 +102,15 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
     )
+
+
+def _example(place: Location | None) -> str:
+    """The line that makes such a layer with one that lets gradients through, where it says what it makes."""
+    squashing = r"nn\.Linear\((?P<sizes>[\w.]+, (?P<width>[\w.]+))\), nn\.(?:Sigmoid|Tanh)\(\)"
+    if place is not None and len(re.findall(squashing, place.source)) == 1:
+        passing = r"nn.Linear(\g<sizes>), nn.LayerNorm(\g<width>), nn.ReLU()"
+        return re.sub(squashing, passing, place.source) + "  # and the other layers likewise"
+    return "x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))"
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -19,6 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("modules are called by model(x)")
     row = max(found, key=lambda one: one["value"] or 0.0)
     hooks, name = int(row["value"] or 0), row["name"]
+    place = Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None
     return [
         Finding(
             rule=RULE.id,
@@ -35,7 +37,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             fix_code="out = model(x)  # not model.forward(x)",
             first_step=int(row["step"] or 0) + 1,
             evidence=[Evidence("hooks on the module", hooks, "hooks")],
-            location=Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None,
+            location=place,
+            diff=line_edits.called_whole(process, place),
             false_alarm="A forward that is called past its hooks on purpose.",
         )
     ]

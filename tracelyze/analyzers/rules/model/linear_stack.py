@@ -57,6 +57,16 @@ def _is_plain(links: dict[str, str], name: str, other: str) -> bool:
     return beside or other in links or name in links.values()
 
 
+def _example(later: str, first: str) -> str:
+    """An activation between two layers, by their own names; between those of a row where the names are numbers."""
+    holder, _, name = first.rpartition(".")
+    row, following = holder.rpartition(".")[2], later.rpartition(".")[2]
+    if name.isidentifier() and following.isidentifier():
+        return f"x = torch.relu(self.{name}(x))\nx = self.{following}(x)"
+    layers = f"self.{row}" if row.isidentifier() and row not in ("module", "model") else "layers"
+    return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
+
+
 def _finding(
     process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], forwards: int, limits: Limits
 ) -> Finding:
@@ -75,7 +85,7 @@ def _finding(
             "and the model cannot learn anything that is not linear there."
         ),
         fix="Put an activation between the layers, or replace them by one.",
-        fix_code="x = torch.relu(self.first(x))\nx = self.second(x)",
+        fix_code=_example(*next(iter(redundant.items()))),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -69,6 +69,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             + ("" if schedule else " Perhaps the embedding is merely larger than it has to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
+        diff=line_edits.drawn_below(process, drawn, int(row["range"])) if schedule else None,
         fix_code=f"{row['argument']} = torch.randint(0, {row['range']}, (x.shape[0],), device=x.device)",
         first_step=1,
         last_step=int(row["step"]),

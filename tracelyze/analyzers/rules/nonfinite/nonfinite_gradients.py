@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -42,7 +42,8 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
     events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     operation = (events[0]["text"] or "") if events else ""
-    singular = script_lines.singular(optimization.process) if grown is None else None
+    misplaced = misplaced_clips.line(optimization)
+    singular = script_lines.singular(optimization.process) if grown is None and misplaced is None else None
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -87,10 +88,11 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
             *([Evidence("operation that can have made them", operation)] if operation else []),
             Evidence("loss at that step", _number(optimization.steps["loss"][first])),
         ],
-        location=misplaced_clips.line(optimization) or singular or optimization.backward_location,
+        location=misplaced or singular or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "not finite")])
         + pictures.loss(optimization, [Mark(float(begin), "gradient not finite")]),
+        diff=line_edits.kept_from_zero(optimization.process, singular) if "sqrt" in operation else None,
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )
 

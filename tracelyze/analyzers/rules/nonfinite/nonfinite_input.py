@@ -70,7 +70,8 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
         ),
         fix="Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
         "or drop it where data are prepared, and let the data set refuse such samples.",
-        fix_code="assert torch.isfinite(inputs).all(), f'sample {index} holds NaN or Inf'",
+        fix_code="# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
+        "good = torch.isfinite(inputs).flatten(1).all(1)\ninputs, targets = inputs[good], targets[good]",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -7,7 +7,7 @@ from math import e, log
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -34,7 +34,11 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
     change = softmax_axes.line_in_model(process, "Softmax", line)
-    diff = edits.without_softmax(process, line.location) if change is None else None
+    diff = (
+        line_edits.without_activation(process, change, "Softmax")
+        if change
+        else edits.without_softmax(process, line.location)
+    )
     found = loss_calls.finding(
         process,
         line,

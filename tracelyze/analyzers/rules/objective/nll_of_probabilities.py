@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -37,7 +39,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is no "
         "divergence, and its minimum is not where the two distributions agree."
     )
-    return loss_calls.finding(
+    change = softmax_axes.line_in_model(process, "Softmax", line)
+    found = loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
         title=f"{line.function} gets probabilities, but it expects log-probabilities",
@@ -61,8 +64,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
-        change=softmax_axes.line_in_model(process, "Softmax", line),
+        change=change,
     )  # fmt: skip
+    return replace(found, diff=line_edits.log_softmax(process, change or line.location))
 
 
 RULE = Rule(

@@ -3,9 +3,11 @@ that of attention over the queries or the heads instead of the keys."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -59,7 +61,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     name = "log_softmax" if strict else "softmax"
     places = {None: "another dimension", 0: "the batch (dimension 0)"}
     over = places.get(dim, f"dimension {dim}")
-    return loss_calls.finding(
+    change = softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line)
+    found = loss_calls.finding(
         process,
         line,
         bad,
@@ -90,8 +93,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         severity="critical" if strict else "warning",
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
-        change=softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line),
+        change=change,
     )
+    flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape
+    return replace(found, diff=line_edits.softmax_dimension(process, change or line.location, -1) if flat else None)
 
 
 RULE = Rule(

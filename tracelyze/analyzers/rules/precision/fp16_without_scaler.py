@@ -46,6 +46,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
 def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, limits: Limits) -> Finding:
     first, share = int(np.argmax(half)), float(half.sum()) / float(optimization.steps.known("autocast").sum())
     begin = timing.step_at(optimization, first)
+    device = str(optimization.facts.get("device") or "cpu").partition(":")[0]
     how = "with weights kept in float16" if weights else "under float16 autocast"
     return Finding(
         rule=RULE.id,
@@ -58,8 +59,8 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
             "ones overflow to Inf and reach the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
-        fix_code="scaler = torch.amp.GradScaler()  # once, before the loop\n...\n"
-        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        fix_code=("model = model.float()  # before the optimizer is made\n" if weights else "")
+        + f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural, share_of
@@ -57,6 +57,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                     Evidence("length of the run", seconds, "s", limits["seconds"], limits.source("seconds")),
                 ],
                 location=_switched_on(process, column) or optimization.backward_location,
+                diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),
                 seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
                 false_alarm="A long run that is only there to be debugged.",

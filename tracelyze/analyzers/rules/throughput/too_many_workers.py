@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, loader_call, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, percent, plural
@@ -39,6 +39,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
     optimization = process.longest
     loader, processors = optimization.loader, plural(cpus, "processor")
+    wanted = {"num_workers": str(max(1, cpus - 1)), "persistent_workers": "True"}
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -50,7 +51,8 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
             "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
         ),
         fix=f"Start with {plural(max(1, cpus - 1), 'worker')}, with persistent_workers=True, and make samples cheaper.",
-        fix_code=f"loader = DataLoader(data, num_workers={max(1, cpus - 1)}, persistent_workers=True)",
+        fix_code=loader_call.example(loader, num_workers=max(1, cpus - 1), persistent_workers=True),
+        diff=edits.loader_arguments(process, process.site(loader.get("made_at")), wanted),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -75,6 +75,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("lowest loss", found.lowest),
         ],
         cost=timing.cost_of(optimization, affected),
+        diff=None if found.stable else schedulers.edit_of_rate(optimization, found.rate / 10),
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),

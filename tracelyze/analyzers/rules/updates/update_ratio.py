@@ -78,6 +78,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         ),
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
         fix_code=schedulers.with_rate(optimization, min(100 * rate, 1e-2)),
+        diff=schedulers.edit_of_rate(optimization, min(100 * rate, 1e-2)),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -97,7 +98,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
 def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
     half = len(optimization.steps) // 2
     begin = timing.step_at(optimization, half)
-    affected = np.arange(len(optimization.steps)) >= half
+    affected, lower = np.arange(len(optimization.steps)) >= half, float(np.nanmedian(optimization.steps["lr"])) / 10
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -105,11 +106,11 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
         title=f"Updates are too large: each step changes the weights by {percent(ratio)} of their size",
         summary=(
             f"In the second half of the run a step still changes the weights by {percent(ratio)} of their size, where "
-            "about a tenth of a percent is usual, and the loss is no lower than at the start. Each step undoes what "
-            "the one before it learned."
+            "about 0.1% is usual, and the loss is no lower than at the start. Each step undoes the one before it."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
-        fix_code=schedulers.with_rate(optimization, float(np.nanmedian(optimization.steps["lr"])) / 10),
+        fix_code=schedulers.with_rate(optimization, lower),
+        diff=schedulers.edit_of_rate(optimization, lower),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, half),

@@ -1,0 +1,65 @@
+"""Edits of one line: what they change, and that they leave lines alone of which they are not sure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence import line_edits
+from tracelyze.diagnosis import Diff
+
+
+def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: Any, above: str = "") -> str | None:
+    """What becomes of a line of the script."""
+    excerpt = "\n".join(["def f(x):", f"    {above or 'pass'}", f"    {line}"])
+    row = {"site": 1, "role": "loss", "file": "train.py", "line": 3, "function": "f", "source": line}
+    process = make.process(sites=[{**row, "excerpt": excerpt, "excerpt_line": 1}])
+    diff = edit(process, process.location("loss"), *arguments)
+    if diff is None:
+        return None
+    assert diff.removed in ([], [f"    {line}"])
+    assert all(added.startswith("    ") for added in diff.added)
+    return diff.added[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("edit", "arguments", "line", "added"),
+    [
+        (line_edits.log_softmax, (), "return F.softmax(x, dim=1)", "return F.log_softmax(x, dim=1)"),
+        (line_edits.log_softmax, (), "self.end = nn.Softmax(dim=1)", "self.end = nn.LogSoftmax(dim=1)"),
+        (line_edits.log_softmax, (), "loss = F.kl_div(F.softmax(a, 1), F.softmax(b, 1))", None),
+        (line_edits.softmax_dimension, (-1,), "y = log_softmax(f(x), dim=0)", "y = log_softmax(f(x), dim=-1)"),
+        (line_edits.softmax_dimension, (-1,), "y = x.softmax(0)", "y = x.softmax(-1)"),
+        (line_edits.softmax_dimension, (-1,), "y = nn.Softmax()(x)", None),
+        (line_edits.without_activation, ("Softmax",), "self.end = nn.Softmax(dim=-1)", "self.end = nn.Identity()"),
+        (line_edits.without_activation, ("Softmax",), "return F.softmax(f(x), dim=1)", "return f(x)"),
+        (line_edits.without_activation, ("Softmax",), "return F.softmax(a + b, dim=1) * c", None),
+        (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True)", "loss.backward()"),
+        (line_edits.without_retained_graph, (), "loss.backward(retain_graph=True, create_graph=True)", None),
+        (
+            line_edits.clipped_at,
+            ("7",),
+            "norm = clip_grad_norm_(chain(a.parameters(), b), max_norm=c[0])",
+            "norm = clip_grad_norm_(chain(a.parameters(), b), max_norm=7)",
+        ),
+        (line_edits.clipped_at, ("7",), "clip_grad_norm_(p, 0.1, norm_type=2)", "clip_grad_norm_(p, 7, norm_type=2)"),
+        (line_edits.clipped_at, ("7",), "clip_grad_norm_(p, norm_type=2, max_norm=1)", None),
+        (line_edits.kept_from_zero, (), "d = torch.sqrt(((a - b)).sum(1))", "d = torch.sqrt(((a - b)).sum(1) + 1e-8)"),
+        (line_edits.kept_from_zero, (), "d = a.pow(2).sum(1).sqrt()", "d = a.pow(2).sum(1).add(1e-8).sqrt()"),
+        (line_edits.kept_from_zero, (), "d = torch.sqrt(a) / b.sqrt()", None),
+        (line_edits.called_whole, (), "y = net.forward(x)", "y = net(x)"),
+        (line_edits.called_whole, (), "y = super().forward(x)", None),
+        (line_edits.drawn_below, (500,), "t = torch.randint(0, x.size(0), (n,))", "t = torch.randint(0, 500, (n,))"),
+        (line_edits.drawn_below, (500,), "t = torch.randint(10, (n,))", None),
+        (line_edits.line_before, ("net.train()",), "out = net(x)", "net.train()"),
+        (line_edits.line_before, ("net.train()",), "net(x), y)", None),
+    ],
+)  # fmt: skip
+def test_a_line_changes_where_it_is_clear(make, edit, arguments, line, added) -> None:
+    assert edited(make, line, edit, *arguments) == added
+
+
+def test_nothing_goes_into_the_middle_of_a_statement(make) -> None:
+    assert edited(make, "out = net(x)", line_edits.line_before, "net.train()", above="losses = [") is None

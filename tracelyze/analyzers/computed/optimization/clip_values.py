@@ -1,0 +1,44 @@
+"""What a repaired clip says: its limit in few digits, its line, and the learning rate that fits it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.computed.schedules import schedulers
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.diagnosis import Location
+
+PLAIN: Final = 1000
+"""Two digits of a number above it are written out: 120000, not 1.2e+05."""
+USUAL: Final = 1e-3
+"""Update per weight and step: about a tenth of a percent (update-ratio)."""
+HIGHEST: Final = 1000
+"""A rate is raised by no more at once: what a step does then has to be seen first."""
+
+
+def written(value: float) -> str:
+    """Two digits of the value, as code."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:.0f}" if rounded >= PLAIN else f"{rounded:g}"
+
+
+def place_of(optimization: Optimization) -> Location | None:
+    """The only line that clips."""
+    places = optimization.process.locations("clip")
+    return places[0] if len(places) == 1 else None
+
+
+def rate_for(optimization: Optimization, factor: float) -> str:
+    """The line that gives the rate, with so many times the rate, below a line of an example; empty if not known."""
+    rate = float(np.nanmedian(optimization.steps["lr"])) if optimization.steps.known("lr").any() else 0.0
+    return f"\n{schedulers.with_rate(optimization, rate * factor)}" if rate > 0 else ""
+
+
+def raised(optimization: Optimization, way: float) -> str:
+    """The line that gives the rate, with one that makes steps of a usual length of those that went this way in all."""
+    factor = USUAL * len(optimization.steps) / way if way > 0 else HIGHEST
+    return rate_for(optimization, min(factor, HIGHEST)).strip()
