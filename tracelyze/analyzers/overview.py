@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Death, Process
 
 WORST_EXIT = ("exception", "signal", "vanished", "interrupted", "unknown", "running", "finished")
+LEAST_LOGGED = 20
+"""Steps of a log below which nothing found says nothing."""
+
 ENVIRONMENT = ("python", "torch", "cuda", "platform", "hostname", "host", "device", "world_size", "cpu_count", "cpus")
 
 
@@ -144,10 +147,11 @@ class Facts:
         return "No training loss was seen: whether it fell, diverged or became NaN was not checked."
 
     def why_unknown(self, notes: Sequence[str]) -> str:
-        """If nothing trained, a sentence that says so by how the run ended; empty if something did."""
+        """A sentence that says so if too little trained to be judged, or nothing, by how the run ended; else empty."""
         nothing = self.why_nothing(notes)
         if nothing is None:
-            return ""
+            few = self.imported and self.steps < LEAST_LOGGED
+            return f"Only {plural(self.steps, 'step')} were logged, too few to judge." if few else ""
         kinds = {end.kind for end in self.exits}
         if "running" in kinds:
             return "The run is still starting: it has not taken an optimizer step yet."

@@ -14,7 +14,7 @@ from tracelyze.errors import InputError
 
 # The commands register themselves as they are imported: in the order of --help.
 # isort: off
-from tracelyze.cli import collect, diagnose, compare, watch, fleet, catalogue, runs  # noqa: F401
+from tracelyze.cli import collect, diagnose, compare, watch, fleet, catalogue, runs, cut  # noqa: F401
 # isort: on
 
 

@@ -34,7 +34,8 @@ class Lane:
 class Timeline:
     """What streams and threads did next to each other during one step, thinned to what a screen can show.
 
-    `unit_us`: shorter ones are drawn together. `note`: what was chosen. `details`: what events say of themselves."""
+    `unit_us`: shorter ones are drawn together. `note`: what was chosen. `details`: what events say of themselves.
+    `source`: the trace, if it is one, and `begin_us` when the picture begins on its clock: where to cut it."""
 
     title: str
     note: str
@@ -43,6 +44,8 @@ class Timeline:
     names: list[str]
     lanes: list[Lane]
     details: list[str] = field(default_factory=list)
+    source: str = ""
+    begin_us: float = 0.0
 
 
 @dataclass(frozen=True)

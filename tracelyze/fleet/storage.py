@@ -26,7 +26,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NOTES: Final = (schema.SIGNAL_FILE, schema.STATUS_FILE, schema.STOPPED_FILE)
 _TRACES: Final = (".json", ".json.gz")
 _PIECE: Final = 4 << 20
-_LEFT_OUT: Final = f"{schema.RANGES.name}{schema.TABLE_SUFFIX}"  # only a page shows these
+_LEFT_OUT: Final = {f"{one.name}{schema.TABLE_SUFFIX}" for one in (schema.RANGES, schema.SAID)}  # only a page shows it
 
 
 def is_remote(path: str) -> bool:
@@ -128,7 +128,7 @@ def _is_read(path: PurePosixPath) -> bool:
         return False
     if len(path.parts) == 1:
         return name == schema.RUN_FILE or schema.is_seen_file(name)
-    if len(path.parts) > 2 or name == _LEFT_OUT:
+    if len(path.parts) > 2 or name in _LEFT_OUT:
         return False
     if name.endswith((schema.TABLE_SUFFIX, schema.STREAM_SUFFIX)) or name in (*_NOTES, schema.PROCESS_FILE):
         return True

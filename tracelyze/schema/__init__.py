@@ -52,6 +52,7 @@ from tracelyze.schema.traces import (
     LAUNCHES,
     MEMORY,
     RANGES,
+    SAID,
 )
 from tracelyze.schema.training import (
     AUTOCAST,
@@ -118,6 +119,7 @@ __all__ = [
     "REFERENCES",
     "REPLAYS",
     "RUN_FILE",
+    "SAID",
     "SAMPLES",
     "SCALARS",
     "SCALER_USE",
@@ -196,7 +198,7 @@ def compression(length: int) -> Literal["lz4", "zstd"]:
 
 TRACE_FILE: Final = "trace.json"
 
-TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, MEMORY, LABELS, RANGES)
+TRACE_TABLES: Final[tuple[Table, ...]] = (DEVICE, LAUNCHES, HOST, MEMORY, LABELS, RANGES, SAID)
 """The tables of a folder into which `tracelyze import kineto` put one profiler trace, beside its TRACE_FILE."""
 
 CHECKSUM: Final = b"crc32"

@@ -84,5 +84,16 @@ RANGES = Table(
         Column("stack", "string", "", "Python stack, where the profiler recorded one"),
         Column("sequence", "int64", "", "number that an operator of the forward shares with its part of the backward"),
         Column("backward", "bool", "", "whether it belongs to a backward"),
+        Column("input_dims", "string", "", "sizes of its inputs, as JSON, where the profiler recorded them"),
+    ),
+)
+
+SAID = Table(
+    "said",
+    "One row per activity of a device that says more of itself than its name: for a closer look at a step.",
+    (
+        Column("start", "float64", "us", "start, as in the table `device`"),
+        Column("stream", "string", "", "its stream"),
+        Column("text", "string", "", "grid and block of a kernel, bytes of a copy, elements of a collective"),
     ),
 )

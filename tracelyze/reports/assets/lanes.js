@@ -43,6 +43,7 @@
       this.from = 0;
       this.to = data.length;
       this.box = figure.querySelector(".lanes");
+      this.cut = figure.querySelector(".cut code");
       this.drawing = this.box.querySelector(".drawing");
       this.slices = this.drawing.querySelector(".slices");
       this.names = this.drawing.querySelector(".slice-names");
@@ -67,7 +68,7 @@
         const one = html("button", "", label);
         one.type = "button";
         one.title = title;
-        one.setAttribute("aria-label", title);
+        if (!/[a-z]/i.test(label)) one.setAttribute("aria-label", title);
         one.addEventListener("click", act);
         bar.append(one);
         return one;
@@ -93,7 +94,7 @@
         });
         this.depth.setAttribute("aria-pressed", "false");
       }
-      button("Save for Perfetto", "Save the part that is shown as a trace for ui.perfetto.dev", () => this.save());
+      button("Save for Perfetto", "Save what is drawn here as a trace for ui.perfetto.dev, thinned as it is drawn", () => this.save());
       this.said = html("output", "quiet");
       bar.append(this.said);
       this.box.before(bar);
@@ -113,6 +114,10 @@
 
     tell() {
       this.reset.disabled = this.whole;
+      if (this.cut) {
+        const at = (time) => (this.data.begin + time).toFixed(1);
+        this.cut.textContent = `tracelyze cut ${this.data.source} --from ${at(this.from)} --to ${at(this.to)}`;
+      }
       if (this.wanted) return;
       this.said.textContent = this.whole
         ? "Drag over a stretch to zoom; click into the picture, then the wheel zooms too."

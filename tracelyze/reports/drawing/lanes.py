@@ -7,6 +7,7 @@ of their own that cut off what is too long, so that they fit at any width.
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +110,8 @@ def data(timeline: Timeline) -> dict[str, Any]:
     return {
         "title": escaping.one_line(timeline.title),
         "length": timeline.length_us,
+        "source": shlex.quote(escaping.one_line(timeline.source)),
+        "begin": timeline.begin_us,
         "bottom": bottom,
         "row": ROW,
         "head": HEAD,
@@ -142,6 +145,14 @@ def data(timeline: Timeline) -> dict[str, Any]:
             for one in placed
         ],
     }
+
+
+def cut_command(timeline: Timeline) -> str:
+    """The command that writes every event of the whole timeline as a trace; empty where no single trace holds it."""
+    if not timeline.source:
+        return ""
+    begin, end = timeline.begin_us, timeline.begin_us + timeline.length_us
+    return f"tracelyze cut {shlex.quote(escaping.one_line(timeline.source))} --from {begin:.1f} --to {end:.1f}"
 
 
 def tenths(times: list[float]) -> list[int]:

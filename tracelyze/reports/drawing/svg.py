@@ -36,6 +36,7 @@ _FEW = 40  # points
 _RARE = 8  # times the usual distance between two values: what lies between was not looked at
 _LABEL_SPAN = 0.33  # share of a phone's plot that the label of the last value takes
 _LABEL_HEIGHT = 0.16  # of a plot: what a label covers of it
+_RULE = 0.008  # of a plot: what lies between a limit and its label
 _EDGE = 0.04  # share of the width within which a tick label would leave the plot
 
 
@@ -259,12 +260,20 @@ def _limit_label(chart: Chart, x: Axis, y: Axis) -> Child:
         far = "far above" if up > 1 else "far below"
         return element("span", f"{name}, {far}", class_=f"chart-label {kind} end", style=f"left:100%;{edge}")
     inside = up > 0.85 or (chart.healthy == "below" and up > 0.1)
-    side = f"top:calc({labels.percent(1 - up)} + 2px)" if inside else f"bottom:calc({labels.percent(up)} + 2px)"
-    band = (up - _LABEL_HEIGHT, up) if inside else (up, up + _LABEL_HEIGHT)
-    hidden = [_within(chart, x, y, band, part) for part in ((0.7, 1.0), (0.0, 0.3))]
-    if hidden[1] < hidden[0]:
-        return element("span", name, class_=f"chart-label {kind}", style=f"left:6px;{side}")
-    return element("span", name, class_=f"chart-label {kind} end", style=f"left:100%;{side}")
+    # Where the lines leave most room: at either end, on the side of the limit that it speaks of or on the other.
+    sides = [under for under in (inside, not inside) if (up if under else 1 - up) > _LABEL_HEIGHT] or [inside]
+    places = [(end, under) for under in sides for end in (True, False)]
+    end, under = min(places, key=lambda place: _hidden(chart, x, y, up, *place))
+    side = f"top:calc({labels.percent(1 - up)} + 2px)" if under else f"bottom:calc({labels.percent(up)} + 2px)"
+    at = "left:100%" if end else "left:6px"
+    return element("span", name, class_=f"chart-label {kind}{' end' if end else ''}", style=f"{at};{side}")
+
+
+def _hidden(chart: Chart, x: Axis, y: Axis, up: float, end: bool, under: bool) -> int:
+    """How many values a label of a limit hides at the end or the beginning of the limit, under it or over it."""
+    near, far = up - _RULE if under else up + _RULE, up - _LABEL_HEIGHT if under else up + _LABEL_HEIGHT
+    band = (min(near, far), max(near, far))
+    return _within(chart, x, y, band, (0.7, 1.0) if end else (0.0, 0.3))
 
 
 def _within(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tuple[float, float]) -> int:

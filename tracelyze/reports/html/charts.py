@@ -268,7 +268,7 @@ def _of_bars(chart: Chart) -> tuple[list[str], list[Markup]]:
     single = range(len(chart.x)) if len(chart.x) <= _SINGLE_BARS else range(0)
     unit = escaping.one_line(chart.y_label)
     name = _position(chart).partition(" ")[0]
-    heads = ["", f"Mean, {unit}", "Share", *(f"{name} {formatting.number(chart.x[index])}" for index in single)]
+    heads = ["Part", f"Mean, {unit}", "Share", *(f"{name} {formatting.number(chart.x[index])}" for index in single)]
     rows = []
     for part in parts:
         heights = [high - low for low, high in part.spans]

@@ -132,7 +132,7 @@ def _in_what(run: RunFacts) -> str:
 
 
 def _steps(run: RunFacts) -> str:
-    return words.size(run) if run.steps or run.exit.kind != "unknown" else ""
+    return words.size(run) if run.steps or run.command else ""  # what is no training has no steps to count
 
 
 def _ranks(run: RunFacts) -> str:

@@ -8,6 +8,8 @@ from tracelyze.reports.markup import Child, element
 from tracelyze.reports.wording import rank_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracelyze.diagnosis import Agreement, Diagnosis
 
 _HEADS: Final = ("What", "State", "Who is different", "Since step", "What was seen")
@@ -22,7 +24,9 @@ def section(diagnosis: Diagnosis) -> Child:
     if not diagnosis.ranks:
         return None
     order = {"odd": 0, "own": 1, "agree": 2}
-    rows = [_row(one) for one in sorted(diagnosis.ranks, key=lambda one: order[one.state])]
+    # Where all agree, nobody is different since any step.
+    heads = _HEADS if any(one.ranks or one.since is not None for one in diagnosis.ranks) else (*_HEADS[:2], _HEADS[-1])
+    rows = [_row(one, heads) for one in sorted(diagnosis.ranks, key=lambda one: order[one.state])]
     return element(
         "section",
         element("h2", "Ranks that should agree"),
@@ -31,9 +35,9 @@ def section(diagnosis: Diagnosis) -> Child:
             "div",
             element(
                 "table",
-                element("thead", element("tr", [element("th", head, scope="col") for head in _HEADS])),
+                element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
                 element("tbody", rows),
-                class_="stacked",
+                class_="stacked agreement",
             ),
             class_="card",
         ),
@@ -41,17 +45,19 @@ def section(diagnosis: Diagnosis) -> Child:
     )
 
 
-def _row(one: Agreement) -> Child:
-    cells = (
-        rank_words.STATES[one.state],
-        rank_words.who(one),
-        f"{one.since:,}" if one.since is not None else "",
-        [rank_words.said(one), element("span", f" ({one.rule})", class_="quiet") if one.rule else None],
-    )
-    heads = _HEADS[1:]
+def _row(one: Agreement, heads: Sequence[str]) -> Child:
+    cells: dict[str, Child] = {
+        "State": rank_words.STATES[one.state],
+        "Who is different": rank_words.who(one),
+        "Since step": f"{one.since:,}" if one.since is not None else "",
+        "What was seen": [
+            rank_words.said(one),
+            element("span", f" ({one.rule})", class_="quiet") if one.rule else None,
+        ],
+    }
     name = element("strong", one.name) if one.state == "odd" else one.name
     return element(
         "tr",
         element("th", name, scope="row"),
-        [element("td", cell, data_label=head) for cell, head in zip(cells, heads, strict=True)],
+        [element("td", cells[head], data_label=head) for head in heads[1:]],
     )

@@ -40,19 +40,20 @@ def section(diagnosis: Diagnosis) -> Markup:
         if key in run.environment
     ]
     rows: list[tuple[str, Child]] = [
-        ("Command", element("code", words.command(run.command)) if run.command else "not recorded"),
-        ("Ended", words.exit_of(run)),
-        ("Started", run_words.date(run.started_at) or "not recorded"),
-        ("Duration", formatting.duration(run.duration_s)),
-        ("Size", f"{words.size(run)}, {formatting.plural(run.ranks, 'rank')}"),
-        ("Device", run_words.device(run) or "not recorded"),
-        ("Code", run_words.code(run) or "no git commit recorded"),
-        ("Software", ", ".join(versions) or "not recorded"),
-        ("Run directory", element("code", run.path)),
+        ("Command", element("code", words.command(run.command)) if run.command else None),
+        ("Ended", words.exit_of(run) if run.exit.kind != "unknown" else None),
+        ("Started", run_words.date(run.started_at) or None),
+        ("Duration", formatting.duration(run.duration_s) if run.duration_s is not None else None),
+        ("Size", run_words.extent(run)),
+        ("Device", run_words.device(run) or None),
+        ("Code", run_words.code(run) or ("no git commit recorded" if run.command else None)),
+        ("Software", ", ".join(versions) or None),
+        ("Run directory" if run.command else "Read from", element("code", run.path)),
     ]
+    rows = [(name, said) for name, said in rows if said]  # what was read elsewhere leaves most of this out
     # What is 1 for every run of one process says nothing.
     rows += [
-        (_NAMES.get(name, name), value)
+        (_NAMES.get(name) or capitalized(name), value)
         for name, value in run.environment.items()
         if name not in _ABOVE and (name, value) != ("world_size", "1")
     ]

@@ -38,6 +38,7 @@ def figure(timeline: Timeline, number: int) -> Markup:
             "ul", [element("li", kind_swatch(kind), KINDS[kind]) for kind in lanes.kinds(timeline)], class_="legend"
         ),
         element("div", lanes.draw(timeline, f"timeline-{number}"), class_="lanes"),
+        _cut(timeline),
         _numbers(timeline),
         class_="card timeline-of-step",
         data_timeline=number,
@@ -48,6 +49,13 @@ def packed(timelines: list[Timeline]) -> str:
     """The data of all timelines: JSON, gzip, base64."""
     text = escaping.json_text([lanes.data(timeline) for timeline in timelines])
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def _cut(timeline: Timeline) -> Child:
+    """How to get every event of what is shown: the page holds what a screen can show of them."""
+    command = lanes.cut_command(timeline)
+    said = "Every event of this stretch, for ui.perfetto.dev:"
+    return element("p", said, " ", element("code", command), class_="quiet cut") if command else None
 
 
 def _explained(timeline: Timeline) -> str:

@@ -58,6 +58,12 @@ def code(run: RunFacts) -> str:
     return f"commit {escaping.one_line(run.commit)[:12]}{state}"
 
 
+def extent(run: RunFacts) -> str:
+    """How many steps and ranks there were, as far as there were any."""
+    ranks = formatting.plural(run.ranks, "rank") if run.ranks else ""
+    return ", ".join(part for part in (words.size(run) if run.steps else "", ranks) if part)
+
+
 def ending(run: RunFacts) -> str:
     """How the program ended, and after how long; empty where no program was watched: a trace, a log."""
     if run.exit.kind == "unknown":

@@ -43,7 +43,10 @@ def threshold(evidence: Evidence) -> str:
     """What the value was held against, with the unit of the value; empty where it was held against nothing."""
     if evidence.threshold is None:
         return ""
-    return formatting.quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
+    said = formatting.quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
+    if said.startswith("under ") and not isinstance(evidence.threshold, str):  # a limit is a number, however small
+        return f"{formatting.number(evidence.threshold * 100)}%{said.removeprefix('under 0.1%')}"
+    return said
 
 
 def limit(evidence: Evidence) -> str:

@@ -244,7 +244,12 @@ def _timeline(
         notes.append(f"Not drawn: {', '.join(left_out)}.")
     found = [lane for lane in drawn if lane is not None]
     length, unit_us = round(end - begin, 1), round(unit, 3)
-    return Timeline(choice.title, " ".join(notes), length, unit_us, list(names.numbers), found, list(names.details))
+    said_of = list(names.details)
+    return Timeline(
+        *(choice.title, " ".join(notes), length, unit_us, list(names.numbers), found, said_of),
+        source=str(seen.trace.path),
+        begin_us=round(begin, 1),
+    )
 
 
 def _only(steps: Steps, index: int) -> Steps:

@@ -6,6 +6,8 @@ Read for the steps that are shown only. A value that is not what it should be is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Union
 
@@ -13,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from tracelyze import formatting
+from tracelyze.analyzers.kineto.reading import stored_said
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
 from tracelyze.analyzers.kineto.reading.events import DECODE_ERRORS, SKIPPED_PHASES, Label
 from tracelyze.analyzers.kineto.reading.host_spans import by, read_part
@@ -59,22 +62,22 @@ _decoder: Any = msgspec.json.Decoder(list[_RECORD])
 def details(path: Path, blocks: Blocks, windows: list[tuple[float, float]]) -> dict[tuple[float, str], str]:
     """What the activities of devices that begin in one of `windows` say, by their begin and stream.
 
-    Empty for an imported trace, which holds nothing of the kind.
+    `path` is a trace file, with the `blocks` that were found in it, or the folder of an imported trace.
     """
-    found: dict[tuple[float, str], str] = {}
-    if path.is_dir():
-        return found
+    said = stored_said.read_said(path, windows) if path.is_dir() else said_by(path, blocks, windows)
+    return {(start, stream): text for start, stream, text in islice(said, MOST)}
+
+
+def said_by(path: Path, blocks: Blocks, windows: list[tuple[float, float]]) -> Iterator[tuple[float, str, str]]:
+    """Begin, stream and words of each activity of a trace file that begins in one of `windows` and has some to say."""
     with TraceBytes(path) as source:
         for offset, length in blocks.with_device(windows):
             source.skip_to(offset)
             for span in _decoded(read_part(source, length)):
-                if len(found) >= MOST:
-                    return found
                 if type(span) is DeviceSpan and span.args is not None and _is_shown(span, windows):
                     said = _said(span.args)
                     if said:
-                        found[span.ts, _stream(span)] = said
-    return found
+                        yield span.ts, _stream(span), said
 
 
 def _decoded(text: bytes) -> list[Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tracelyze import schema
-from tracelyze.analyzers.kineto.reading import rankfiles, stored, stored_ranges
+from tracelyze.analyzers.kineto.reading import device_spans, rankfiles, stored, stored_ranges, stored_said
 from tracelyze.analyzers.kineto.reading.blocks import Blocks
 from tracelyze.analyzers.kineto.reading.reader import read_trace
 from tracelyze.analyzers.kineto.timeline.trace import Trace
@@ -39,6 +40,7 @@ def import_traces(paths: Sequence[Path | str], run: Path) -> str:
             rank = rankfiles.rank_of(trace, position)
             folder.mkdir()
             stored_ranges.write_ranges(path, blocks, folder)
+            stored_said.write_said(device_spans.said_by(path, blocks, [(-math.inf, math.inf)]), folder)
             stored.write_trace(trace, folder, rank)
             entries.append(_entry(trace, folder.name, rank))
         if not entries:

@@ -9,10 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Raw
+
 from tracelyze import reading, schema
 from tracelyze.analyzers.kineto.reading import events
 from tracelyze.analyzers.kineto.reading.blocks import HOST_KINDS, Blocks
 from tracelyze.analyzers.kineto.reading.host_spans import (
+    LONGEST_DIMS,
     LONGEST_NAME,
     LONGEST_STACK,
     HostArguments,
@@ -114,6 +117,7 @@ def _row(span: HostSpan | events.Span) -> tuple[Any, ...]:
         own.stack[:LONGEST_STACK] if own is not None and own.stack else None,
         own.sequence if own is not None and isinstance(own.sequence, int) and own.sequence >= 0 else None,
         own is not None and own.forward not in (0, "0"),
+        bytes(own.dims)[:LONGEST_DIMS].decode("utf-8", "replace") or None if own is not None else None,
     )
 
 
@@ -126,5 +130,10 @@ def _span(row: dict[str, Any]) -> HostSpan:
         tid=reading.parse_json(row["thread"]),
         ts=row["start"],
         dur=row["end"] - row["start"],
-        args=HostArguments(stack or "", -1 if sequence is None else sequence, int(row["backward"])),
+        args=HostArguments(
+            stack or "",
+            -1 if sequence is None else sequence,
+            int(row["backward"]),
+            Raw((row.get("input_dims") or "").encode()),  # imports of earlier versions have no such column
+        ),
     )
