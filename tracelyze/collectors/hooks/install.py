@@ -36,6 +36,7 @@ from tracelyze.collectors.program.calls import Calls, Recomputation
 from tracelyze.collectors.program.fetches import Notes
 from tracelyze.collectors.program.lines.construction import Constructions
 from tracelyze.collectors.program.modules import vocabularies
+from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.calling import local
@@ -61,7 +62,7 @@ LOSSES = (
 # Classes whose methods wrappers call, beside those that watch modules. A test finds one that is missing.
 CALLED = (
     Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
-    Constructions, Notes, Threads, ByIdentity, SetByIdentity,
+    Constructions, Notes, Threads, ByIdentity, SetByIdentity, FusedDropouts,
 )  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
@@ -191,18 +192,21 @@ def _modules(torch: Any) -> None:
                 return original(*args, **kwargs)
             fast_path, self = skipping.fast_path, args[0]
             if fast_path is not None and fast_path.on and fast_path.model() is self:
-                counts, progress = fast_path.losses, fast_path.progress
+                counts, progress, call = fast_path.losses, fast_path.progress, original
+                dropouts = progress.dropouts
             else:
                 fast_path, recording = None, recorder()
                 if recording.writer.off:
                     return original(*args, **kwargs)
                 watch = recording.forwards.watch_for(self)
                 counts, progress = recording.losses, recording.progress
-            losses, dropouts, statistics = counts.count, progress.dropouts, progress.statistics
+                dropouts = progress.dropouts
+                call = recording.program.fused_dropouts.watched(original, self)
+            losses, statistics = counts.count, progress.statistics
             start = clock()
             try:  # Nothing is called between this line and the next: an OS signal handler may raise in any call.
                 calling.root, calling.watch = self, watch or False
-                output = original(*args, **kwargs)
+                output = call(*args, **kwargs)
             finally:
                 calling.root = calling.watch = None
             if watch:

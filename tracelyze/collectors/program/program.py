@@ -10,6 +10,7 @@ from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
+from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.trainings import Trainings
 
@@ -26,3 +27,4 @@ class Program:
     backwards: StepBackwards
     manual_updates: ManualUpdates
     inputs: InputOrder
+    fused_dropouts: FusedDropouts

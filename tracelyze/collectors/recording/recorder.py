@@ -24,6 +24,7 @@ from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
 from tracelyze.collectors.program.manual_updates import ManualUpdates
+from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.program.optimizers import Optimizers
 from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
@@ -114,7 +115,8 @@ class Recorder:
         backwards = StepBackwards(progress, trainings)
         by_hand = ManualUpdates(self.torch, self.record_event)
         inputs = InputOrder(self.torch, progress)
-        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs)
+        dropouts = FusedDropouts(self.torch, progress)
+        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs, dropouts)
 
     # What is recorded
 

@@ -165,6 +165,7 @@ class FastPath:
                     skipped.calls = [*skipped.calls, call]  # An OS signal handler may train after an append, not this.
                     skipped.count += 1
                     return True
+            self.progress.dropouts += self._skippable.program.fused_dropouts.unwatched(args[0])
         except Exception as error:
             self.fail(error)
         self.on = False

@@ -36,15 +36,16 @@ class Skippable:
         They must be like the step that has just ended; `row` is its row.
         """
         before, self.order = self.order, self._order(row)
-        model = self.program.calls.usual_model() if self.progress.steps >= self.not_before else None
+        program = self.program
+        model = program.calls.usual_model() if self.progress.steps >= self.not_before else None
         if model is None or not self.order or (len(self.order) > len(order_of(1, False)) and before != self.order):
             return None
         if tracked.gap != 1 or not self.dispatcher.steps_may_be_skipped() or not self.is_plain(tracked, row):
             return None
-        own = self.program.backwards.of_step
+        own = program.backwards.of_step
         if len(own) > 1 and not _accumulates(own, row):
             return None
-        losses = tracked.training.losses(self.program.trainings.reached_models)
+        losses = tracked.training.losses(program.trainings.reached_models)
         guards = self.guards(row)
         backwards = [ExpectedBackward(losses, self.progress.retains_graph, guards) for _ in own]
         if len(own) > 1:
@@ -52,7 +53,7 @@ class Skippable:
                 one.read, one.before = read_of(like), like
         return Expected(
             self.order,
-            model.module,
+            program.fused_dropouts.next_model(model.module),
             model.in_train,
             tracked.reference,
             weakref.ref(tracked),
