@@ -22,9 +22,7 @@ DROPPING = ("Dropout", "dropout", "LSTM", "GRU", "RNN", "MultiheadAttention")
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
 FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
-CODE_FUNCTIONAL = (
-    "x = F.dropout(x, p=0.1, training=self.training)\n# in fused attention: dropout_p=0.1 if self.training else 0.0"
-)
+CODE_FUNCTIONAL = "x = F.dropout(x, p=0.1, training=self.training)  # dropout_p=0.1 if self.training else 0.0"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
