@@ -63,3 +63,11 @@ def test_a_line_changes_where_it_is_clear(make, edit, arguments, line, added) ->
 
 def test_nothing_goes_into_the_middle_of_a_statement(make) -> None:
     assert edited(make, "out = net(x)", line_edits.line_before, "net.train()", above="losses = [") is None
+
+
+def test_targets_are_those_of_the_next_position(make) -> None:
+    row = {"site": 1, "role": "loss", "file": "train.py", "line": 3, "function": "f"}
+    line = "loss = ce(logits.view(-1, V), y.reshape(-1))"
+    place = make.process(sites=[{**row, "source": line, "excerpt": line, "excerpt_line": 3}]).location("loss")
+    assert line_edits.shifted(place).startswith("loss = ce(logits[:, :-1].reshape(-1, V), y[:, 1:].reshape(-1))")
+    assert line_edits.shifted(None).startswith("inputs, targets = ")

@@ -23,6 +23,10 @@ _FUNCTION: Final = r"(?<![\w.])(?:torch\.|F\.|(?:torch\.)?nn\.functional\.){name
 _SQRT: Final = re.compile(r"(?<![\w.])torch\.sqrt\(")
 _OWN_SQRT: Final = re.compile(r"\.sqrt\(\)")
 _FORWARD: Final = re.compile(r"(?<![\w.])(?P<model>(?!super)[A-Za-z_][\w.]*)\.forward\(")
+_SHIFTED: Final = (
+    "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
+    "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())"
+)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][\w., ]* [-+*/]?= \S")
 _RANDINT: Final = re.compile(r"(?<![\w.])torch\.randint\(")
 
@@ -134,6 +138,18 @@ def drawn_below(process: Process, place: Location | None, end: int) -> Diff | No
 def line_for(process: Process, place: Location | None, line: str) -> Diff | None:
     """Another statement in place of the one that stands there."""
     return _edit(process, place, lambda _: line)
+
+
+def shifted(place: Location | None) -> str:
+    """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
+    lines to copy where it does not flatten both of them."""
+    flat = re.compile(r"(?P<name>[A-Za-z_]\w*)\.(?:reshape|view)\((?P<sizes>-1(?:, [^()]*)?)\)")
+    found = flat.findall(place.source) if place else []
+    if place is None or len(found) != len(("scores", "targets")):
+        return _SHIFTED
+    ends = iter(("[:, :-1]", "[:, 1:]"))
+    line = flat.sub(lambda one: f"{one['name']}{next(ends)}.reshape({one['sizes']})", place.source)
+    return f"{line}  # [batch, positions, ...]: each position is compared with the token after it"
 
 
 def line_before(process: Process, place: Location | None, line: str) -> Diff | None:

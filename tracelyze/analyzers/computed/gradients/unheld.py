@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -23,6 +24,10 @@ _IN_LIST: Final = (
     "# if there is no such list: make the optimizer below the last line that adds a layer to the model:\n"
     "# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
+NAMELESS: Final = "a tensor "
+"""What the collector calls a tensor that belongs to no module that was called."""
+SHOWN: Final = 4
+"""Names that a sentence can bear."""
 NAMED: Final = 45
 """Characters of the names that a title has room for."""
 
@@ -35,9 +40,19 @@ def _title(names: str, count: int) -> str:
     return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
 
 
+def named(names: str) -> str:
+    """The first of the tensors that the collector names, and how many more there are; those without a name by shape."""
+    known, _, more = names.partition(" and ")
+    each = re.split(r", (?!\d)", known)
+    if all(map(_nameless, each)):
+        return f"tensors of shape {listed(dict.fromkeys(one.removeprefix(NAMELESS) for one in each), most=SHOWN)}"
+    rest = len(each) - SHOWN + (int(more.partition(" ")[0].replace(",", "")) if more else 0)
+    return names if len(each) <= SHOWN else f"{', '.join(each[:SHOWN])} and {rest:,} more"
+
+
 def _nameless(names: str) -> bool:
     """Whether no module of the program has these tensors under a name, as those in a list."""
-    return names.startswith("a tensor [")
+    return names.startswith(NAMELESS)
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
@@ -61,9 +76,9 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         confidence="certain",
         title=_title(str(row["names"] or ""), count),
         summary=(
-            f"Backward reaches {row['names'] or 'parameters'}, which no optimizer holds. {what} This happens when "
-            "layers sit in a Python list instead of nn.ModuleList, when the model was built or extended after the "
-            "optimizer was made, or when an encoder was left out of it."
+            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} This "
+            "happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
+            "after the optimizer was made, or when an encoder was left out of it."
         ),
         fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
         "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",

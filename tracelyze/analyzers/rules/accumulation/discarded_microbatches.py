@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -61,8 +61,8 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         confidence="likely",
         title=f"{count - 1} of {count} micro-batches are thrown away: zero_grad runs between the backwards",
         summary=(
-            f"Every step runs {count} backwards, one per batch, and in {percent(share)} of the observed "
-            "steps the gradients were cleared between them. The step sees the last micro-batch alone: "
+            f"Every step runs {count} backwards, one per batch, and in {share_of(share, 'observed steps')} "
+            "the gradients were cleared between them. The step sees the last micro-batch alone: "
             f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),
         fix="Take zero_grad out of the part of the loop that runs for every micro-batch, and call it once per "

@@ -50,7 +50,7 @@ def _finding(
     if name in accumulation.SCALE_MATTERS:
         effect = (
             f"Every update is as long as the learning rate times {number(bound)}, whatever the gradient says: it does "
-            "not get shorter as the loss flattens out. What is called learning rate is only half of it."
+            "not get shorter as the loss flattens out."
         )
         also = f" With {name} a clip that lets more through needs a rate that is smaller by as much."
     else:

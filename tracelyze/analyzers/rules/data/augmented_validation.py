@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.draws import Part
@@ -87,8 +87,7 @@ def _finding(
     loader = next(row for row in process.loaders.records() if row["loader"] == drawing[0].loader)
     names = draws.names(sorted({name for part in drawing for name in part.start}))
     detail = (
-        f" In {percent(share)} of {plural(compared, 'batch', 'batches')} at the same place of two passes the content "
-        "was another."
+        f" At the same place of two passes, {share_of(share, plural(compared, 'batch', 'batches'))} differed."
         if share is not None and compared
         else ""
     )

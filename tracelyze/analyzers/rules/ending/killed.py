@@ -95,7 +95,9 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif end.kind == "vanished" and left is not None:
-        guess = f" A second before, {size(left)} were left to it, so it was probably not killed for memory, unless "
+        guess = (
+            f" One second before, {size(left)} of memory were free, so it was probably not killed for memory, unless "
+        )
         guess += "it asked for that much at once."
         summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
     if stopped:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import capitalized, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -39,9 +39,9 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
         summary=(
-            f"{percent(twice)} of the rows that were looked at begin with id {begin} twice, and it occurs nowhere else "
-            "in them. A chat template that writes the begin-of-text token and a tokenizer that adds it do this. The "
-            "model is trained on a beginning that it has never seen and does not get at inference."
+            f"{capitalized(share_of(twice, 'rows looked at'))} begin with id {begin} twice, and it occurs nowhere else "
+            "in them: a chat template writes the begin-of-text token, and the tokenizer adds it once more. The model "
+            "is trained on a beginning that it has never seen and will not get at inference."
         ),
         fix="Add the token in one place: tokenize text that comes from a template without special tokens.",
         fix_code="text = tokenizer.apply_chat_template(messages, tokenize=False)\n"

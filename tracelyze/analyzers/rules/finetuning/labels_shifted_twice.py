@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent
+from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -37,7 +37,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         rule=RULE.id,
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
-            f"In {percent(share)} of the positions that can be compared, the target of {line.where} is the id that the "
+            f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the "
             "model is given two positions later. The labels were shifted by one before they were handed over, and the "
             "model shifts them once more. It never learns the next token; what it generates skips every other one."
         ),

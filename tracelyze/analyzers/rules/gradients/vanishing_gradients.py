@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
+TINY = 1e-12  # nothing at all reads as "under 0.1%", like next to nothing
 SATURATING = ("Sigmoid", "Tanh")
 
 
@@ -79,8 +80,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
             f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
             f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
             + (
-                f"In {plural(steps, 'step')} the updates of the first layers add up to at most {percent(moved)} "
-                "of the size of their weights: they hardly train."
+                f"In {plural(steps, 'step')} the updates of the first layers add up to {percent(max(moved, TINY))} of "
+                "the size of their weights: they hardly train."
                 if moved < limits["moved"]
                 else "The optimizer scales such gradients up, and what it steps along is mostly noise."
             )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import label_columns, loss_calls
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent, plural
+from tracelyze.formatting import capitalized, number, percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -62,15 +63,13 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
         rule=RULE.id,
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
-            f"{percent(equal)} of the targets {shape} of {line.function} are the id that the model embedded at the "
-            "same position, and no position of it sees later ones: it is a model for the next token, and the targets "
-            f"were not shifted.{fall} The loss goes towards 0 and means nothing: the identity is learned, and what is "
-            "generated repeats one token."
+            f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model "
+            "read at the same position, although no position sees later ones: the targets of this next-token model "
+            f"were not shifted.{fall} The loss goes towards 0 and means nothing: what is generated repeats one token."
         ),
         fix="Let the target at position t be the token at position t + 1, once: either in the data or in front of the "
         "loss.",
-        fix_code="inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
-        "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())",
+        fix_code=line_edits.shifted(line.location),
         evidence=[
             Evidence("targets equal to the input at their position", equal, "share", limits["equal"],
                      limits.source("equal")),

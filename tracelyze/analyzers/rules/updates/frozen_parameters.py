@@ -92,8 +92,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(optimization)} "
         "never get a gradient",
         summary=(
-            f"In {row['steps']:,} steps no backward reached {row['names'] or 'these tensors'}: {percent(share)} of "
-            "what this optimizer holds is not trained. "
+            f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
+            f"{percent(share)} of what this optimizer holds is not trained. "
             + (
                 "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
                 "no_grad or argmax on the way, or a head whose loss is not in the sum."
