@@ -147,7 +147,7 @@ def ranks(make, orders: list[list[list[int]]], model: str = "DistributedDataPara
 def test_the_same_data_on_every_rank(make) -> None:
     status, _, finding = ranks(make, [shuffled([1, 2])] * 3)
     assert (status, finding.severity) == ("fired", "critical")
-    assert finding.title == "All 3 ranks train on the same samples: an epoch takes 3 times as long"
+    assert finding.title == "All 3 ranks train on the same samples: they do the work of one"
     assert finding.cost.share == pytest.approx(2 / 3)
     assert finding.ranks == [0, 1, 2]
 
@@ -221,7 +221,7 @@ def test_ranks_that_draw_the_same_batches_by_hand(make) -> None:
     same, other = ["a", "b", "c", "d", "e"], ["f", "g", "h", "i", "j"]
     status, _, finding = ranks_by_hand(make, [same, same])
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
-    assert finding.title == "Both ranks train on the same batches: together they do the work of one"
+    assert finding.title == "Both ranks train on the same batches: they do the work of one"
     assert "get_rank()" in finding.fix_code
     assert finding.charts == [], "a loss says nothing about it"
     heads, *rows = str(finding.evidence[-1].value).splitlines()

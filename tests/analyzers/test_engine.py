@@ -262,6 +262,9 @@ def test_merging_says_where_else_and_on_which_ranks() -> None:
     assert merged.summary.endswith("The same holds elsewhere: train.py:40.")
     (told,) = merging.merge([lead, replace(lead, title="thrice")])
     assert told.summary.endswith("The same holds elsewhere: thrice.")
+    for places, end in ((4, "fold 3; fold 4."), (5, "fold 3; and 2 other places.")):
+        folds = [lead, *(replace(lead, title=f"fold {fold}") for fold in range(1, places + 1))]
+        assert merging.merge(folds)[0].summary.endswith(end), "none is left out without a word"
     (every,) = merging.merge([replace(lead, ranks=[rank]) for rank in range(8)])
     assert every.summary.endswith("Seen on 8 ranks: 0 to 7.")
     (apart,) = merging.merge([replace(lead, ranks=[rank], location=Location("train.py", rank + 1)) for rank in (0, 1)])

@@ -58,6 +58,19 @@ def test_what_keeps_a_graph(make: Any, line: str, instead: str | None) -> None:
     assert found(make, line) == [(10, instead)]
 
 
+def test_what_no_backward_has_emptied_comes_first(make: Any) -> None:
+    loop = LOOP.replace("    optimizer.zero_grad()", "    edges = blur(out) - y\n    optimizer.zero_grad()")
+    kept = kept_tensors.lines(loop_of(make, "losses.append(loss)", "errors.append(edges)", loop=loop))
+    assert [(one.location.source, one.emptied) for one in kept] == [
+        ("errors.append(edges)", False),
+        ("losses.append(loss)", True),
+    ]
+    assert kept_tensors.emptied(kept) == " What line 11 keeps is small: backward has freed what that graph had saved."
+    assert kept_tensors.emptied(kept[1:]) == "", "all that there is to say"
+    running = kept_tensors.lines(loop_of(make, "running += loss"))
+    assert [one.emptied for one in running] == [False], "a sum grows by a graph at each step"
+
+
 @pytest.mark.parametrize(
     "line",
     [

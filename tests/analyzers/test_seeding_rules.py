@@ -24,6 +24,20 @@ def seeded(
     return make.process(events=events, more=more)
 
 
+def test_the_line_that_seeds(make: Any) -> None:
+    sites = [
+        {"site": n, "role": "seed", "file": "train.py", "line": line, "function": "main", "source": source}
+        for n, (line, source) in enumerate(
+            [(4, "rows = torch.Generator().manual_seed(3)"), (9, "torch.manual_seed(0)"), (12, "torch.manual_seed(1)")]
+        )
+    ]
+    events = [{"kind": "seeded", "name": "torch"}]
+    fetches = [{"loader": 0, "epoch": 0, "worker": None, "batches": 20, "moved": "numpy"}]
+    more = {"fetches": fetches, "signals": [{"signal": "seeding", "state": "on"}]}
+    finding = make.check(RULE, make.process(events=events, sites=sites, more=more))[2]
+    assert finding.location.line == 9, "where the other seeds belong, not a generator of its own"
+
+
 def test_one_is_seeded_and_another_one_used(make: Any) -> None:
     for moved in ("numpy", "python numpy"):
         status, reason, finding = make.check(RULE, seeded(make, "torch", moved=moved, weights=4))

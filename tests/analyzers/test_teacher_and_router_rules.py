@@ -28,6 +28,16 @@ def calls(make: Any, *changes: dict[str, Any]) -> Any:
     return make.process(models=MODELS, more={"loss_calls": rows})
 
 
+def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
+    rows = [{**CALL, "step": step} for step in range(1, 10)]
+    names = [{"model": 0, "name": "Net", "called_as": "self.teacher"}, {"model": 1, "name": "Net", "called_as": "net"}]
+    finding = make.check(TEACHER, make.process(models=names, more={"loss_calls": rows}))[2]
+    assert finding.title.endswith("reach teacher (Net)")
+    alike = [{**one, "called_as": "net"} for one in names]
+    finding = make.check(TEACHER, make.process(models=alike, more={"loss_calls": rows}))[2]
+    assert finding.title.endswith("reach Net"), "a name that both have tells them apart as little as the class"
+
+
 @pytest.mark.parametrize(
     ("change", "confidence"),
     [({}, "certain"), ({"target_in_train": True}, "likely"), ({"function": "mse_loss"}, "certain")],
@@ -60,6 +70,12 @@ def test_a_gate_with_favourites(make: Any) -> None:
         status, reason, finding = make.check(ROUTER, gate(make, idle, share))
         assert status == "fired", reason
         assert (finding.severity, finding.confidence) == ("warning", confidence)
+
+
+def test_since_when_a_gate_has_favourites(make: Any) -> None:
+    assert make.check(ROUTER, gate(make, 7.0, 0.97))[2].first_step == 1, "what follows from it begins there, too"
+    late = gate(make, 7.0, 0.97, idle=[0.0, 7.0, 7.0, 7.0, 7.0, 7.0])
+    assert make.check(ROUTER, late)[2].first_step == 20
 
 
 def test_a_gate_of_a_small_batch(make: Any) -> None:

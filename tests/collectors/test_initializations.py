@@ -24,6 +24,7 @@ RULE = "repeated-initialization"
         ("device", "passed"),
         ("thrice", "info"),
         ("data", "info"),
+        ("by a library", "passed"),
         ("loaded first", "critical"),
         ("loaded last", "passed"),
         ("new head", "passed"),

@@ -234,7 +234,7 @@ NO_GRADIENT: Final = (
         fast=True,
     ),
     faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("loss.backward()",)),
-    faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("self.narrow = nn.Conv2d(1, 8, 3, padding=1)",)),
+    faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("nn.init.constant_(layer.bias, -3.0)",)),
     faulty(
         "weights_initialised_below_zero",
         "dead-relu",
@@ -247,7 +247,7 @@ NO_GRADIENT: Final = (
         "optimizer_updates_copies",
         "updates-not-applied",
         consequences=STUCK,
-        lines=("def step(self, closure=None):",),
+        lines=("p = p - group",),
         fast=True,
     ),
     pair(

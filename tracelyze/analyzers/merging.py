@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_CHARTS = 4
+SHOWN = 3  # places at which the same fault was found too
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:
@@ -29,7 +30,9 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     elsewhere = [finding for finding in others if finding.ranks == lead.ranks]
     places = list(dict.fromkeys(place for finding in elsewhere if (place := _place(finding, lead))))
     if places:
-        summary += f" The same holds elsewhere: {'; '.join(places[:3])}."
+        more = f"; and {plural(len(places) - SHOWN, 'other place')}" if len(places) > SHOWN + 1 else ""
+        shown = places[:SHOWN] if more else places
+        summary += f" The same holds elsewhere: {'; '.join(shown)}{more}."
     if len(ranks) > 1:
         lines = {finding.location.line for finding in findings if finding.location is not None}
         whose = f"; the line is that of rank {lead.ranks[0]}" if len(lines) > 1 and lead.location is not None else ""

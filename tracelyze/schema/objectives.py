@@ -112,6 +112,7 @@ REFERENCES: Final = Table(
         Column("shared", "float64", "share", "trainable tensors looked at that are in the storage of the other's"),
         Column("equal", "float64", "share", "of them, those whose values are those of the other's"),
         Column("adapters_off", "bool", "", "adapters were disabled in the call without autograd (peft)"),
+        Column("site", "int32", "", "line of the script that leads to that call (table sites)"),
     ),
 )
 

@@ -136,6 +136,7 @@ MODELS = Table(
     (
         Column("model", "int16", "", "identifier, referred to by evals"),
         Column("name", "string", "", "class of the module"),
+        Column("called_as", "string", "", "variable or attribute by which the script calls it first, where it has one"),
         Column("parameters", "int32", "tensors", "parameter tensors"),
         Column("elements", "int64", "", "parameter elements"),
         Column("sensitive", "string", "", "kinds of mode-sensitive modules, with their number"),
@@ -172,6 +173,7 @@ OPTIMIZERS = Table(
         Column("step_defined_at", "int32", "", "line that defines the step of the script's own kind of optimizer"),
         Column("shares", "int32", "tensors", "of them, tensors that another optimizer holds, which still stepped then"),
         Column("shares_with", "int16", "", "that optimizer"),
+        Column("shared_names", "string", "", "names of the first of these tensors in the model that was called"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
     ),
 )

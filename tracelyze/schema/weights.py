@@ -61,7 +61,9 @@ INITIALIZATIONS = Table(
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done then"),
         Column("optimizer", "int16", "", "the optimizer (table optimizers)"),
         Column("weights", "int64", "tensors", "weights of two dimensions or more that were filled"),
-        Column("repeated", "int64", "tensors", "of them, those that were filled three times or more"),
+        Column(
+            "repeated", "int64", "tensors", "of them, those that were filled three times or more, not all by a library"
+        ),
         Column("most", "int64", "", "how often that was which was filled most often"),
         Column("parameter", "string", "", "name in the model of one that was filled three times or more"),
         Column("site", "int32", "", "line of the script that filled one of these last (table sites)"),

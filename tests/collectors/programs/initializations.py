@@ -31,6 +31,15 @@ if how in ("once", "device", "data"):
 if how in ("thrice", "data"):
     model.apply(fill)
     model.apply(fill)
+if how == "by a library":  # as its models do when they are made
+    exec(
+        compile(
+            "for _ in range(2):\n    for layer in model:\n        if hasattr(layer, 'weight'):\n"
+            "            torch.nn.init.normal_(layer.weight, std=0.2)",
+            "<library>",
+            "exec",
+        )
+    )
 if how == "loaded first":
     model.load_state_dict(pretrained)
     model.apply(fill)

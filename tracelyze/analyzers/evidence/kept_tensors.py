@@ -28,20 +28,26 @@ FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_g
 
 
 class Kept(NamedTuple):
-    """A line that stores something with its graph, and the edit that stores it without, where that is plain."""
+    """A line that stores something with its graph, and the edit that stores it without, where that is plain.
+
+    `emptied`: backward ran through that graph, which has freed what it saved: the line keeps next to nothing.
+    """
 
     location: Location
     diff: Diff | None
+    emptied: bool
 
 
 def lines(optimization: Optimization) -> list[Kept]:
-    """Lines in the function of the only backward that store a name with a graph, in order."""
+    """Lines in the function of the only backward that store a name with a graph, in order; last those whose graph the
+    backward has emptied."""
     backward = optimization.backward_location
     match = backward and edits.BACKWARD.match(backward.source)
     if backward is None or not match:
         return []
     text = edits.recorded_lines(optimization.process, backward)
-    holding = _holding(text, match["loss"])
+    behind_loss = _behind(text, match["loss"])
+    holding = _holding(text, behind_loss)
     behind = [value for names, value in _assignments(text) if names & holding]
     found = []
     for number, line in sorted(text.items()):
@@ -55,8 +61,9 @@ def lines(optimization: Optimization) -> list[Kept]:
         if any(_mentions(value, stored["sum"] or stored["list"] or stored["entry"]) for value in behind):
             continue  # what the loss is computed from needs its graph
         location = Location(backward.file, number, backward.function, line.strip())
-        found.append(Kept(location, _diff(location, line, stored)))
-    return found
+        emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
+        found.append(Kept(location, _diff(location, line, stored), emptied))
+    return sorted(found, key=lambda one: one.emptied)
 
 
 def edit(kept: list[Kept]) -> Diff | None:
@@ -75,25 +82,42 @@ def culprits(stored: list[Kept]) -> str:
     """The line that keeps a tensor, or each of the lines, with the verb."""
     if len(stored) == 1:
         return f"`{stored[0].location.source}` keeps a tensor"
-    return f"Each of the lines {listed((one.location.line for one in stored), most=8)} keeps a tensor"
+    return f"Each of the lines {listed(sorted(one.location.line for one in stored), most=8)} keeps a tensor"
+
+
+def emptied(stored: list[Kept]) -> str:
+    """Which of several lines keep little; empty where all do, or none."""
+    little = [one.location.line for one in stored if one.emptied]
+    if not little or len(little) == len(stored):
+        return ""
+    lines = f"line {little[0]} keeps" if len(little) == 1 else f"lines {listed(sorted(little), most=8)} keep"
+    return f" What {lines} is small: backward has freed what that graph had saved."
 
 
 def others(stored: list[Kept], diff: Diff) -> str:
     """The lines to change in the same way that the edit leaves out."""
-    left = [one.location.line for one in stored if one.location.line >= diff.line + len(diff.removed)]
+    edited = range(diff.line, diff.line + len(diff.removed))
+    left = [one.location.line for one in stored if one.location.line not in edited]
     if not left:
         return ""
     return f" Do the same in {'line' if len(left) == 1 else 'lines'} {listed(left, most=8)}."
 
 
-def _holding(text: dict[int, str], loss: str) -> set[str]:
-    """Names that hold a graph."""
+def _behind(text: dict[int, str], loss: str) -> set[str]:
+    """The loss, and the names from which it is computed."""
     assigned = [(names, set(NAME.findall(value))) for names, value in _assignments(text)]
     made = set().union(*(names for names, _ in assigned)) if assigned else set()
-    holding = {loss}
+    behind = {loss}
     for names, used in reversed(assigned):
-        if names & holding:
-            holding |= used & made
+        if names & behind:
+            behind |= used & made
+    return behind
+
+
+def _holding(text: dict[int, str], behind_loss: set[str]) -> set[str]:
+    """Names that hold a graph."""
+    assigned = [(names, set(NAME.findall(value))) for names, value in _assignments(text)]
+    holding = set(behind_loss)
     for names, used in assigned:
         if used & holding:
             holding |= names

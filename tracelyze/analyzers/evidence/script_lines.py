@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 MODULE: Final = "<module>"
 _INDICES: Final = r"\brand(?:int|perm)\s*\("
+_GLOBAL_SEED: Final = (
+    r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
+)
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -90,6 +93,17 @@ def reseeded_by_hand(process: Process) -> Location | None:
     read = {(one.file, one.function) for role in ("batches", "backward") for one in process.locations(role)} - once
     lines = process.locations("reseed")
     return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
+
+
+def filled(process: Process) -> Location | None:
+    """The only place that fills weights or biases by hand: with a constant, or evenly between two numbers."""
+    return only(process, "fill", r"\b(?:constant_|fill_|uniform_)\s*\(")
+
+
+def seeds(process: Process) -> Location | None:
+    """The line that seeds torch, Python or NumPy as a whole, and no generator of its own: the first of them."""
+    lines = [one for one in process.locations("seed") if re.search(_GLOBAL_SEED, one.source)]
+    return min(lines, key=lambda one: one.line, default=None) if len({one.file for one in lines}) == 1 else None
 
 
 def said(line: Location | None, what: str, where: str = "of the script") -> str:

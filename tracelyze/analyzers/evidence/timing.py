@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import called
 from tracelyze.diagnosis import Cost
 
 if TYPE_CHECKING:
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def name_of(optimization: Optimization) -> str:
-    """How to call the training in a sentence: empty if it is the only one, else " of Adam (optimizer 1)"."""
+    """How to call the training in a sentence: empty if it is the only one, else " of opt_heads (Adam)"."""
     if len(optimization.process.optimizations) < 2:
         return f" of {optimization.process.training}" if optimization.process.training else ""
-    return f" of {optimization.facts.get('name') or 'an optimizer'} (optimizer {optimization.optimizer})"
+    return f" of {called.optimizer(optimization)}"
 
 
 def numbers(optimization: Optimization) -> Floats:

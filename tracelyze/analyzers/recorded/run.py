@@ -278,6 +278,13 @@ class Process:
                 return self.site(sites.pop()) if len(sites) == 1 else None
         return None
 
+    @property
+    def last_seen(self) -> Location | None:
+        """The line of the script at which the training thread was when it was looked at last, once a second."""
+        sites = self.samples["site"]
+        known = sites[np.isfinite(sites)]
+        return self.site(float(known[-1])) if len(known) else None
+
     def loader_location(self, loader: Mapping[str, Any]) -> Location | None:
         """The line that makes a DataLoader (a row of the table loaders), else the one that iterates it."""
         return self.site(loader.get("made_at")) or self.site(loader.get("site"))

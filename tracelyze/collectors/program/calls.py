@@ -18,6 +18,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.call import GRAD, INFERENCE, NO_GRAD, Call
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch, BatchesInHand
 from tracelyze.collectors.program.habit import Habit
+from tracelyze.collectors.program.lines import caller
 from tracelyze.collectors.program.models import (
     Model,
     carries_graph,
@@ -278,6 +279,7 @@ class Calls:
             {
                 "model": model.number,
                 "name": model.name,
+                "called_as": caller.name_of_called(),
                 "parameters": len(parameters),
                 "elements": sum(p.numel() for p in parameters),
                 "sensitive": mode_sensitivity.kinds([ref() for ref in model.sensitive]) or None,

@@ -15,6 +15,7 @@ from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.tensors import shards
 
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
+NAMED = 4  # tensors that two optimizers hold
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
 constructed: SetByIdentity = SetByIdentity()  # all optimizers of this process, also those that never step
@@ -122,11 +123,13 @@ class Tracked:
 class Optimizers:
     """The optimizers that stepped, numbered in the order of their first steps and held weakly.
 
-    `changed` is called when an optimizer steps that has not done so before, or not for long.
+    `changed` is called when an optimizer steps that has not done so before, or not for long. `name_of` knows the names
+    of parameters in the models that were called.
     """
 
     def __init__(self, progress: Progress, sites: Sites, emit: Callable[[str, dict[str, Any]], None]) -> None:
         self.changed: Callable[[], None] = _nothing
+        self.name_of: Callable[[Any], str | None] = _no_name
         self._progress, self._sites, self._emit = progress, sites, emit
         self._known: ByIdentity[Tracked] = ByIdentity()
         self._count = 0
@@ -149,7 +152,7 @@ class Optimizers:
             sites = {"site": self._sites.here("step"), "backward_site": self._progress.backward_site}
             sites["made_at"] = construction.optimizers.site_of(optimizer, "optimizer", self._sites)
             sites["step_defined_at"] = definitions.method(optimizer, "step", "optimizer-step", self._sites)
-            self._emit("optimizers", describe(tracked) | sites | shared(tracked, self.active()))
+            self._emit("optimizers", describe(tracked) | sites | shared(tracked, self.active(), self.name_of))
         self._latest = weakref.ref(tracked)
         if not takes_turns:
             self.changed()
@@ -194,12 +197,20 @@ def _nothing() -> None:
     """In the place of `changed` until the recorder sets it."""
 
 
-def shared(tracked: Tracked, others: list[Tracked]) -> dict[str, int]:
-    """Columns of the table optimizers: which of the others that step now holds most of its tensors, and how many."""
+def _no_name(_parameter: Any) -> None:
+    """In the place of `name_of` until the recorder sets it."""
+
+
+def shared(tracked: Tracked, others: list[Tracked], name_of: Callable[[Any], str | None]) -> dict[str, Any]:
+    """Columns of the table optimizers: which of the others that step now holds most of its tensors, how many, and how
+    the first of them are called."""
     held = {id(parameter) for parameter in tracked.parameters()}
-    counts = [(sum(id(p) in held for p in one.parameters()), one.index) for one in others if one is not tracked]
-    count, index = max(counts, default=(0, 0))
-    return {"shares": count, "shares_with": index} if count else {}
+    both = [([p for p in one.parameters() if id(p) in held], one.index) for one in others if one is not tracked]
+    common, index = max(both, key=lambda pair: (len(pair[0]), pair[1]), default=([], 0))
+    if not common:
+        return {}
+    names = [name for parameter in common[:NAMED] if (name := name_of(parameter))]
+    return {"shares": len(common), "shares_with": index, "shared_names": ", ".join(names) or None}
 
 
 def describe(tracked: Tracked) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Recorder:
         self.backwards = Backwards(parts, fast_path, self.steps)
         # Three parts call others that are made of them: they are told of these last.
         program.optimizers.changed = dispatcher.optimizer_changed
+        program.optimizers.name_of = program.calls.parameter_name
         program.manual_updates.handler = self.steps
         fast_path.replay = Replay(torch, progress, program, dispatcher, self.forwards, self.backwards, seen)
         context = Context(parts, fast_path)

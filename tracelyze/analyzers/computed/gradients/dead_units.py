@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -45,6 +45,7 @@ def layers(activations: Table, limits: Limits, run: int) -> list[Layer]:
 def finding(optimization: Optimization, found: list[Layer], rule: str, limits: Limits) -> Finding:
     """What is wrong, with the layer that lost most."""
     worst = max(found, key=lambda layer: layer.share)
+    filled = script_lines.filled(optimization.process) if worst.step == 1 else None
     others = f" The same is true of {plural(len(found) - 1, 'other ReLU')}." if len(found) > 1 else ""
     return Finding(
         rule=rule,
@@ -55,6 +56,7 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
             f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} put "
             "out zero for all samples of two batches in a row, whenever they were measured. What goes into them is "
             f"negative whatever the sample, so no gradient comes back, and the layer works with the rest.{others}"
+            + script_lines.said(filled, "fills weights or biases by hand")
         ),
         fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
         "are not normalised. LeakyReLU or GELU keep a gradient.",
@@ -70,7 +72,8 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
             ),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
-        location=optimization.process.module_location(worst.module.removeprefix("ReLU after "))
+        location=filled
+        or optimization.process.module_location(worst.module.removeprefix("ReLU after "))
         or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(worst.step), "dead units")]),

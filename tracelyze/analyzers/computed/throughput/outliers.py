@@ -13,7 +13,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import timing
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,11 +138,17 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     best = max(reasons, key=lambda reason: reason.share)
     if best.share >= EXPLAINED:
         return best
+    alone, looks = _only_seen_there(optimization, found)
+    sentence = "Nothing that was recorded coincides with them."
+    if alone is not None:
+        sentence = f"The program was seen in line {alone.line} in {plural(looks, 'sample')} of these steps, and in "
+        sentence += "none of the others."
     return _seen(optimization, found) or Reason(
         UNKNOWN,
         0.0,
-        "Nothing that was recorded coincides with them.",
+        sentence,
         "Look at what runs in these steps only: checkpoints, logging, garbage collection, another program, a disk.",
+        alone,
     )
 
 
@@ -193,16 +199,30 @@ def _crowded(optimization: Optimization, found: Slow) -> Reason:
     )
 
 
+def _inside(optimization: Optimization, found: Slow) -> Mask:
+    """The samples of once a second that were taken in the slow steps, shape [samples]."""
+    taken, ends = optimization.process.samples["time"], optimization.steps["time"][found.rows]
+    place = np.searchsorted(ends - (found.excess + found.typical), taken, side="right") - 1
+    return np.asarray((place >= 0) & (taken <= ends[np.maximum(place, 0)]), dtype=bool)
+
+
+def _only_seen_there(optimization: Optimization, found: Slow) -> tuple[Location | None, int]:
+    """The line at which regular slow steps, and no others, were met by samples, and by how many of them."""
+    if not len(regular(optimization, found).rows) or not optimization.steps.has("time"):
+        return None, 0
+    sites, inside = optimization.process.samples["site"], _inside(optimization, found)
+    own = Counter(sites[inside & np.isfinite(sites) & ~np.isin(sites, sites[~inside])].tolist())
+    site, looks = own.most_common(1)[0] if own else (None, 0)
+    return optimization.process.site(site), looks
+
+
 def _seen(optimization: Optimization, found: Slow) -> Reason | None:
     """What the sampler saw the training thread do in the slow steps, where it saw one thing most of the time."""
     process = optimization.process
     samples = process.samples
     if not samples.has("innermost") or not optimization.steps.has("time"):
         return None
-    ends = optimization.steps["time"][found.rows]
-    begins = ends - (found.excess + found.typical)
-    place = np.searchsorted(begins, samples["time"], side="right") - 1
-    inside = (place >= 0) & (samples["time"] <= ends[np.maximum(place, 0)])
+    inside = _inside(optimization, found)
     texts = [text for text, hit in zip(samples.text("innermost"), inside, strict=True) if hit and text]
     enough = len(found.rows) / 2  # fewer of steps at one distance: what comes by chance has none
     if len(texts) < (min(enough, _FEWEST_SEEN) if len(regular(optimization, found).rows) else enough) or not texts:

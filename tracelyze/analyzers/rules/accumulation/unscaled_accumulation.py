@@ -78,9 +78,8 @@ def _finding(optimization: Optimization, count: int, whole: float, limits: Limit
             f"large. {effect}"
         ),
         fix=f"Divide the loss by {count}, the number of batches that a step accumulates, before backward (a "
-        "compute_loss of the Hugging Face Trainer: a sum over the targets by num_items_in_batch). If "
-        "the learning "
-        f"rate was tuned with summed gradients, multiply it by {count}.",
+        "compute_loss of the Hugging Face Trainer: a sum over the targets by num_items_in_batch). Leave the learning "
+        "rate as it is, unless it was chosen to suit these sums.",
         fix_code=f"(loss / {count}).backward()",
         first_step=begin,
         last_step=timing.last_step(optimization),

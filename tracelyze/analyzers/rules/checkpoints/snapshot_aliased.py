@@ -66,7 +66,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"The weights saved at step {row['taken_at']:,} kept training: loading them changed nothing",
+        title=f"The weights kept at step {row['taken_at']:,} went on training: loading them changed nothing",
         summary=(
             f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer went on changing them for "
             f"{plural(lost, 'step')}, so that load_state_dict copied each of the {row['own']} tensors onto itself: the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -38,10 +39,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         unseeded.append("torch")
     if not unseeded:
         return Passed("the generators that data and weights are seen to come from are seeded")
-    return [_finding(unseeded, sorted(known), batches, steps, weights, limits)]
+    return [_finding(process, unseeded, sorted(known), batches, steps, weights, limits)]
 
 
 def _finding(
+    process: Process,
     unseeded: list[str],
     seeded: list[str],
     batches: dict[str, int],
@@ -74,6 +76,7 @@ def _finding(
         fix="Seed every generator that the training draws from, in one place.",
         fix_code="\n".join(SEEDS[one] for one in unseeded),
         evidence=[*evidence, Evidence("seeded", ", ".join(seeded))],
+        location=script_lines.seeds(process),
         false_alarm="A seed that only draws one data set; an unusual one for Python before torch was imported.",
     )
 

@@ -91,17 +91,16 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     by_hand = first.loader == passes.NO_LOADER
     how = "called models with the same batch at each step" if by_hand else "were handed the same batch at each place"
-    wasted = "together they do the work of one" if by_hand else f"an epoch takes {times(ranks)} as long"
+    whole = f", and an epoch takes {times(ranks)} as long as with the data divided"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if by_hand else "certain",
-        title=f"{all_of_them} ranks train on the same {'batches' if by_hand else 'samples'}: {wasted}",
+        title=f"{all_of_them} ranks train on the same {'batches' if by_hand else 'samples'}: they do the work of one",
         summary=(
             f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
             f"({batches} batches compared, {'no loader' if by_hand else 'sampler ' + str(loader.get('sampler'))}). "
-            f"Averaged over ranks, their gradients are those of one rank."
-            + ("" if by_hand else f" Every rank goes through all of the data: {wasted} as with the data divided.")
+            f"Averaged over ranks, their gradients are those of one rank{'' if by_hand else whole}."
         ),
         fix=SEED if by_hand else "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
         fix_code=SEED_CODE if by_hand else (

@@ -100,6 +100,9 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         )
         guess += "it asked for that much at once."
         summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
+    seen = process.last_seen
+    if seen is not None and end.kind == "vanished":
+        summary += f" When its thread was last looked at, it was in line {seen.line}."
     if stopped:
         summary += f" Before that, {stopped}; what happened afterwards was not recorded."
     return Finding(
@@ -117,7 +120,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             Evidence("last recorded step", last, "steps"),
             *([_left(left, limits)] if left is not None else []),
         ],
-        location=exits.place_of(process.exit, process.sites.text("file")),
+        location=exits.place_of(process.exit, process.sites.text("file")) or seen,
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
         ending=ending,

@@ -18,6 +18,7 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -71,6 +72,12 @@ def _rise_of_few(losses: Floats, limits: Limits) -> statistics.Rise | None:
     return statistics.Rise(float(losses[lowest]), lowest, end, margin)
 
 
+def _validated_at(process: Process, step: int) -> Location | None:
+    """The line of the validation after this step, behind which the best weights would be kept."""
+    here = validation.passes(process) & (process.evals["after_step"] == step)
+    return validation.place(process, int(np.argmax(here))) if here.any() else None
+
+
 def _finding(
     optimization: Optimization, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
 ) -> Finding:
@@ -87,10 +94,8 @@ def _finding(
             f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What was "
             "learned since then does not hold for new data."
         ),
-        fix=(
-            "Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
-            "more or augmented data, weight decay or dropout, a smaller model."
-        ),
+        fix="Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
+        "more or augmented data, weight decay or dropout, a smaller model.",
         fix_code='best, waited = float("inf"), 0  # before the loop\n\nif val_loss < best:  # after each validation\n'
         '    best, waited = val_loss, 0\n    torch.save(model.state_dict(), "best.pt")\nelse:\n    waited += 1\n'
         "if waited == 5:\n    break  # and go on with the weights in best.pt",
@@ -110,6 +115,7 @@ def _finding(
             Evidence("training loss at the end", train[1]),
         ],
         cost=timing.cost_of(optimization, wasted),
+        location=_validated_at(optimization.process, best),
         charts=pictures.loss(optimization, [Mark(float(best), "lowest validation loss")]),
         false_alarm="A classifier may grow too sure of itself while its accuracy still improves: look at that, too.",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -44,8 +45,7 @@ def _matters(process: Process, row: Row, limits: Limits) -> bool:
 
 
 def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
-    names = {model["model"]: model["name"] for model in process.models.records()}
-    name = names.get(row["model"]) or "A model"
+    name = called.model(process, row["model"]) or "A model"
     evals = process.evals
     at = np.flatnonzero(evals["after_step"] == row["step"])
     site = float(evals["site"][at[0]]) if len(at) else None

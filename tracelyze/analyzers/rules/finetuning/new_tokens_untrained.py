@@ -82,7 +82,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             ),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
-        location=(script_lines.only(process, "freeze") if frozen else None) or made or stepped,
+        location=script_lines.only(process, "freeze" if frozen else "hook") or made or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,8 +55,9 @@ def _level(process: Process, optimization: Optimization, limits: Limits) -> floa
     return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
 
 
-def _finding(optimization: Optimization, alike: list[dict[str, object]], level: float, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: float, limits: Limits) -> Finding:
     one = any(row["same"] for row in alike)
+    compared = next((optimization.process.site(row["site"]) for row in alike if row["site"] is not None), None)
     what = (
         "one and the same module"
         if one
@@ -85,7 +86,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, object]], level: 
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=script_lines.only(optimization.process, "reference") or optimization.loss_location,
+        location=script_lines.only(optimization.process, "reference") or compared or optimization.loss_location,
         seen_at=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",

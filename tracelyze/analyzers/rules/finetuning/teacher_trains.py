@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -49,8 +50,7 @@ def _made_at(process: Process, step: int) -> Location | None:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
-    names = {int(row["model"]): row["name"] for row in process.models.records()}
-    teacher = names.get(rows[0]["target_model"], "the teacher")
+    teacher = called.model(process, rows[0]["target_model"]) or "the teacher"
     tensors = int(rows[0]["target_trained"])
     evaluating = not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
@@ -61,7 +61,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         rule=RULE.id,
         severity="warning",
         confidence="certain" if evaluating else "likely",
-        title=f"The teacher is trained as well: gradients of {line.function} reach {teacher[:30]}",
+        title=f"The teacher is trained as well: gradients of {line.function} reach {teacher[:36]}",
         summary=(
             f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
             f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "

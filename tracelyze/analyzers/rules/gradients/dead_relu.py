@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import dead_units
 from tracelyze.analyzers.computed.gradients.relus import gradients_of, zeros_of
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, plural
@@ -84,6 +84,7 @@ def _made_at(process: Process, dead: Dead) -> Location | None:
 
 def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first = min(dead, key=lambda one: one.step)
+    filled = script_lines.filled(optimization.process) if first.step == 1 else None  # it never was alive
     names = listed(
         dict.fromkeys(
             one.module if one.module.startswith(FUNCTION) else f"{one.module} (after {one.fed_by})" for one in dead
@@ -99,6 +100,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
             f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
             f"What goes in is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
             "no step of its own can bring it back: it is lost, and what follows sees a constant."
+            + script_lines.said(filled, "fills weights or biases by hand")
         ),
         fix="Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
         "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",
@@ -107,13 +109,11 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
-            Evidence(
-                "consecutive, to the end", first.measurements, "measurements", limits["looks"], limits.source("looks")
-            ),
+            Evidence("measurements, to the end", first.measurements, "", limits["looks"], limits.source("looks")),
             Evidence("gradient of the layer before, in all measurements since", 0),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),
-        location=_made_at(optimization.process, first) or optimization.backward_location,
+        location=filled or _made_at(optimization.process, first) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(first.step), "dead ReLU")]),
         false_alarm="A part of the model that is meant to stay off while others are trained.",

@@ -72,6 +72,7 @@ def _finding(
         title = f"Memory leak: {number(graphs.kept)} autograd graphs were never freed"
         cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
             f"{kept_tensors.culprits(stored)} beyond its step, and with it the graph that computed it."
+            + kept_tensors.emptied(stored)
             if stored
             else "Something that the script stores still refers to them: usually a running sum of losses, a list of "
             "losses or outputs, or a hidden state."

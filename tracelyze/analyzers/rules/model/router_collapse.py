@@ -44,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     bad = {name: rows for name, rows in judged.items() if _collapsed(rows, limits)}
     if not bad:
         return Passed(f"{plural(len(judged), 'gate')} of experts: tokens are shared out among most of them")
-    return [_finding(process, bad, len(judged), limits)]
+    return [_finding(process, bad, gates, len(judged), limits)]
 
 
 def _collapsed(rows: list[Row], limits: Limits) -> bool:
@@ -53,13 +53,22 @@ def _collapsed(rows: list[Row], limits: Limits) -> bool:
     return idle >= limits["idle"] and len(favourites) <= max(1, len(rows) // 2)
 
 
-def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Limits) -> Finding:
+def _since(rows: list[Row], limits: Limits) -> int:
+    """The step of the first look since which most experts were idle in all looks; 1 if they were from the start."""
+    idle = [row["idle"] / row["experts"] >= limits["idle"] for row in rows]
+    first = next((index for index in range(len(rows)) if all(idle[index:])), len(rows) - 1)
+    return int(rows[first]["step"]) if first else 1
+
+
+def _finding(
+    process: Process, bad: dict[str, list[Row]], looks: dict[str, list[Row]], gates: int, limits: Limits
+) -> Finding:
     name, rows = max(bad.items(), key=lambda item: float(np.median([row["idle"] / row["experts"] for row in item[1]])))
     experts = int(rows[-1]["experts"])
     idle = round(float(np.median([row["idle"] for row in rows])))
     busiest = float(np.median([row["busiest_share"] for row in rows]))
     optimization = process.longest if process.optimizations else None
-    begin = int(rows[0]["step"])
+    begin = min(_since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
     return Finding(
         rule=RULE.id,
@@ -84,7 +93,7 @@ def _finding(process: Process, bad: dict[str, list[Row]], gates: int, limits: Li
         ],
         location=process.module_location(name) or seen,
         seen_at=seen,
-        charts=pictures.loss(optimization, [Mark(float(begin), "first of these measurements")])
+        charts=pictures.loss(optimization, [Mark(float(begin), "few experts are used since")])
         if optimization is not None
         else [],
         false_alarm="Data of a few kinds only, each of which has its expert.",

@@ -66,9 +66,10 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         confidence="certain",
         title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}",
         summary=(
-            f"The optimizer was made with rates from {lowest} to {highest} for its groups. At its step {row['steps']} "
-            f"and at every later measurement all have the rate {number(now)} or what it has become"
-            + (f"; {scheduler} sets the rates. " if scheduler else "; the script sets the rates. ")
+            f"The optimizer was made with rates from {lowest} to {highest} for its groups. From its step "
+            f"{row['steps']} on all of them have one rate, {number(now)} at first, in each of "
+            f"{plural(len(rows) - since, 'measurement')}: "
+            + (f"{scheduler} sets the same for all. " if scheduler else "the script sets the same for all. ")
             + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
             "other way round."
         ),

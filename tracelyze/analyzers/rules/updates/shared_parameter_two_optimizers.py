@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import called, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural, share_of
@@ -57,15 +57,27 @@ def _turns(one: Optimization, other: Optimization) -> int:
     return int(np.count_nonzero(np.diff(between)))
 
 
+def _tensors(row: dict[str, Any]) -> str:
+    """For a title: the first of several tensors by its name, and how many others there are."""
+    first, others = str(row["shared_names"] or "").split(", ")[0], row["shares"] - 1
+    return f"{first[:36]} and {plural(others, 'other tensor')}" if first and others else plural(row["shares"], "tensor")
+
+
+def _named(row: dict[str, Any]) -> str:
+    """For a sentence: how many tensors, and what the first of them are called."""
+    names = row["shared_names"]
+    return plural(row["shares"], "tensor") + (f" ({names})" if names else "")
+
+
 def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns: int, limits: Limits) -> Finding:
-    names = [str(optimization.facts.get("name") or "an optimizer") for optimization in (other, one)]
+    names = [called.optimizer(optimization) for optimization in (other, one)]
     return Finding(
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"{plural(row['shares'], 'tensor')} are trained by two optimizers in turn, each on a loss of its own",
+        title=f"{_tensors(row)} are trained by two optimizers in turn",
         summary=(
-            f"{names[0]} and {names[1]} both hold {plural(row['shares'], 'tensor')} and step in turn, each after a "
+            f"{names[0]} and {names[1]} both hold {_named(row)} and step in turn, each after a "
             "backward of its own. Each moves them by a rate, moments and weight decay that know nothing of the other "
             "one's, so what one loss does to them the other may undo."
         ),
@@ -87,14 +99,14 @@ def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns
 def _finding(
     one: Optimization, other: Optimization, row: dict[str, Any], both: tuple[int, float], limits: Limits
 ) -> Finding:
-    names = [str(optimization.facts.get("name") or "an optimizer") for optimization in (other, one)]
+    names = [called.optimizer(optimization) for optimization in (other, one)]
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{plural(row['shares'], 'tensor')} are updated by two optimizers in every step",
+        title=f"{_tensors(row)} are updated by two optimizers in every step",
         summary=(
-            f"{names[0]} and {names[1]} both hold {plural(row['shares'], 'tensor')}, and both step after the same "
+            f"{names[0]} and {names[1]} both hold {_named(row)}, and both step after the same "
             f"backward, in {share_of(both[1], 'steps')}. Each update is made twice, with moments that know nothing "
             "of each other: the learning rate of these tensors is the sum of both."
         ),

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -77,6 +78,8 @@ def _never_moved(updates: SampledUpdates) -> bool:
 def _finding(optimization: Optimization, still: list[SampledUpdates], count: int) -> Finding:
     names = [updates.parameter for updates in still]
     shown = listed(names, most=4)
+    defined = optimization.process.site(optimization.facts.get("step_defined_at"))
+    rebound = _rebound(optimization.process, defined)
     begin, end = int(min(updates.step[0] for updates in still)), int(max(updates.step[-1] for updates in still))
     affected = np.ones(len(optimization.steps), dtype=bool)
     return Finding(
@@ -88,6 +91,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
             "them, and their learning rate is not zero: the step does not write to them."
+            + script_lines.said(rebound, "gives the loop's variable a new tensor instead of changing it", "in it")
         ),
         fix="Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
         "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere.",
@@ -100,10 +104,17 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=optimization.process.site(optimization.facts.get("step_defined_at")) or optimization.step_location,
+        location=rebound or defined or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
     )
+
+
+def _rebound(process: Process, defined: Location | None) -> Location | None:
+    """The only line of the optimizer's own step that gives the variable of its loop a new value."""
+    lines = [one for one in process.locations("rebound") if defined is not None and one.file == defined.file]
+    lines = [one for one in lines if defined is not None and one.line > defined.line]
+    return lines[0] if len(lines) == 1 else None
 
 
 RULE = Rule(

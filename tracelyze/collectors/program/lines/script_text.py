@@ -20,13 +20,16 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
     "entropy": frozenset({"entropy"}),
     "draw": frozenset({"randint", "randint_like"}),
+    "fill": frozenset({"constant_", "fill_", "uniform_"}),
+    "hook": frozenset({"register_hook"}),
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
 OLD: Final = ("logp", "logps", "log_prob", "log_probs", "logprob", "logprobs", "log_pi")
 ASSIGNED: Final = {
     "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
-    **dict.fromkeys(("reference", "ref_model", "reference_model", "ref_policy", "reference_policy"), "reference"),
+    **dict.fromkeys(("ref", "ref_model", "ref_net", "ref_policy"), "reference"),
+    **dict.fromkeys(("reference", "reference_model", "reference_policy", "policy_ref", "model_ref"), "reference"),
     **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
@@ -38,6 +41,7 @@ _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "ST
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
+_MOST_WRAPPERS: Final = 4
 _MOST: Final = 4000  # functions of a file
 
 
@@ -72,9 +76,9 @@ def of_file(filename: str) -> Text:
 def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
     """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
     known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
+    found = dict.fromkeys(("rebound", line) for line in (rebound(code) if code.co_name == "step" else ()))
     if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or "labels" in code.co_consts):
-        return []
-    found: dict[tuple[str, int], None] = {}
+        return list(found)
     line, before, owner = code.co_firstlineno, None, ""
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
@@ -130,6 +134,22 @@ def kept(code: CodeType) -> list[int]:
     return sorted(found)
 
 
+def rebound(code: CodeType) -> list[int]:
+    """Lines that give the variable of a `for` a sum or a difference: the tensor that it stood for stays as it was."""
+    found: set[int] = set()
+    if len(code.co_code) > LONGEST:
+        return []
+    line, before, variables = code.co_firstlineno, "", set[str]()
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if before == "FOR_ITER":
+            variables.update(_stored(one))
+        elif before in ("+", "-") and variables.intersection(_stored(one)):
+            found.add(line)
+        before = one.argrepr if one.opname == "BINARY_OP" else one.opname
+    return sorted(found)
+
+
 def loop_around(code: CodeType, line: int) -> int | None:
     """The line of the innermost `for` of a function around one of its lines; None where no loop stands around it."""
     if len(code.co_code) > LONGEST:
@@ -176,7 +196,8 @@ def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:
         kind = type(one)
         function = one.__func__ if kind in (staticmethod, classmethod) else one.fget if kind is property else one
         if type(function) is FunctionType:
-            wrapped = function.__dict__.get("__wrapped__")  # torch.no_grad() as a decorator
-            function = wrapped if type(wrapped) is FunctionType else function
+            for _ in range(_MOST_WRAPPERS):  # torch.no_grad() as a decorator, within torch's around the step
+                wrapped = function.__dict__.get("__wrapped__")
+                function = wrapped if type(wrapped) is FunctionType else function
             if function.__code__.co_filename == filename:
                 yield from with_inner(function.__code__)

@@ -7,6 +7,8 @@ seen in their weights: the same module, the same storage, or the same values in 
 from __future__ import annotations
 
 import math
+import sys
+from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
@@ -31,7 +33,8 @@ class References(Signal):
     name = "references"
     needs = UNSEEN
     columns = tuple(
-        f"references.{name}" for name in ("step", "model", "reference", "same", "shared", "equal", "adapters_off")
+        f"references.{name}"
+        for name in ("step", "model", "reference", "same", "shared", "equal", "adapters_off", "site")
     )
     about = "Models that are called without autograd on the input of the trained one: are they others than it?"
     cost = "10 us a call and 100 us a pair of models, in steps that are sampled"
@@ -46,7 +49,7 @@ class References(Signal):
         self._pending = PendingRows(context.emit, "references")
         self._decimation = Decimation(self.meter)
         self._trained: list[tuple[Call, Key]] = []  # since the step before
-        self._others: list[tuple[Call, Key, bool]] = []
+        self._others: list[tuple[Call, Key, bool, int | None]] = []
         self._samples = 0
         self._in_vain = 0
         self._next = True
@@ -60,7 +63,7 @@ class References(Signal):
         if call.mode == GRAD:
             self._trained.append((call, key))
         else:
-            self._others.append((call, key, _adapters_off(call.model.module())))
+            self._others.append((call, key, _adapters_off(call.model.module()), self._place()))
 
     def settled(self, call: Call, trained: bool) -> None:
         if call.mode != GRAD:
@@ -68,12 +71,12 @@ class References(Signal):
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         seen: set[tuple[int, int]] = set()
-        for other, key, off in self._others:
+        for other, key, off, site in self._others:
             for call, given in self._trained:
                 pair = call.model.number, other.model.number
                 if key == given and pair not in seen:
                     seen.add(pair)
-                    self._compare(call, other, off)
+                    self._compare(call, other, off, site)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._next:
@@ -101,7 +104,17 @@ class References(Signal):
                 return (tuple(every_nth(given, IDS).tolist()), tuple(given.shape))
         return (given.data_ptr(), tuple(given.shape))
 
-    def _compare(self, call: Call, other: Call, off: bool) -> None:
+    def _place(self) -> int | None:
+        """The line of the function with the backward that leads to this call; else the line of the call."""
+        sites = self.program.sites
+        backward = self.progress.backward_site
+        place = sites.code(backward) if backward is not None else None
+        frame: FrameType | None = sys._getframe(1)
+        while place is not None and frame is not None and frame.f_code is not place[0]:
+            frame = frame.f_back
+        return sites.here("compared") if frame is None or place is None else sites.of(frame, "compared")
+
+    def _compare(self, call: Call, other: Call, off: bool, site: int | None) -> None:
         torch, model, reference = self.torch, call.model.module(), other.model.module()
         if model is None or reference is None or not may_compute(torch, torch.cuda.is_available()):
             return
@@ -118,6 +131,7 @@ class References(Signal):
             "same": model is reference,
             "shared": sum(p.data_ptr() == q.data_ptr() for p, q in pairs) / max(1, len(pairs)),
             "adapters_off": off,
+            "site": site,
         }
         if not pairs or not all(is_plain(torch, q) and q.device == p.device == pairs[0][0].device for p, q in pairs):
             self._pending.put([row])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import weakref
+from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
+from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -25,6 +30,7 @@ class _Weight:
         self.fills = 0
         self.loaded = False
         self.since_loaded = 0
+        self.again_by_script = False  # code of the script filled it once more, not a library that builds the model
         self.site: int | None = None
 
 
@@ -53,6 +59,7 @@ class Initializations(Signal):
         self._weights: dict[int, _Weight] = {}  # by address; those that no optimizer has stepped yet
         self._stepped = SetByIdentity()
         self._fills_left = MAX_FILLS
+        self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
         if not self._fills_left or not is_plain(self.torch, tensor):
@@ -67,8 +74,16 @@ class Initializations(Signal):
             known = self._weights[address] = _Weight(tensor, elements)
         known.fills += 1
         known.since_loaded += known.loaded
+        known.again_by_script |= known.fills > 1 and self._filled_by_script()
         if known.fills >= OFTEN or known.loaded:
             known.site = self.program.sites.here("initialization")
+
+    def _filled_by_script(self) -> bool:
+        """Whether the code that asked torch to fill a weight is the script's own."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, self._torch_folder)):
+            frame = frame.f_back
+        return frame is not None and not is_library(frame.f_code.co_filename)
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
         if not self._weights:
@@ -91,7 +106,7 @@ class Initializations(Signal):
         }
         if not weights:
             return
-        repeated = [(one, known) for one, known in weights if known.fills >= OFTEN]
+        repeated = [(one, known) for one, known in weights if known.fills >= OFTEN and known.again_by_script]
         loaded = [known for _, known in weights if known.loaded]
         gone = [known for known in loaded if known.since_loaded]
         row: dict[str, Any] = {"step": self.progress.steps, "optimizer": tracked.index, "weights": len(weights)}
