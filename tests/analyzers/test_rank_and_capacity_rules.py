@@ -225,6 +225,53 @@ def test_clips_that_differ_have_the_losses_of_one_model_drift_apart(make, same_b
     assert make.check("clip-differs-by-rank", *named(*ranks))[0] == status
 
 
+NAMES = ("embed.weight", "norm.weight", "norm.bias", "head.weight", "head.bias", "up.weight", "down.weight")
+COPIES = {"embed.weight", "norm.weight", "norm.bias", "head.weight", "head.bias"}
+
+
+def parts_of_a_model(make: Any, factor: float, copies: set[str], own: float = 0.0) -> Any:
+    """Two ranks with copies of some tensors, beside parts; `factor`: of the second rank's gradients of the copies.
+
+    `own`: by how much gradients of equal weights differ besides, one from the other, as those of unlike batches do.
+    """
+    random = np.random.default_rng(7)
+    weights = random.uniform(1, 3, (2, len(NAMES)))
+    gradients = random.uniform(0.01, 1, len(NAMES)) * np.exp(own * random.normal(0, 1, (2, len(NAMES))))
+    rows = [
+        [
+            {
+                "step": 1,
+                "parameter": name,
+                "weight_norm": 0.0 if name == "norm.bias" else float(weights[0 if name in copies else number, place]),
+                "grad_norm": float(gradients[number, place]) * (factor if number and name in copies else 1.0),
+            }
+            for place, name in enumerate(NAMES)
+        ]
+        for number in (0, 1)
+    ]
+    ranks = [rank(make, number, tables={"parameters": rows[number]}) for number in (0, 1)]
+    return make.check("clip-differs-by-rank", *named(*ranks))
+
+
+def test_copies_whose_gradients_one_rank_scales(make) -> None:
+    _, _, finding = parts_of_a_model(make, 3.9, COPIES)
+    assert (finding.severity, finding.ranks, finding.first_step) == ("critical", [0, 1], 1)
+    assert finding.title == "Rank 1 scales gradients of shared weights by 3.9 against rank 0"
+
+
+@pytest.mark.parametrize(
+    ("factor", "copies", "own"),
+    [
+        (1.0, COPIES, 0.0),  # clipped alike
+        (3.9, set(NAMES), 0.0),  # no parts: trials of one script with other settings, or data-parallel
+        (3.9, COPIES, 0.3),  # stages of a pipeline that were seeded alike: gradients of their own
+        (3.9, {"norm.bias", "norm.weight"}, 0.0),  # too few to tell a factor from chance
+    ],
+)
+def test_copies_that_are_as_they_should_be(make, factor: float, copies: set[str], own: float) -> None:
+    assert parts_of_a_model(make, factor, copies, own)[0] != "fired"
+
+
 def test_little_work_a_rank(make) -> None:
     rule = "small-batch-per-rank"
     _, _, finding = make.check(rule, *named(rank(make, 0, 0.001, 0.02), rank(make, 1, 0.001, 0.021)))

@@ -85,7 +85,7 @@ def of(by_rank: Sequence[RankFacts]) -> list[Agreement]:
     rows = [
         held,
         _gradients({rank: one.portrait.gradients for rank, one in ranks.items()}, state),
-        _clips(gathered["clip-differs-by-rank"], len(ranks), state),
+        _clips({rank: one.by_step for rank, one in gathered["clip-differs-by-rank"].items()}, len(ranks), state),
         _data(gathered["same-data-on-every-rank"], gathered["uneven-batches"], len(ranks)),
         *_batches(gathered["uneven-batches"], len(ranks)),
         _settings({rank: one.portrait.settings for rank, one in ranks.items()}, state),
@@ -166,7 +166,7 @@ def _clips(
     steps: Mapping[int, Mapping[int, tuple[float, float, float]]], count: int, held: str | None
 ) -> Agreement | None:
     """Norms that the clips returned, and what they were held against."""
-    if len(steps) < count:
+    if len(steps) < count or not all(steps.values()):
         return None
     common = sorted(set.intersection(*(set(one) for one in steps.values())))
     if len(common) < LEAST:
