@@ -33,7 +33,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
     filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
     often = "once" if most == 1 else plural(int(most), "time")
-    return found or Passed(f"{plural(filled, 'weight')} filled before the first step, at most {often} each")
+    return found or Passed(
+        f"functions of torch.nn.init filled {plural(filled, 'weight')} before the first step, at most {often} each"
+    )
 
 
 def _most_of(row: Row, limits: Limits) -> float:
