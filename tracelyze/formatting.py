@@ -154,8 +154,13 @@ def times(count: int) -> str:
 
 
 def capitalized(text: str) -> str:
-    """The text with a capital at its beginning; unlike `str.capitalize` it leaves the other letters as they are."""
-    return text[:1].upper() + text[1:]
+    """The text with a capital at its beginning, unless it begins with a name from code, as `max_norm` or `nn.Linear`.
+
+    Unlike `str.capitalize` it leaves the other letters as they are.
+    """
+    first = text.partition(" ")[0]
+    is_code = "_" in first or "." in first.rstrip(".") or "(" in first
+    return text if is_code else text[:1].upper() + text[1:]
 
 
 def listed(names: Iterable[object], most: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from tracelyze.analyzers.evidence import own_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
@@ -23,16 +26,27 @@ LONGEST_TITLE: Final = 90
 def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     """The finding with what its rule says of all its findings, its excerpt, its example in the
     program's own names, and the wall time of its onset."""
+    second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(
         finding,
         excerpt=excerpt,
         fix_code=own_names.in_example(finding.fix_code, process, finding.location),
         seen_at=_elsewhere(finding.seen_at, finding.location),
-        first_at=finding.first_at or wall_time(process, finding.first_second),
+        first_second=second,
+        first_at=finding.first_at or wall_time(process, second),
         verify=finding.verify or rule.verify,
         excluded=finding.excluded or (list(rule.excluded) if finding.confidence == "certain" else []),
     )
+
+
+def _end_of_step(process: Process, step: int | None) -> float | None:
+    """When a step ended on the run's clock; None where that was not recorded, or the number is that of no step."""
+    if step is None or not len(process.steps):
+        return None
+    rows = np.flatnonzero(process.steps["step"] == step)
+    value = float(process.steps["time"][rows[0]]) if len(rows) else math.nan
+    return value if math.isfinite(value) else None
 
 
 def _elsewhere(seen: Location | None, change: Location | None) -> Location | None:

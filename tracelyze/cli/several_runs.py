@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,8 +70,8 @@ def listed(folder: Path, judge: Callable[[Path], Diagnosis]) -> tuple[str, list[
         line = f"{escaping.one_line(run_name):<{name}}  {verdict:<12} {steps:>12}"
         lines.append(line.rstrip())
         if said:
-            text = escaping.one_line(said)
-            lines.append(f"    {text if len(text) <= _WIDTH - 4 else text[: _WIDTH - 5] + '…'}")
+            wrapped = textwrap.wrap(escaping.one_line(said), _WIDTH - 4, max_lines=2, placeholder=" …")
+            lines += [f"    {line}" for line in wrapped]
     return "\n".join(lines) + "\n", found
 
 

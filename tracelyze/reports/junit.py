@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from tracelyze.reports import escaping
-from tracelyze.reports.wording import words
+from tracelyze.reports.wording import plain_tracebacks, tracebacks, words
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Check, Diagnosis, Finding
 
+_LINES: Final = 40  # of a traceback
 _FAILING: Final = ("critical", "warning")
 
 
@@ -63,8 +64,20 @@ def _text(findings: list[Finding]) -> str:
         where += f"\nSeen at {words.place(finding.seen_at)}" if finding.seen_at else ""
         since, cost = words.onset(finding), words.cost(finding)
         facts = [f"Since {since}" if since != "not known" else "", f"Cost: {cost}" if cost else "", where]
-        fix = f"Fix: {finding.fix}" if finding.fix else ""
-        paragraphs.append("\n".join(part for part in (finding.title, finding.summary, *facts, fix) if part))
+        if finding.caused_by:
+            advice = [f"This follows from {finding.caused_by}: repair that first."]
+        else:
+            advice = [
+                f"Fix: {finding.fix}" if finding.fix else "",
+                f"To verify: {finding.verify}" if finding.verify else "",
+            ]
+        said = [finding.summary, *facts, *advice]  # the title stands in the message already
+        said += [
+            "\n".join(["", *plain_tracebacks.folded(str(one.value), _LINES)])
+            for one in finding.evidence
+            if tracebacks.is_traceback(one)
+        ]
+        paragraphs.append("\n".join(part for part in said if part))
     return escaping.printable("\n\n".join(paragraphs))
 
 

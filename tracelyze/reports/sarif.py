@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"critical": "error", "warning": "warning", "info": "note"}
+_PROBLEMS: Final = {"critical": "error", "warning": "warning", "info": "recommendation"}
 _PRECISIONS: Final = {"certain": "very-high", "likely": "high", "possible": "medium"}
 
 
@@ -32,9 +33,15 @@ def render(diagnosis: Diagnosis) -> str:
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _skipped(diagnosis)}],
         "results": [_result(finding, diagnosis, index) for finding in diagnosis.findings],
-        "properties": {"verdict": diagnosis.verdict, "run": diagnosis.to_dict()["run"]},
+        "properties": {"verdict": diagnosis.verdict, "run": _run(diagnosis)},
     }
     return escaping.json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _run(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The facts of the run, without what each signal cost: that is half of a file, and no reader of it asks."""
+    facts: dict[str, Any] = diagnosis.to_dict()["run"]
+    return {name: value for name, value in facts.items() if name != "signals"}
 
 
 def _driver(diagnosis: Diagnosis, rules: list[dict[str, Any]]) -> dict[str, Any]:
@@ -60,13 +67,17 @@ def _rule(rule: str, title: str, finding: Finding | None, docs_url: str) -> dict
     advice = finding.fix + (f"\n\n{finding.fix_code}" if finding.fix_code else "")
     block = f"\n\n{escaping.markdown_block(finding.fix_code, 'python')}" if finding.fix_code else ""
     return said | {
-        "fullDescription": {"text": finding.summary or title},
+        "fullDescription": {"text": title},
         "help": {
             "text": advice or title,
             "markdown": escaping.markdown(finding.fix) + block or escaping.markdown(title),
         },
         "defaultConfiguration": {"level": _LEVELS[finding.severity]},
-        "properties": {"precision": _PRECISIONS[finding.confidence], "tags": ["training"]},
+        "properties": {
+            "precision": _PRECISIONS[finding.confidence],
+            "problem.severity": _PROBLEMS[finding.severity],  # what GitHub sorts its list by
+            "tags": ["training"],
+        },
     }
 
 
@@ -77,7 +88,7 @@ def _result(finding: Finding, diagnosis: Diagnosis, index: dict[str, int]) -> di
         "ruleId": finding.rule,
         "ruleIndex": index[finding.rule],
         "level": "note" if cause else _LEVELS[finding.severity],
-        "message": {"text": f"{finding.title}. {finding.summary} {advice}".strip()},
+        "message": {"text": f"{finding.title}. {words.lead(finding)} {advice}".strip()},
         "partialFingerprints": {"tracelyze/v1": fingerprint(finding)},
         "properties": {
             "severity": finding.severity,
@@ -182,5 +193,5 @@ def _skipped(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     return [
         {"level": "note", "associatedRule": {"id": check.rule}, "message": {"text": f"not checked: {check.reason}"}}
         for check in diagnosis.checks
-        if check.status == "skipped"
+        if check.status == "skipped" and check.why != "not-applicable"
     ]

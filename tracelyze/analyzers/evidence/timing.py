@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from tracelyze.analyzers.evidence import called
 from tracelyze.diagnosis import Cost
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 
@@ -36,6 +37,12 @@ def second_at(optimization: Optimization, index: int) -> float | None:
     """The end of that step on the run's clock, None if it was not recorded."""
     value = float(optimization.steps["time"][index])
     return value if np.isfinite(value) else None
+
+
+def newest_step(process: Process) -> int | None:
+    """The number of the last step that the process took; None if it took none."""
+    number = process.steps["step"][-1] if len(process.steps) else math.nan
+    return int(number) if math.isfinite(number) else None
 
 
 def last_step(optimization: Optimization) -> int:

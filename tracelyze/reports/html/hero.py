@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _FACTS = 4
 _SHORT_VALUE = 28  # characters of a fact
+_NO_FACT = re.compile(
+    r"looked at|compared|^(?:measurements|measured|observed|values logged|such|their|of them|the same|standard error|"
+    r"steadiness|spread of)\b",
+    re.IGNORECASE,
+)
+"""Evidence that says how much was looked at, or speaks of the row above it."""
 _GPU = re.compile(
     r"nvidia|tesla|geforce|quadro|rtx|gtx|instinct|radeon|gaudi|gpu|\b[abghlptv]\d{1,3}\b|\bmi\d", re.IGNORECASE
 )
@@ -220,9 +226,9 @@ def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
 
 
 def _number(evidence: Evidence) -> tuple[str, str, str] | None:
-    """A number that fits a fact; settings and texts stand below."""
+    """A number that fits a fact; settings and texts stand below, and so does what is nothing without its neighbour."""
     value = evidence.value
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool | str) or _NO_FACT.search(evidence.name):
         return None
     said = formatting.quantity(value, evidence.unit)
     if len(said) > _SHORT_VALUE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures.hangs import (
     late_ranks,
@@ -65,10 +66,10 @@ def check(process: Process, _limits: Limits) -> Outcome:
     died = {p.rank for p in process.peers if p.death and p.death.exit.kind in own_faults and not p.death.follows}
     if all(late.rank in died and (seen := ranks[late.rank].doing) and not seen.stack for late in guilty):
         return Passed(f"others waited for rank {guilty[0].rank}, which had ended: see crash and killed")
-    return [_finding(guilty, ranks, set(waiting))]
+    return [_finding(guilty, ranks, set(waiting), timing.newest_step(process))]
 
 
-def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -> Finding:
+def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int], since: int | None) -> Finding:
     several = len(guilty) > 1
     size = len(ranks.keys() | {late.rank for late in guilty})  # a rank that left no dump is one of the job, too
     others = sorted(waiting - {late.rank for late in guilty})
@@ -76,13 +77,9 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
     doing = {late.rank: seen for late in guilty if late.rank in ranks and (seen := ranks[late.rank].doing)}
     held_up = next((seen for rank in others if (seen := ranks[rank].doing) and seen.location), None)
     place = next((seen.location for seen in doing.values() if seen.location), None)
-    joined = (
-        mismatched_collectives.innermost(first.stack)
-        if first and first.stack
-        else held_up.location
-        if held_up
-        else None
-    )
+    joined = held_up.location if held_up else None
+    if first and first.stack:
+        joined = mismatched_collectives.innermost(first.stack)
     where = "" if several or place is None else f", in line {place.line} of {place.file.rpartition('/')[2]}"
     unseen = any(one.unseen for one in ranks.values()) and not doing and any(late.how == "behind" for late in guilty)
     return Finding(
@@ -95,7 +92,7 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int]) -
         f"{_waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
-        ranks=[late.rank for late in guilty],
+        ranks=[late.rank for late in guilty], first_step=since,
         evidence=[
             *(Evidence(f"rank {late.rank}", rank_table.in_short(late, doing.get(late.rank))) for late in guilty[:16]),
             *([Evidence("collective", f"{first.operation} number {first.sequence:,}"),
