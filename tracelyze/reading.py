@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
@@ -110,9 +111,11 @@ def parse_json(text: str, deepest: int = DEEPEST_JSON) -> Any:
     that every text can be written again.
     """
     try:
-        return _bounded(_DECODER.decode(text), deepest)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError(f"nested deeper than {deepest} levels") from None
+    _check_nesting(value, deepest)
+    return value if _ESCAPED_SURROGATE.search(text) is None else _writable(value)
 
 
 def parse_object(text: str | None) -> dict[str, Any]:
@@ -124,8 +127,10 @@ def parse_object(text: str | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path, coded: list[str] | None = None) -> pq.ParquetFile:
     """The Parquet file `path`, its footer read and its decoded size known to be bearable.
+
+    `coded`: columns whose text is to stay in its dictionary, if the file has all of them.
 
     OSError or pyarrow's errors (most of them ValueErrors) where it is none.
     """
@@ -134,7 +139,11 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
     check_regular(path)
     opened = pa.OSFile(str(path), "rb")
-    length, file = opened.size(), pq.ParquetFile(opened)
+    length = opened.size()
+    try:
+        file = pq.ParquetFile(opened, read_dictionary=coded, pre_buffer=False)
+    except KeyError:
+        file = pq.ParquetFile(opened, pre_buffer=False)
     try:
         metadata = file.metadata
         check_rows(path, metadata.num_rows, length)
@@ -158,16 +167,38 @@ def check_rows(path: Path, rows: int, length: int) -> None:
         )
 
 
+def texts(path: Path, column: pa.ChunkedArray[Any]) -> list[str | None]:
+    """A column of text as a list, in which a word of a dictionary is one object. InputError as of `decoded_text`."""
+    found: list[str | None] = []
+    chunks: Any = column.chunks
+    for chunk in chunks:
+        if not hasattr(chunk, "dictionary"):
+            found += chunk.to_pylist()
+            continue
+        words = chunk.dictionary.to_pylist()
+        if len(chunk) * sum(len(word or "") for word in words) > FREE_BYTES:
+            _check_text(path, column)
+        found += [None if code is None else words[code] for code in chunk.indices.to_pylist()]
+    return found
+
+
 def decoded_text(path: Path, column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     """A column of dictionary codes as plain text. InputError where the repeated words would be more than FREE_BYTES.
 
     A dictionary holds each word once, so a small file can stand for any amount of text.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not pa.types.is_dictionary(column.type):
         return column
+    _check_text(path, column)
+    return column.cast(pa.string())
+
+
+def _check_text(path: Path, column: pa.ChunkedArray[Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     chunks: Any = column.chunks
     total = sum(len(chunk) * chunk.dictionary.nbytes for chunk in chunks)  # At most: were each row all of the words.
     if total > FREE_BYTES:
@@ -181,7 +212,6 @@ def decoded_text(path: Path, column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[An
             Cause.IMPLAUSIBLE,
             f"{path}: a column of text unpacks to {size(total)}, at most {size(FREE_BYTES)} are read; {COPY}",
         )
-    return column.cast(pa.string())
 
 
 def stream_batches(path: Path) -> Iterator[Any]:
@@ -274,13 +304,29 @@ def _integer(digits: str) -> int | float:
 _DECODER: Final = json.JSONDecoder(parse_int=_integer)
 
 
-def _bounded(value: Any, levels: int) -> Any:
+_ESCAPED_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""Text that was decoded strictly holds a half of a surrogate pair only where it is escaped."""
+
+
+def _check_nesting(value: Any, deepest: int) -> None:
+    """ValueError if lists and dictionaries lie within each other on more than `deepest` levels."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(deepest):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if type(outer) is dict else outer)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return
+    raise ValueError("nested too deep")
+
+
+def _writable(value: Any) -> Any:
+    """The value with "?" in the place of every half of a surrogate pair."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if not isinstance(value, dict | list):
-        return value
-    if levels == 0:
-        raise ValueError("nested too deep")
     if isinstance(value, list):
-        return [_bounded(item, levels - 1) for item in value]
-    return {_bounded(name, levels): _bounded(item, levels - 1) for name, item in value.items()}
+        return [_writable(item) for item in value]
+    return {_writable(name): _writable(item) for name, item in value.items()} if isinstance(value, dict) else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any, Final
 
@@ -23,11 +23,19 @@ _ID: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def clear() -> None:
     """Forget what was found: packages have come or gone since."""
     _added.cache_clear()
+    rules_of.cache_clear()
 
 
 def all_rules() -> tuple[Rule, ...]:
     """The catalogue, then the rules of other packages in the order of their entry points' names."""
     return (*RULES, *_added()[0])
+
+
+@lru_cache(maxsize=8)
+def rules_of(ids: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Those of all rules that are called so, in their order: a thousand processes are judged by the same."""
+    wanted = frozenset(ids)
+    return tuple(rule for rule in all_rules() if rule.id in wanted)
 
 
 def problems() -> tuple[str, ...]:

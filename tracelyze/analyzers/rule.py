@@ -149,9 +149,17 @@ class Rule(Declaration):
         return Limits(self.thresholds)
 
     @cached_property
+    def needed(self) -> tuple[tuple[tuple[str, str], ...], ...]:
+        """What it needs, each column as its table and its name."""
+        return tuple(
+            tuple((table, column) for table, _, column in (need.partition(".") for need in alternative))
+            for alternative in self.needs
+        )
+
+    @cached_property
     def judges_whole(self) -> bool:
         """Whether it judges a process as a whole: what it needs is not recorded for each training."""
-        tables = {column.partition(".")[0] for alternative in self.needs for column in alternative}
+        tables = {table for alternative in self.needed for table, _ in alternative}
         return self.whole_process or not tables or not tables <= {"steps", "evals"}
 
 

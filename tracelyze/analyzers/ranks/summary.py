@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -42,12 +42,13 @@ class Plan:
     strict: bool = False
     given: tuple[Rule, ...] | None = None
 
-    def chosen(self) -> list[Rule]:
+    def chosen(self) -> Sequence[Rule]:
         """The rules by which to judge, in the order of the catalogue."""
         from tracelyze.analyzers import extensions
 
-        wanted = frozenset(self.rules)
-        return [rule for rule in (extensions.all_rules() if self.given is None else self.given) if rule.id in wanted]
+        if self.given is None:
+            return extensions.rules_of(self.rules)
+        return [rule for rule in self.given if rule.id in self.rules]
 
     def limits(self, rule: Rule) -> Limits:
         """The rule's thresholds."""
@@ -233,17 +234,12 @@ def _gathered(rule: Rule, process: Process, strict: bool) -> Any:
 
 def _lacking(rule: Rule, process: Process) -> Skipped | None:
     """Why none of the alternatives that the rule needs is complete, or None if one is."""
-    if rule.needs and len(process.steps) == 0 and any(need.startswith("steps.") for need in rule.needs[0]):
+    if rule.needed and len(process.steps) == 0 and any(table == "steps" for table, _ in rule.needed[0]):
         return Skipped("no optimizer took a step in this process")
     first: Skipped | None = None
-    for alternative in rule.needs:
-        absent = next((name for name in alternative if not _has(process, name)), None)
+    for alternative in rule.needed:
+        absent = next((place for place in alternative if not process.tables[place[0]].has(place[1])), None)
         if absent is None:
             return None
-        first = first or missing(process, absent, rule.absent)
+        first = first or missing(process, ".".join(absent), rule.absent)
     return first
-
-
-def _has(process: Process, name: str) -> bool:
-    table, column = name.split(".")
-    return process.tables[table].has(column)

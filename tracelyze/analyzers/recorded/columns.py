@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
-SMALL = 20_000  # rows: all columns of so few are read faster at once than one by one, and take a few MiB
+SMALL = 20_000  # rows: the columns of so few are kept, since a hundred rules ask for the same ones
+SMALL_FILE = 1 << 20  # bytes: the columns of so small a file are read together, which takes two thirds of the time
 FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
+
+
+_CODED: dict[str, list[str]] = {}
+"""Columns of text by the name of a file, as the last one of that name had them. A file is opened once where the text in
+it can be left in its dictionary from the start, until it is known how much it is; else twice."""
 
 
 class ParquetPart:
@@ -30,29 +37,32 @@ class ParquetPart:
 
         self.path = path
         try:
-            with reading.open_parquet(path) as file:
-                self._metadata = file.metadata
-                self.schema: pa.Schema = file.schema_arrow
+            file = reading.open_parquet(path, _CODED.get(path.name))
+            self._metadata = file.metadata
+            self.schema: pa.Schema = file.schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(
                 Cause.DAMAGED_RUN, f"{path}: not a readable Parquet file ({_first_line(error)}); {FRAGMENT}"
             ) from error
+        self.names = frozenset(self.schema.names)
         self.rows = int(self._metadata.num_rows)
-        self._file: Any = None
-        self._columns: dict[str, Any] = {}
+        self._file: Any = file
+        self._whole: dict[str, Any] | None = None  # all columns, where they are small enough to be read at once
+        self._one_by_one = self.rows > SMALL
+        plain, self._coded = _texts(self.schema)
+        if plain:
+            self.forget()
+            _CODED[path.name] = self._coded
 
     def column(self, name: str) -> Any:
-        """One column. A hundred rules ask for the same few: those of a small file are kept."""
-        if name not in self._columns:
-            column = reading.decoded_text(self.path, self._read(name))
-            if self.rows > SMALL:
-                return column
-            self._columns[name] = column
-        return self._columns[name]
+        """One column, text as it is stored: a dictionary of words and codes."""
+        if self._whole is None and not self._one_by_one:
+            self._read_whole()
+        return self._whole[name] if self._whole is not None else self._read(name)
 
     def forget(self) -> None:
         """Free what was read."""
-        self._columns.clear()
+        self._whole = None
         if self._file is not None:
             self._file.close(force=True)
             self._file = None
@@ -67,14 +77,27 @@ class ParquetPart:
             what, reason = f"column {name}", _first_line(error)
             raise InputError(Cause.DAMAGED_RUN, f"{self.path}: {what} cannot be read ({reason}); {FRAGMENT}") from error
 
+    def _read_whole(self) -> None:
+        """All columns at once if the file is small and none of them is damaged."""
+        import pyarrow as pa
+
+        self._one_by_one = True
+        try:
+            if self.path.stat().st_size <= SMALL_FILE:
+                table = (self._file or self._opened()).read(use_threads=False)
+                self.forget()
+                self._whole = dict(zip(self.schema.names, table.columns, strict=True))
+                self._one_by_one = False
+        except (pa.ArrowException, OSError, ValueError):
+            return  # the columns that are asked for may be whole
+
     def _opened(self) -> Any:
-        """The file, whose text stays in its dictionary until it is known how much it is."""
+        """The file, whose text stays in its dictionary."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        coded = [field.name for field in self.schema if _is_text(field.type)]
         opened = pa.OSFile(str(self.path), "rb")
-        return pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=coded, pre_buffer=False)
+        return pq.ParquetFile(opened, metadata=self._metadata, read_dictionary=self._coded, pre_buffer=False)
 
 
 def complete_batches(path: Path) -> Iterator[Any]:
@@ -103,13 +126,13 @@ class StreamPart:
         self.path = path
         self.batches: list[Any] = list(complete_batches(path))
         self.schema: pa.Schema = self.batches[0].schema if self.batches else pa.schema([])
+        self.names = frozenset(self.schema.names)
         self.rows = sum(batch.num_rows for batch in self.batches)
 
     def column(self, name: str) -> Any:
         import pyarrow as pa
 
-        column = pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
-        return reading.decoded_text(self.path, column)
+        return pa.chunked_array([batch.column(name) for batch in self.batches], type=self.schema.field(name).type)
 
     def forget(self) -> None:
         """Nothing was read: the file is mapped."""
@@ -126,55 +149,53 @@ class FileColumns:
         self.parts = parts
         self.rows = sum(part.rows for part in parts)
         self._masks: dict[tuple[str, str], Mask] = {}
+        self._texts: dict[str, list[str | None]] = {}
 
     def forget(self) -> None:
         """Free what was read; it is read again when it is asked for."""
         self._masks.clear()
+        self._texts.clear()
         for part in self.parts:
             part.forget()
 
     def check(self) -> None:
         """InputError if a column is there twice, or has a type that cannot stand for the declared one."""
         for part in self.parts:
-            names = part.schema.names
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise InputError(
-                    Cause.DAMAGED_RUN,
-                    f"{part.path}: has the column {twice} twice: the file was not written by tracelyze; {FRAGMENT}",
-                )
-            for column in self.spec.columns:
-                index = part.schema.get_field_index(column.name)
-                if index >= 0 and not _fits(column.type, part.schema.field(index).type):
-                    found = part.schema.field(index).type
-                    raise InputError(
-                        Cause.DAMAGED_RUN,
-                        f"{part.path}: column {column.name} is {found}, not {column.type}: the file was not written "
-                        f"by tracelyze, or is damaged; {FRAGMENT}",
-                    )
+            fault = _fault(self.spec.name, part.schema)
+            if fault:
+                raise InputError(Cause.DAMAGED_RUN, f"{part.path}: {fault}; {FRAGMENT}")
 
     def matches(self, name: str, text: str) -> Mask:
         """Where the text column `name` holds exactly `text`, shape [rows], without making its texts Python's."""
         known = self._masks.get((name, text))
         if known is not None:
             return known
-        found = [_matches(part, name, text) for part in self.parts]
-        mask = np.concatenate(found) if found else np.zeros(0, dtype=bool)
         if self.rows <= SMALL:
+            mask = np.array([value == text for value in self._text(name)], dtype=bool)
             mask.flags.writeable = False
             self._masks[name, text] = mask
-        return mask
+            return mask
+        return np.concatenate([_matches(part, name, text) for part in self.parts])
 
     def read(self, name: str) -> tuple[Floats, Mask] | list[str | None]:
         """Column `name`; a part that lacks it (written by an older version) counts as not measured."""
         if self.spec.column(name).type == "string":
-            return [value for part in self.parts for value in _text(part, name)]
+            return self._text(name)
         if self.rows == 0:
             return _NOTHING
         pieces = [_numbers(part, name) for part in self.parts]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate([values for values, _ in pieces]), np.concatenate([known for _, known in pieces])
+
+    def _text(self, name: str) -> list[str | None]:
+        if name in self._texts:
+            return self._texts[name]
+        pieces = [_text(part, name) for part in self.parts]
+        values = pieces[0] if len(pieces) == 1 else list(chain.from_iterable(pieces))
+        if self.rows <= SMALL:
+            self._texts[name] = values
+        return values
 
 
 @lru_cache(maxsize=64)
@@ -189,24 +210,23 @@ def _matches(part: Part, name: str, text: str) -> Mask:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if part.schema.get_field_index(name) < 0:
+    if name not in part.names:
         return np.zeros(part.rows, dtype=bool)
-    same: Any = pc.equal(part.column(name), pa.scalar(text))
+    same: Any = pc.equal(reading.decoded_text(part.path, part.column(name)), pa.scalar(text))
     return np.asarray(same.fill_null(False).to_numpy(), dtype=bool)
 
 
 def _text(part: Part, name: str) -> list[str | None]:
-    if part.schema.get_field_index(name) < 0:
+    if name not in part.names:
         return [None] * part.rows
-    return list(part.column(name).to_pylist())
+    return reading.texts(part.path, part.column(name))
 
 
 def _numbers(part: Part, name: str) -> tuple[Floats, Mask]:
     """Values as float64 with NaN for nulls, and where they were measured."""
     import pyarrow as pa
 
-    index = part.schema.get_field_index(name)
-    if index < 0 or pa.types.is_null(part.schema.field(index).type):
+    if name not in part.names:
         return _unknown(part.rows)
     column = part.column(name)
     if column.null_count == len(column):
@@ -240,6 +260,29 @@ def _unknown(rows: int) -> tuple[Floats, Mask]:
     return np.broadcast_to(np.float64("nan"), rows), np.broadcast_to(np.False_, rows)
 
 
+@lru_cache(maxsize=256)
+def _texts(found: pa.Schema) -> tuple[bool, list[str]]:
+    """Whether there is text that would not be left in its dictionary, and all columns of text."""
+    plain = [field.name for field in found if _is_text(field.type)]
+    return bool(plain), [*plain, *(field.name for field in found if _is_coded(field.type))]
+
+
+@lru_cache(maxsize=256)
+def _fault(table: str, found: pa.Schema) -> str:
+    """What keeps columns from being those of the table of this name; empty if they are."""
+    twice = next((name for name in found.names if found.names.count(name) > 1), None)
+    if twice is not None:
+        return f"has the column {twice} twice: the file was not written by tracelyze"
+    for column in schema.table(table).columns:
+        index = found.get_field_index(column.name)
+        if index >= 0 and not _fits(column.type, found.field(index).type):
+            return (
+                f"column {column.name} is {found.field(index).type}, not {column.type}: the file was not written by "
+                "tracelyze, or is damaged"
+            )
+    return ""
+
+
 def _fits(declared: schema.ColumnType, found: pa.DataType) -> bool:
     import pyarrow as pa
 
@@ -247,7 +290,7 @@ def _fits(declared: schema.ColumnType, found: pa.DataType) -> bool:
     if types.is_null(found):
         return True
     if declared == "string":
-        return _is_text(found) or (types.is_dictionary(found) and _is_text(found.value_type))
+        return _is_text(found) or _is_coded(found)
     if declared == "bool":
         return bool(types.is_boolean(found))
     if declared == "float64":
@@ -259,6 +302,12 @@ def _is_text(found: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+
+
+def _is_coded(found: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return isinstance(found, pa.DictionaryType) and _is_text(found.value_type)
 
 
 def _first_line(error: BaseException) -> str:

@@ -19,12 +19,14 @@ def compact_process(folder: Path) -> None:
     deleted: an interruption at any point leaves the stream, or both. Whatever cannot be written stays a stream, which
     the reader understands as well. The caller has made sure that the program no longer writes.
     """
-    for scratch in folder.glob(".*.partial"):
-        if not Path(f"/proc/{scratch.name.split('.')[-2]}").exists():  # its reader was interrupted
-            scratch.unlink(missing_ok=True)
-    for stream in sorted(folder.glob(f"*{schema.STREAM_SUFFIX}")):
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries)
+    for scratch in (name for name in names if name.startswith(".") and name.endswith(".partial")):
+        if not Path(f"/proc/{scratch.split('.')[-2]}").exists():  # its reader was interrupted
+            (folder / scratch).unlink(missing_ok=True)
+    for stream in (name for name in names if name.endswith(schema.STREAM_SUFFIX)):
         try:
-            _convert(stream)
+            _convert(folder / stream)
         except (OSError, InputError):  # read-only, full disk, deleted by another reader, or no stream of ours
             return
 
@@ -62,7 +64,7 @@ def _write(stream: Path, target: Path) -> None:
     first = next(batches, None)
     if first is None:
         raise FileNotFoundError(stream)  # another reader was faster
-    with pq.ParquetWriter(target, first.schema, compression=schema.compression(stream.stat().st_size)) as writer:
+    with pq.ParquetWriter(target, first.schema, **schema.encoding(stream.stat().st_size)) as writer:
         waiting, rows = [first], first.num_rows
         for batch in batches:
             waiting.append(batch)

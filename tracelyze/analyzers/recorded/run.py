@@ -33,9 +33,9 @@ class Optimization:
     measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """The optimizer's row of the table `optimizers`; empty if it was not recorded."""
-        return next((row for row in self.process.optimizers.records() if row["optimizer"] == self.optimizer), {})
+        return next((row for row in self.process.optimizers.shared_records() if row["optimizer"] == self.optimizer), {})
 
     @property
     def made_at(self) -> Location | None:
@@ -65,7 +65,7 @@ class Optimization:
             row["optimizer"] < self.optimizer
             and row["backward_site"] == own.get("backward_site")
             and row["site"] != own.get("site")
-            for row in self.process.optimizers.records()
+            for row in self.process.optimizers.shared_records()
         )
         if not stale or known is None or step is None:
             return None
@@ -184,7 +184,7 @@ class Process:
     @property
     def device(self) -> str:
         """Type of the device that holds the trained parameters: "cpu", "cuda", ...; "cpu" if unknown."""
-        for row in self.optimizers.records():
+        for row in self.optimizers.shared_records():
             if row["device"]:
                 return str(row["device"]).split(":")[0]
         return "cpu"
@@ -252,7 +252,8 @@ class Process:
         """Free the columns of all tables: a run with many processes is looked at one after the other."""
         for table in self.tables.values():
             table.forget()
-        self.__dict__.pop("trainings", None)
+        for known in ("trainings", "_by_site", "_by_role"):
+            self.__dict__.pop(known, None)
         for measured in (self, *self.__dict__.get("optimizations", ())):
             measured.measures.clear()
 
@@ -262,13 +263,13 @@ class Process:
 
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""
-        return [_location(row) for row in self.sites.records() if row["role"] == role]
+        return self._by_role.get(role, [])
 
     def module_location(self, name: str) -> Location | None:
         """The line that makes a module, named as in the tables activations and parameters: its own line, else that of
         the module that holds it. None where models of that name are made in different lines."""
         lines: dict[Any, dict[str, Any]] = {}
-        for row in self.tables["modules"].records():
+        for row in self.tables["modules"].shared_records():
             lines.setdefault(row["model"], {})[_plain(row["module"] or "")] = row["made_at"]
         parts = _plain(name).split(".")
         holders = [".".join(parts[:length]) for length in range(len(parts), -1, -1)]
@@ -293,18 +294,30 @@ class Process:
         """The line of the script with this site identifier."""
         if identifier is None or identifier != identifier:
             return None
-        return next((_location(row) for row in self.sites.records() if row["site"] == int(identifier)), None)
+        return self._by_site.get(int(identifier))
+
+    @cached_property
+    def _by_site(self) -> dict[int | None, Location]:
+        """Lines of the script by their identifiers; of two with the same one, the first."""
+        return {row["site"]: _location(row) for row in reversed(self.sites.shared_records())}
+
+    @cached_property
+    def _by_role(self) -> dict[str | None, list[Location]]:
+        found: dict[str | None, list[Location]] = {}
+        for row in self.sites.shared_records():
+            found.setdefault(row["role"], []).append(_location(row))
+        return found
 
     @cached_property
     def signals(self) -> dict[str, dict[str, Any]]:
         """What became of every signal, by name: the manifest's entry, brought up to date by the table signals."""
         entries: dict[str, dict[str, Any]] = {k: dict(v) for k, v in (self.facts.get("signals") or {}).items()}
         table = self.tables.get("signals")
-        for row in table.records() if table is not None else ():
+        for row in table.shared_records() if table is not None else ():
             known = entries.setdefault(str(row["signal"]), {})
             if known.get("state") != "failed" or row["state"] == "failed":
                 known.update({key: value for key, value in row.items() if value is not None})
-        for row in self.events.records():  # between two statements of the table a process may have died
+        for row in self.events.shared_records():  # between two statements of the table a process may have died
             if row["kind"] == "collector-error" and row["name"] in entries:
                 text = str(row["text"] or "").strip()
                 entries[row["name"]] |= {"state": "failed", "traceback": text, "reason": text.rpartition("\n")[2]}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tracelyze import schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
 
@@ -94,13 +94,17 @@ class Table:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The rows as dictionaries, None where nothing was measured. For small tables."""
-        if self._source.rows == 0:
-            return
-        rows = self._records if self._records is not None else self._as_objects()
-        if len(rows) <= _KEPT:  # many rules go over the same few rows
+        for row in self.shared_records():
+            yield dict(row)
+
+    def shared_records(self) -> Sequence[Mapping[str, Any]]:
+        """The same rows for all who ask, in less time: they cannot be changed."""
+        if self._records is not None:
+            return self._records
+        rows = self._as_objects() if self._source.rows else []
+        if len(rows) <= _KEPT:
             self._records = rows
-        for row in rows:
-            yield row.copy()
+        return rows
 
     def _as_objects(self) -> list[dict[str, Any]]:
         """All rows with Python's numbers and texts, None where nothing was measured."""
@@ -111,13 +115,13 @@ class Table:
                 columns.append(values)
                 continue
             plain = bool if column.type == "bool" else int if column.type.startswith("int") else float
-            numbers, known = values[0].tolist(), values[1]
-            if known.all():
-                columns.append([plain(value) for value in numbers])
-            elif not known.any():
+            numbers, known = values
+            if not known.any():
                 columns.append([None] * len(numbers))
+            elif known.all():
+                columns.append(numbers.tolist() if plain is float else list(map(plain, numbers.tolist())))
             else:
-                columns.append([plain(v) if k else None for v, k in zip(numbers, known.tolist(), strict=True)])
+                columns.append([plain(v) if k else None for v, k in zip(numbers.tolist(), known.tolist(), strict=True)])
         names = [column.name for column in self.spec.columns]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 

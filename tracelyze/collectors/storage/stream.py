@@ -187,8 +187,8 @@ def to_parquet(stream: Path) -> None:
     temporary = target.with_suffix(".tmp")
     encoded = io.BytesIO()  # written at once, for the sake of slow disks; smaller than the stream
     with open(stream, "rb") as source, pyarrow.ipc.open_stream(source) as reader:
-        compression = schema.compression(stream.stat().st_size)
-        with pyarrow.parquet.ParquetWriter(encoded, reader.schema, compression=compression) as writer:
+        encoding = schema.encoding(stream.stat().st_size)
+        with pyarrow.parquet.ParquetWriter(encoded, reader.schema, **encoding) as writer:
             held: list[Any] = []
             for batch in reader:
                 held.append(batch)

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data.passes import BLANK
+from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 CONTINUOUS = 16  # different pairs of the smallest and the largest value of a batch that are compared
 AGAIN = 400  # times that a sample was met once more: from there on the estimate from counts is within a twentieth or so
 DIFFERENT = 0.25  # of them that have to differ: a grid has few extremes, and copies have theirs again and again
@@ -63,14 +64,15 @@ class Overlap:
 def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
     """Passes that were trained on, and passes that were evaluated, in order; fields that both kinds of batch have."""
     batches: dict[tuple[int, int, int, bool], dict[str, Row]] = {}
-    for row in process.tables["batches"].records():
+    for row in process.tables["batches"].shared_records():
         if row["loader"] is not None and row["trained"] is not None and row["prints"] and row["shape"]:
             key = int(row["loader"]), int(row["epoch"]), int(row["batch"]), bool(row["trained"])
             batches.setdefault(key, {})[str(row["field"])] = row
+    prints = prints_of(process)
     kinds: dict[bool, dict[str, set[str]]] = {True: {}, False: {}}
     for (*_, trained), rows in batches.items():
         for name, row in rows.items():
-            kinds[trained].setdefault(name, set()).update(str(row["prints"]).split())
+            kinds[trained].setdefault(name, set()).update(prints[row["prints"]])
     common = sorted(kinds[True].keys() & kinds[False].keys())
     if not common:
         return [], []
@@ -79,16 +81,20 @@ def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
     for (loader, epoch, _, trained), rows in batches.items():
         if all(name in rows for name in common):
             one = passes.setdefault((loader, epoch, trained), Seen(loader, int(rows[richest]["step"])))
-            _add(one, rows, common, richest)
+            one.contents += _contents([prints[rows[name]["prints"]] for name in common], common.index(richest))
+            _measure(one, rows[richest])
     ordered = sorted(passes.items(), key=lambda item: item[1].step)
     return [one for (*_, trained), one in ordered if trained], [one for (*_, trained), one in ordered if not trained]
 
 
-def _add(one: Seen, rows: dict[str, Row], common: list[str], richest: str) -> None:
-    columns = [str(rows[name]["prints"]).split() for name in common]
-    place = common.index(richest)
-    one.contents += [" ".join(sample) for sample in zip(*columns, strict=False) if sample[place] != BLANK]
-    row = rows[richest]
+def _contents(columns: list[list[str]], richest: int) -> list[str]:
+    """The samples of a batch without blank ones, from the prints of their fields."""
+    if len(columns) == 1:
+        return [sample for sample in columns[0] if sample != BLANK]
+    return [" ".join(sample) for sample in zip(*columns, strict=False) if sample[richest] != BLANK]
+
+
+def _measure(one: Seen, row: Row) -> None:
     one.sizes.append(int(str(row["shape"]).split("x")[0]))
     if str(row["dtype"] or "").startswith(("float", "bfloat")) and row["min"] is not None and row["max"] is not None:
         one.extremes.append((float(row["min"]), float(row["max"])))
@@ -113,7 +119,7 @@ def continuous(passes: list[Seen]) -> bool:
     return different >= CONTINUOUS and min(map(len, sides)) >= DIFFERENT * different
 
 
-def validation_sets(loaders: dict[int, Row], own: list[int], evaluated: list[Seen]) -> list[list[int]]:
+def validation_sets(loaders: Mapping[int, Row], own: list[int], evaluated: list[Seen]) -> list[list[int]]:
     """Loaders in groups: those of the same settings that served one pass each, no two at the same step, are one set."""
     steps = {index: [one.step for one in evaluated if one.loader == index] for index in own}
     groups: dict[tuple[Any, ...], list[int]] = {}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.once import measured_once
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
 
 BLANK = "-"  # the print of a sample whose elements are all equal
@@ -43,15 +45,23 @@ class Pass:
 
 
 @measured_once
+def prints_of(process: Process) -> dict[str, list[str]]:
+    """The prints of the samples of each batch that was looked at, by the text that holds them."""
+    texts = process.tables["batches"].text("prints") if len(process.tables["batches"]) else []
+    return {text: text.split() for text in texts if text}
+
+
+@measured_once
 def of_training(process: Process) -> list[Pass]:
     """The passes whose batches were trained on, in order. Batches of blank samples, or of no loader, are left out."""
-    rows: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
-    for row in process.tables["batches"].records():
+    rows: dict[tuple[int, int, int], list[Mapping[str, Any]]] = {}
+    for row in process.tables["batches"].shared_records():
         if row["loader"] is not None and row["print"] and row["trained"] is not None and row["trained"]:
             rows.setdefault((int(row["loader"]), int(row["epoch"]), int(row["batch"])), []).append(row)
     passes: dict[tuple[int, int], Pass] = {}
+    prints = prints_of(process)
     for (loader, epoch, batch), fields in rows.items():
-        distinct = max(map(_distinct, fields))
+        distinct = max(_distinct(row, prints) for row in fields)
         if distinct:
             one = passes.setdefault((loader, epoch), Pass(loader, epoch, int(fields[0]["step"])))
             one.samples = max(one.samples, distinct)
@@ -65,29 +75,31 @@ def without_loader(process: Process) -> list[Pass]:
     Of a step that has several, the first. Ranks that call a model more often (to validate, say) stay comparable.
     """
     places: dict[int, int] = {}
-    fields: dict[int, list[dict[str, Any]]] = {}
-    for row in process.tables["batches"].records():
+    fields: dict[int, list[Mapping[str, Any]]] = {}
+    for row in process.tables["batches"].shared_records():
         if row["loader"] is None and row["print"] and row["trained"]:
             step, batch = int(row["step"]), int(row["batch"] or 0)
             if batch == places.setdefault(step, batch):
                 fields.setdefault(step, []).append(row)
     one = Pass(NO_LOADER, 0, min(fields, default=0))
+    prints = prints_of(process)
     for step, rows in fields.items():
-        distinct = max(map(_distinct, rows))
+        distinct = max(_distinct(row, prints) for row in rows)
         if distinct > 1:
             one.samples = max(one.samples, distinct)
             one.batches[step] = " ".join({str(row["field"]): str(row["print"]) for row in rows}.values())
     return [one] if one.batches else []
 
 
-def _distinct(row: dict[str, Any]) -> int:
+def _distinct(row: Mapping[str, Any], prints: dict[str, list[str]]) -> int:
     """Distinct samples of a field of a batch, without blank ones; at least so many where samples have few elements."""
     if row["prints"]:
-        return len(set(row["prints"].split()) - {BLANK})
+        found = set(prints[row["prints"]])
+        return len(found) - (BLANK in found)
     return 2 if _measured(row) else 0
 
 
-def _measured(row: dict[str, Any]) -> bool:
+def _measured(row: Mapping[str, Any]) -> bool:
     """Whether a field holds floats of more than two values.
 
     Such samples have a print together, though one of less than four elements has none of its own: coordinates, the
