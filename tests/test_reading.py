@@ -22,6 +22,7 @@ import tracelyze
 from tracelyze import config, reading, reports, schema
 from tracelyze.analyzers.kineto.reading.importer import import_traces
 from tracelyze.analyzers.recorded import run_directory
+from tracelyze.analyzers.recorded.columns import ParquetPart
 from tracelyze.catalogue.entries import ThresholdNames
 from tracelyze.errors import InputError
 from tracelyze.importing import recordings
@@ -156,6 +157,22 @@ def test_a_word_that_is_repeated_without_end_is_refused(run: Path) -> None:
     pq.write_table(pa.table({"kind": words}), file, compression="zstd")
     assert file.stat().st_size < 50_000
     assert "a column of text unpacks to 46.6 GiB" in judged(run)
+
+
+def test_tables_of_one_name_may_hold_other_columns_of_text(tmp_path: Path) -> None:
+    """Which text is left in its dictionary is known from the last file of that name; the next one may differ."""
+    layouts = [{"kind": ["exit"], "name": ["finished"]}, {"kind": ["exit"]}, {"text": ["x"], "value": [1.0]}]
+    for number, columns in enumerate(layouts):
+        (tmp_path / str(number)).mkdir()
+        path = tmp_path / str(number) / "events.parquet"
+        pq.write_table(pa.table(columns), path)
+        part = ParquetPart(path)
+        for again in range(2):
+            for name, values in columns.items():
+                column = part.column(name)
+                assert column.to_pylist() == values, again
+                assert pa.types.is_dictionary(column.type) is isinstance(values[0], str)
+            part.forget()
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
