@@ -140,6 +140,16 @@ def line_for(process: Process, place: Location | None, line: str) -> Diff | None
     return _edit(process, place, lambda _: line)
 
 
+def under(process: Process, place: Location | None, head: str) -> Diff | None:
+    """A whole statement inside of a block that begins with this line."""
+    inserted = line_before(process, place, head)
+    there = edits.statement(process, place) if place else None
+    if inserted is None or there is None:
+        return None
+    line = "".join(there)
+    return Diff(inserted.file, inserted.line, [line], [*inserted.added, f"    {line}"])
+
+
 def shifted(place: Location | None) -> str:
     """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
     lines to copy where it does not flatten both of them."""

@@ -29,7 +29,7 @@ _SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\("
 _PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
 _STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.load_state_dict\(")
 _LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
-_DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\({_NAME}(?:,|\)$)")
+_DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)$))?")
 _ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*) = (?P<value>.+)")
 _LOSS_LINE: Final = re.compile(
     r"(?P<indent>[ \t]*)loss = criterion\(model\((?:x|inputs)\), (?:y|targets)\)(?=$|  #)", re.MULTILINE
@@ -133,13 +133,15 @@ def model_at(process: Process, location: Location | None) -> str:
         for line in process.locations(role)
         for name in _PARAMETERS.findall(line.source)
     }
-    if len(found) != 1:
-        return ""
-    name = found.pop()
+    plain = {name.removeprefix("self.") for name in found}
+    if len(plain) != 1 or found == {"self"}:
+        return "self" if found == {"self"} else ""
+    name = plain.pop()
     there = "\n".join(edits.recorded_lines(process, location).values()) if location else ""
-    if not _calls(name, there) and _calls(f"self.{name}", there):
+    everywhere = "\n".join(str(row["excerpt"] or "") for row in process.sites.records())
+    if _calls(f"self.{name}", there) and not _calls(name, there):
         return f"self.{name}"
-    return name if any(_calls(name, str(row["excerpt"] or "")) for row in process.sites.records()) else ""
+    return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute
 
 
 def _calls(name: str, text: str) -> bool:
@@ -152,10 +154,12 @@ def _loaders(process: Process, location: Location | None, code: str) -> dict[str
     Where the example makes a loader, its name is that of the line which makes it: in another function it may be an
     argument's.
     """
-    made = {m["loader"]: m["name"] for line in process.locations("dataloader") if (m := _DATASET.match(line.source))}
+    made = {
+        m["loader"]: m["name"] or "" for line in process.locations("dataloader") if (m := _DATASET.match(line.source))
+    }
     here = _DATASET.match(location.source) if location else None
     if here is not None:
-        return {"loader": here["loader"], "dataset": here["name"]}
+        return {"loader": here["loader"], "dataset": here["name"] or ""}
     functions = {(line.file, line.function) for line in process.locations("backward")}
     trained: set[str] = set()
     other: set[str] = set()

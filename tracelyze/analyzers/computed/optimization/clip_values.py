@@ -16,6 +16,8 @@ PLAIN: Final = 1000
 """Two digits of a number above it are written out: 120000, not 1.2e+05."""
 USUAL: Final = 1e-3
 """Update per weight and step: about a tenth of a percent (update-ratio)."""
+TENTH: Final = 0.1
+"""The usual first try of a lower rate."""
 HIGHEST: Final = 1000
 """A rate is raised by no more at once: what a step does then has to be seen first."""
 
@@ -42,3 +44,9 @@ def raised(optimization: Optimization, way: float) -> str:
     """The line that gives the rate, with one that makes steps of a usual length of those that went this way in all."""
     factor = USUAL * len(optimization.steps) / way if way > 0 else HIGHEST
     return rate_for(optimization, min(factor, HIGHEST)).strip()
+
+
+def with_lower_rate(optimization: Optimization) -> str:
+    """A tenth of the rate, below an example that clips: where the optimizer is made."""
+    rate = rate_for(optimization, TENTH)
+    return f"\n\n# and where the rate is set, a tenth of it:{rate}" if rate else ""

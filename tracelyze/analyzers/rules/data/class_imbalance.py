@@ -8,7 +8,7 @@ from math import isclose
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import loader_call, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -69,7 +69,9 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         ),
         fix="Judge the model by precision and recall, or the area under the curve. Weigh the classes in the loss, or "
         "sample the rare ones more often.",
-        fix_code="sampler = WeightedRandomSampler(weights, len(weights))\nloader = DataLoader(data, sampler=sampler)",
+        fix_code="weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample\n"
+        "sampler = WeightedRandomSampler(weights, len(weights))\n"
+        + loader_call.example({**optimization.loader, "sampler": ""}, sampler="sampler"),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

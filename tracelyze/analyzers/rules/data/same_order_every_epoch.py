@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import repeated_order
 from tracelyze.analyzers.computed.data import draws, passes
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
-EPOCH = "    for batch in loader:\n        train_step(batch)"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -75,15 +74,12 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     if "Distributed" in loader["sampler"]:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
         fix = "Call sampler.set_epoch(epoch) before the loader is iterated."
-        code = f"for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n{EPOCH}"
+        code = "sampler.set_epoch(epoch)  # the first line in the loop over epochs"
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
-        code = (
-            "torch.manual_seed(seed)  # once\nloader = DataLoader(dataset, batch_size=32, shuffle=True)  # once\n"
-            f"for epoch in range(epochs):\n{EPOCH}"
-        )
+        code = "# both once, above the loop over epochs:\ntorch.manual_seed(0)\n" + loader_call.example(loader)
     return Finding(
         rule=RULE.id,
         severity="warning",

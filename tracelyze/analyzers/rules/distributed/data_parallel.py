@@ -32,8 +32,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
             "give each rank its "
             "own part of the data with a DistributedSampler.",
             fix_code="# torchrun --nproc-per-node 4 train.py\ntorch.distributed.init_process_group()\n"
-            'local_rank = int(os.environ["LOCAL_RANK"])\n'
-            "model = DistributedDataParallel(model.to(local_rank), device_ids=[local_rank])\n"
+            'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else "cpu"\n'
+            "model = DistributedDataParallel(model.to(device))\n"
             "loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))",
             evidence=[Evidence("wrapper", "DataParallel")],
             location=process.site(made[0]["made_at"] if made else None) or process.location("backward"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import line_edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -43,14 +43,17 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "more time, and a leak as soon as an output or a loss is stored."
             ),
             fix="Put torch.no_grad() around validation.",
-            fix_code="model.eval()\nwith torch.no_grad():\n    for x, y in val_loader:\n        loss = "
-            "criterion(model(x), y)\nmodel.train()",
+            fix_code="torch.set_grad_enabled(False)  # right before each validation\n\n"
+            "torch.set_grad_enabled(True)  # right behind it",
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
                 Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
                 Evidence("forwards in them", forwards, "forwards"),
             ],
+            diff=line_edits.under(process, validation.place(process, int(rows[0])), "with torch.no_grad():")
+            if len(set(evals["site"][bad].tolist())) == 1
+            else None,
             location=validation.begins_at(process, float(evals["site"][rows[0]]))
             or validation.place(process, int(rows[0])),
             seen_at=validation.place(process, int(rows[0])),

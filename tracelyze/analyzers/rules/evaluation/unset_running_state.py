@@ -67,7 +67,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
         ),
         fix="Load the weights, buffers included, before evaluating, or train in train mode first; copy buffers along "
         "with averaged weights.",
-        fix_code="model.load_state_dict(torch.load(path))\nmodel.eval()",
+        fix_code="evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
         first_step=int(row["step"]),
         evidence=[
             Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),

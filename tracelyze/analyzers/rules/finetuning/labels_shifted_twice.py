@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
@@ -13,6 +14,7 @@ from tracelyze.formatting import share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -42,7 +44,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "model shifts them once more. It never learns the next token; what it generates skips every other one."
         ),
         fix="Hand over labels that are a copy of the input ids: models of transformers shift them inside.",
-        fix_code='batch["labels"] = batch["input_ids"].clone()   # no shift; padding as -100',
+        fix_code=_example(line.location),
         evidence=[
             Evidence(
                 "targets that are the id two positions later", share, "share", limits["equal"], limits.source("equal")
@@ -51,6 +53,13 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         false_alarm="A head that is meant to predict the token after the next one.",
         change=script_lines.only(process, "labels"),
     )
+
+
+def _example(place: Location | None) -> str:
+    """The labels as a copy of what the model is given, by the names of the line that calls it."""
+    given = re.search(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)", place.source) if place else None
+    ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
+    return f"{labels} = {ids}.clone()  # right above the call of the model: no shift; padding as -100"
 
 
 RULE = Rule(

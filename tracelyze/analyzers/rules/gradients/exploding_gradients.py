@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import misplaced_clips, through_time
-from tracelyze.analyzers.computed.optimization import one_batch, style
+from tracelyze.analyzers.computed.optimization import clip_values, one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -103,7 +103,7 @@ def _grown(
             f"{number(ratio)} times that level, {effect}{batch}"
         ),
         fix=FIX_SIGN if runaway else look + fix,
-        fix_code="" if runaway else FIX_CODE,
+        fix_code="" if runaway else FIX_CODE + clip_values.with_lower_rate(optimization),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -55,8 +55,8 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         ),
         fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
         f"token has class {value}, naming it as ignore_index is enough.",
-        fix_code="targets = pad_sequence(labels, batch_first=True, padding_value=-100)\n"
-        f"loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten())  # or ignore_index={value}",
+        fix_code=f"# above the loss, or in the collator that makes the labels; where no real token has class {value}:\n"
+        f"targets = targets.masked_fill(targets == {value}, -100)",
         evidence=[
             Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
             Evidence(
