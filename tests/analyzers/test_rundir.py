@@ -318,3 +318,18 @@ def test_a_long_run_is_read_by_column(run: Path) -> None:
     assert not process.steps.has("grad_norm")
     assert time.process_time() >= begin
     assert set(process.steps._cache) == {"loss", "grad_norm"}
+
+
+def test_a_process_that_could_write_no_more_than_a_reason_is_told(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, "command": ["python", "train.py"]}))
+    folder = tmp_path / "rank00000-attempt0-pid4711"
+    folder.mkdir()
+    (note,) = diagnose(tmp_path).run.notes
+    assert "seen: a process began to record and could write nothing" in note, "no descriptor was free"
+    stopped = {"step": 0, "reason": "OSError: [Errno 27] File too large", "end": "finished", "code": None}
+    (folder / "stopped.txt").write_text(json.dumps(stopped) + " " * 900)
+    diagnosis = diagnose(tmp_path)
+    assert diagnosis.run.notes[0] == "recording stopped at step 0: OSError: [Errno 27] File too large"
+    assert not any("imported torch" in note for note in diagnosis.run.notes)
+    assert diagnosis.verdict_reason.startswith("No training that can be followed was seen: ")
+    assert (diagnosis.verdict, diagnosis.findings, diagnosis.run.exit.kind) == ("unknown", [], "finished")

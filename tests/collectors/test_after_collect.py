@@ -89,3 +89,10 @@ def test_what_was_recorded_is_said_for_all_trainings(tmp_path: Path) -> None:
     (tmp_path / "called.py").write_text("import torch\ntorch.nn.Linear(2, 1)(torch.ones(2))\n")
     done = collect(tmp_path, "--out", "called", "--", sys.executable, "called.py")
     assert "[tracelyze] nothing was recorded: models were called, but no backward ran" in done.stderr
+
+
+def test_the_end_is_said_where_the_working_folder_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("import os\nos.mkdir('w')\nos.chdir('w')\nos.rmdir('../w')\n" + TRAINING)
+    done = collect(tmp_path, "--out", "run", "--", sys.executable, "gone.py")
+    assert done.returncode == 7
+    assert f"30 steps recorded. Next: tracelyze diagnose {tmp_path / 'run'}" in done.stderr

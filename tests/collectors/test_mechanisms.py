@@ -12,7 +12,7 @@ from tests.fork_server import client
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.analyzers.recorded.run_directory import load
 
-from .conftest import environment, program, run_plain
+from .conftest import Collect, environment, program, run_plain
 
 PARTS = (
     "functional_and_module",
@@ -135,3 +135,14 @@ def test_both_halves_of_a_scaler(recorded: Recorded) -> None:
     seen = [(row["losses_scaled"], row["scaler_use"]) for row in rows]
     assert seen == [(1, 0)] * 10 + [(1, 2)] * 10 + [(0, 2)] * 10
     assert {row["scaler_use"] for row in recorded.rows("steps", optimizer=0)} == {None}
+
+
+def test_losses_without_a_value_end_no_signal(collect: Collect) -> None:
+    done = collect(sys.executable, program("valueless.py"))
+    assert done.process.stdout == run_plain(sys.executable, program("valueless.py")).stdout
+    (process,) = done.run.processes
+    assert [name for name, entry in process.signals.items() if entry["state"] == "failed"] == []
+    known = process.steps.known("loss")
+    assert list(known[:130]) == [False] * 130
+    assert list(known[130:]) == [True] * 130, "the next training's losses are recorded"
+    assert process.evals.known("loss").sum() == 3

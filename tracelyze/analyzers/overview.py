@@ -12,7 +12,7 @@ import numpy as np
 from tracelyze.analyzers.context import wall_time
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
-from tracelyze.analyzers.recorded.run_directory import CALLED_MODELS
+from tracelyze.analyzers.recorded.run_directory import CALLED_MODELS, COULD_NOT_WRITE, STOPPED
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
 from tracelyze.formatting import capitalized, plural
 
@@ -136,7 +136,7 @@ class Facts:
             ran = f"{plural(self.backwards, 'backward pass')} ran, and no optimizer took a step"
             return f"no training that can be followed was seen: {ran}"
         known = "; ".join(notes) if not self.processes and notes else "no optimizer took a step"
-        if CALLED_MODELS in known:
+        if any(clause in note for note in notes for clause in (CALLED_MODELS, STOPPED, COULD_NOT_WRITE)):
             return f"no training that can be followed was seen: {known}"
         return f"nothing trained in this run: {known}"
 

@@ -27,7 +27,9 @@ PART = re.compile(
 HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (schema.TABLE_SUFFIX, schema.STREAM_SUFFIX))
 HELD |= {schema.PROCESS_FILE}
 CALLED_MODELS = "imported torch and ran"
-"""So begins what is said of a process that called models, and that may have trained in a way that is not followed."""
+STOPPED = "recording stopped at step"
+COULD_NOT_WRITE = "a process began to record and could write nothing"
+"""Words of notes on processes that may have trained although no step was seen."""
 
 
 def load(path: str | Path) -> Run:
@@ -61,7 +63,7 @@ def notes(
 ) -> list[str]:
     """The notes of a run: on its manifest (`wrong`), of its processes, and of programs that did not train."""
     found = [*wrong, *of_processes, *_what_was_seen(root, errors_only=trained)]
-    return found if trained or len(found) > len(wrong) else [*found, _why_unseen(manifest)]
+    return found if trained or len(found) > len(wrong) else [*found, _why_unseen(root, manifest)]
 
 
 def is_run(path: str | Path) -> bool:
@@ -103,7 +105,13 @@ def _manifest(root: Path) -> tuple[dict[str, Any], list[str]]:
 def _process_folders(root: Path) -> list[Path]:
     """Folders of processes: those that hold a process file or a table, whatever they are called."""
     folders = sorted(path for path in root.iterdir() if path.is_dir())
-    return [folder for folder in folders if not HELD.isdisjoint(_names(folder))]
+    return [folder for folder in folders if not HELD.isdisjoint(_names(folder)) or _stopped_before_a_file(folder)]
+
+
+def _stopped_before_a_file(folder: Path) -> bool:
+    """Whether a process made its folder, and its recording stopped before it could describe itself there."""
+    stopped = folder / schema.STOPPED_FILE
+    return bool(schema.PROCESS_FOLDER.fullmatch(folder.name) and text_of(stopped))
 
 
 def _names(folder: Path) -> list[str]:
@@ -216,7 +224,7 @@ def _stop_note(stopped: str, steps: Table) -> str:
     stop = stop_of(stopped)
     step = stop.get("step")
     known = step if isinstance(step, int) else len(steps)
-    return f"recording stopped at step {known:,}: {' '.join(str(stop['reason']).split())}"
+    return f"{STOPPED} {known:,}: {' '.join(str(stop['reason']).split())}"
 
 
 def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
@@ -235,8 +243,10 @@ def _what_was_seen(root: Path, errors_only: bool) -> list[str]:
     return notes
 
 
-def _why_unseen(manifest: dict[str, Any]) -> str:
+def _why_unseen(root: Path, manifest: dict[str, Any]) -> str:
     """A sentence about a command in which no process imported torch where the collector could see it."""
+    if any(schema.PROCESS_FOLDER.fullmatch(path.name) for path in root.iterdir() if path.is_dir()):
+        return f"{COULD_NOT_WRITE}: a full disk, a quota, or too many open files"
     if manifest.get("obstacle"):
         return f"the collector could not get in: {manifest['obstacle']}"
     return (

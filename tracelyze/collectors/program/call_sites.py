@@ -15,10 +15,11 @@ from typing import Any
 
 from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.system.identity import working_folder
 
 _MAX_SOURCE = 160
 _AROUND = 3  # lines before and after
-_START = os.getcwd()
+_START = working_folder()
 
 
 class Sites:

@@ -184,7 +184,10 @@ def say_what_is_next(recorder: Recorder) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
-        notices.say(f"{_recorded(recorder)}. Next: tracelyze diagnose {os.path.relpath(recorder.run)}")
+        run = os.fspath(recorder.run)
+        with contextlib.suppress(OSError):  # The program may have deleted the folder that it works in.
+            run = os.path.relpath(run)
+        notices.say(f"{_recorded(recorder)}. Next: tracelyze diagnose {run}")
 
 
 def _recorded(recorder: Recorder) -> str:

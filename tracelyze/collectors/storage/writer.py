@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -133,9 +134,9 @@ class Writer:
                 break
             except FileExistsError:  # of a program that this process was before it called `os.execv`
                 folder = run / f"{identity.folder_name(facts)}-program{number}"
-        # First, so that what fails next can be written there.
-        (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
+        # First, so that what fails next can be written there. Where no descriptor is free, the folder alone says it.
         self.folder = folder
+        (folder / schema.STOPPED_FILE).write_bytes(b" " * RESERVED_BYTES)
         self._facts.write(folder)
         if facts["thread"] == 1 and not fatal_signals.watch(folder, self._in_main_thread):
             self.add_facts({"own_faulthandler": True})
@@ -223,8 +224,9 @@ class Writer:
     def _write_reason(self) -> None:
         try:
             if self.folder is not None:
-                with open(self.folder / schema.STOPPED_FILE, "r+b") as reserved:
-                    reserved.write(json.dumps(self._stopped).encode()[:RESERVED_BYTES])
+                reserved = os.open(self.folder / schema.STOPPED_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                with open(reserved, "wb", buffering=0) as file:
+                    file.write(json.dumps(self._stopped).encode()[:RESERVED_BYTES])
         except OSError:
             pass
 

@@ -37,7 +37,7 @@ def facts(torch: Any) -> dict[str, Any]:
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "clock": {"unix": wall_time(), "monotonic": perf_counter()},
         "argv": redaction.redact_argv(list(sys.argv)),
-        "cwd": os.getcwd(),
+        "cwd": working_folder(),
         "python": platform.python_version(),
         "platform": f"{system.sysname}-{system.release}-{system.machine}",
         "torch": str(torch.__version__),
@@ -47,6 +47,14 @@ def facts(torch: Any) -> dict[str, Any]:
         "device": _device(torch),
         "environment": redaction.allowed_environment(os.environ),
     }
+
+
+def working_folder() -> str:
+    """The folder that the program works in; empty if it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def folder_name(process: dict[str, Any]) -> str:

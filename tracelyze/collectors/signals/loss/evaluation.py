@@ -101,7 +101,7 @@ class Evaluation(Signal):
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
         call = self.program.calls.latest
-        if call is None or not may_compute(self.torch):
+        if call is None or value.is_meta or not may_compute(self.torch):
             return
         value = value.detach()
         if call.mode == GRAD and call.in_train:

@@ -69,6 +69,8 @@ class Loss(Signal):
             return
         if not all(type(one) is self._tensor and one.numel() == 1 and one.is_floating_point() for one in roots):
             return
+        if any(one.is_meta for one in roots):  # it has no value
+            return
         value, scale = self._unscaled(roots[0]) if self._scaled else (roots[0], 1.0)
         self._note_divisor(backward, roots[0], scale)
         backward.value = value.item() if value.is_cpu else value.detach()
