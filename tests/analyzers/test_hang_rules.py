@@ -181,6 +181,22 @@ def test_a_rank_that_ended_while_another_waited(make) -> None:
     assert "Rank 1 ended normally after 400 steps." in finding.summary
 
 
+def test_a_rank_that_the_launcher_ended_elsewhere_after_others_timed_out(make) -> None:
+    others = [lost(make, number, 33, "loss.backward()") for number in (0, 2)]
+    saving = Exit("signal", None, "asked to terminate (SIGTERM), in save at line 20 of train.py")
+    status, _, finding = make.check("rank-hang", *others, rank(make, 1, 7, 7, end=saving))
+    assert (status, finding.ranks, finding.location.line) == ("fired", [1], 20)
+    assert finding.title == "Rank 1 was in save() at line 20 while rank 0 waited in loss.backward()"
+    assert "the others waited until their time-out" in finding.summary
+    at_one_line = Exit("signal", None, "asked to terminate (SIGTERM), in <module> at line 33 of train.py")
+    assert make.check("rank-hang", *others, rank(make, 1, 7, 7, end=at_one_line))[0] == "passed"
+    waits = Exit("signal", None, "asked to terminate (SIGTERM) in a collective, in recv at line 50 of train.py")
+    assert make.check("rank-hang", *others, rank(make, 1, 7, 7, end=waits))[0] == "passed", "it waits for others, too"
+    gone = "RuntimeError: Connection closed by peer"
+    closed = [lost(make, number, 33, "loss.backward()", gone) for number in (0, 2)]
+    assert make.check("rank-hang", *closed, rank(make, 1, 7, 7, end=saving))[0] == "passed", "nobody waited in vain"
+
+
 def test_without_dumps_it_is_skipped(make) -> None:
     assert make.check("rank-hang", make.process())[:2] == ("skipped", "The run has no dumps of collectives.")
 

@@ -201,6 +201,12 @@ def test_another_process_with_the_same_pid_is_not_the_one(run: Path) -> None:
                  '  File "/home/x/train.py", line 12 in main\n'), "signal",
             "asked to terminate (SIGTERM), in main at line 12 of train.py",
         ),
+        (
+            {}, ('Stack (most recent call first):\n'
+                 '  File "/lib/python3/torch/distributed/distributed_c10d.py", line 9 in all_reduce\n'
+                 '  File "/home/x/train.py", line 12 in main\n'), "signal",
+            "asked to terminate (SIGTERM) in a collective, in main at line 12 of train.py",
+        ),
         (  # a launcher ends the other ranks as soon as one has failed, while this one is on its way out
             {"kind": ["exception"], "name": ["RuntimeError"], "value": [None], "text": ["RuntimeError: bad"]},
             "Stack (most recent call first):\n", "exception", "RuntimeError: bad",

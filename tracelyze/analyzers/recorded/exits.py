@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
+REQUESTED = "asked to terminate (SIGTERM)"
+WAITS = (("torch/distributed/", "a collective"), ("_engine_run_backward", "a backward"))
+"""Where a rank stands that waits for others, by its innermost frames: DistributedDataParallel waits in backward."""
+INNERMOST = 3  # frames
 
 
 _PLACE = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as _fatal words it
@@ -105,7 +109,7 @@ def _is_request(stacks: str) -> bool:
 
 def _fatal(stacks: str) -> str:
     """First line of the stacks that the signal left, with the innermost line of a program file."""
-    what = "asked to terminate (SIGTERM)" if _is_request(stacks) else stacks.splitlines()[0].strip()
+    what = REQUESTED + _waiting(stacks) if _is_request(stacks) else stacks.splitlines()[0].strip()
     frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
     others = (
         "<frozen ",
@@ -118,6 +122,13 @@ def _fatal(stacks: str) -> str:
         return what
     file, line, function = own[0]
     return f"{what}, in {function} at line {line} of {Path(file).name}"
+
+
+def _waiting(stacks: str) -> str:
+    """Whether a process that was asked to end waited for other ranks: its innermost frames are torch's."""
+    innermost = "\n".join(line for line in stacks.splitlines() if line.lstrip().startswith("File "))
+    frames = innermost.splitlines()[:INNERMOST]
+    return next((f" in {what}" for mark, what in WAITS if any(mark in frame for frame in frames)), "")
 
 
 def without_place(detail: str) -> str:
