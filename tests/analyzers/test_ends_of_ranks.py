@@ -58,3 +58,16 @@ def test_one_death_needs_no_table(make) -> None:
 def test_a_message_that_is_cut_ends_in_its_ellipsis_alone(make) -> None:
     (row,) = ends(diagnose(make.run(rank(make, 0, 40.67, PEER * 5), rank(make, 1, 40.0, "KeyError: 'tok100'"))))
     assert row.said.endswith("…")
+
+
+def test_a_rank_that_had_ended_by_itself_is_named(make) -> None:
+    early = rank(make, 1, 0.0, PEER, Exit("finished", 0))
+    _, _, finding = make.check("crash", rank(make, 0, 40.0, PEER), early)
+    assert finding.title == "Rank 0 waited for rank 1, which had ended by itself"
+    assert "after 90 optimizer steps" in finding.summary
+    assert "hangs" not in finding.summary
+
+
+def test_a_rank_without_a_recording_may_have_done_anything(make) -> None:
+    _, _, finding = make.check("crash", rank(make, 0, 40.0, PEER))
+    assert finding.title == "Rank 0 lost contact with the other ranks"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DIED: Final = ("exception", "vanished", "signal")
 
+MOST_OPENED: Final = 8  # other ranks whose recording is read
+
 LOST_PEERS: Final = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|Socket (is )?(closed|timeout)"
     r"|remote process exited|ncclRemoteError|ncclSystemError|ncclInternalError|NCCL communicator (was|has been) aborted"
@@ -67,6 +69,16 @@ def after(process: Process) -> list[Death]:
     """The deaths of the other processes of the job that followed this one's, in their order."""
     own = of(process)
     return [] if own is None else sorted((d for d in _others(process, own) if _order(d) > _order(own)), key=_order)
+
+
+def ended_by_themselves(process: Process) -> list[Process]:
+    """Other ranks of the job that came to their end without a fault, the lowest MOST_OPENED of them."""
+    own = of(process)
+    if own is None or not _in_a_job(process):
+        return []
+    alike = [peer for peer in process.peers if peer.death is None and peer.rank != process.rank]
+    opened = [peer.open() for peer in alike[:MOST_OPENED] if peer.launcher == own.launcher]
+    return [other for other in opened if other.exit.kind == "finished"]
 
 
 def last_exception(process: Process) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed import crash_families, inner_exceptions
+from tracelyze.analyzers.computed import crash_families, inner_exceptions, lost_ranks
 from tracelyze.analyzers.evidence import own_command, pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -16,7 +16,6 @@ from tracelyze.formatting import abridged, duration, listed, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Death, Peer, Process
 
-LOST = "Rank {rank} lost contact with the other ranks"
 LONGEST_MESSAGE = 120  # characters in a summary; evidence and traceback hold all of it
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
 
@@ -58,15 +57,20 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
     lost = own is not None and own.follows
-    title = LOST.format(rank=ranks[0]) if lost else crash_families.title(name, message, place)
+    fix = family.fix if family else crash_families.unknown(where)
+    if lost:
+        title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
+    else:
+        title = crash_families.title(name, message, place)
+        meaning = f"It means that {family.title}. {family.meaning}" if family else ""
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if lost else "certain",
         title=title,
-        summary=_summary(process, ranks[0], "" if said in title else said, step, family, lost, others),
-        fix=family.fix if family else crash_families.unknown(where),
+        summary=_summary(process, ranks[0], "" if said in title else said, step, meaning, others),
+        fix=fix,
         fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
         first_step=step,
         last_step=step,
@@ -105,17 +109,13 @@ def _summary(
     rank: int,
     said: str,
     step: int | None,
-    family: crash_families.Family | None,
-    lost: bool,
+    meaning: str,
     others: list[Death],
 ) -> str:
     when = "before the first optimizer step" if not step else f"after {plural(step, 'optimizer step')}"
     what = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {rank}"
     summary = f"{what} ended {when} with an exception that nothing caught{f': {said}' if said else ''}."
-    if lost:
-        summary += " That is how a rank ends when another one is gone or hangs, which may not have been recorded."
-    elif family:
-        summary += f" It means that {family.title}. {family.meaning}"
+    summary += f" {meaning}" if meaning else ""
     if others:
         who = f"Rank{'s' if len(others) > 1 else ''} {listed((one.rank for one in others), most=8)}"
         summary += f" {who} ended after it, as a consequence or on the same fault."
