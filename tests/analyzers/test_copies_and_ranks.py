@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,36 @@ def test_a_copy_whose_decay_is_too_slow_for_the_run(make) -> None:
 )
 def test_copies_that_are_slow_rightly_or_cannot_be_compared(make, losses, curve) -> None:
     assert copies(make, losses, curve=curve)[0] == "passed"
+
+
+def by_weights(make: Any, moved: list[float], changed: float, curve: Any = None, **more: Any) -> Any:
+    """A copy that a metric alone is computed of, at a distance of 1 from a model that goes on."""
+    count = len(moved)
+    evals = make.evals(count, 40) | {"loss": [math.nan] * count, "losses": [0] * count, "forwards": [4] * count}
+    evals |= {"trained": [False] * count, "model": [1] * count} | more
+    models = [{"model": number, "name": "Net", "parameters": 4, "elements": 899} for number in (0, 1)]
+    rows = [
+        {"step": 40 * (i + 1), "model": 1, "of": 0, "changed": changed, "moved": one, "of_moved": 0.2 * i, "apart": 1.0}
+        for i, one in enumerate(moved)
+    ]
+    steps = make.steps() | ({} if curve is None else {"loss": curve.tolist()})
+    tables = {"links": [{"optimizer": 0, "model": 0}], "copies": rows}
+    return make.check("ema-not-updated", make.process(steps, evals=evals, models=models, more=tables))
+
+
+def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
+    status, _, finding = by_weights(make, [0.0] * 6, 0.0)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "The copy of the model that is evaluated has not changed in 200 steps"
+    slow = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05]
+    status, _, finding = by_weights(make, slow, 1.0, LEARNED)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "5% of the model's way" in finding.title
+    status, reason, _ = by_weights(make, slow, 1.0, 0.7 + 0.4 * LEARNED)
+    assert (status, "moves, by 5%" in reason) == ("passed", True), "the model itself has learned little"
+    assert by_weights(make, [0.0, 0.0, 0.0, 0.3, 0.6, 0.9], 1.0, LEARNED)[0] == "passed", "an average that begins late"
+    assert by_weights(make, [0.0] * 2, 0.0)[0] == "skipped"
+    assert by_weights(make, [0.0] * 6, 0.0, trained=[False, True] * 3)[0] == "skipped", "beside the model"
 
 
 def test_copies_that_follow_and_baselines(make) -> None:

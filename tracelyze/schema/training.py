@@ -130,6 +130,20 @@ UNSET = Table(
     ),
 )
 
+COPIES = Table(
+    "copies",
+    "Models that no optimizer holds, of the shapes of a trained one, where they were called: some of their weights.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("model", "int16", "", "the copy (table models)"),
+        Column("of", "int16", "", "the model that is trained (table models)"),
+        Column("changed", "float64", "share", "its tensors looked at that differ from the sample before"),
+        Column("moved", "float64", "", "distance of its weights from those of the first sample"),
+        Column("of_moved", "float64", "", "the same of the trained model"),
+        Column("apart", "float64", "", "distance of both from each other"),
+    ),
+)
+
 MODELS = Table(
     "models",
     "One row per outermost module that was called.",

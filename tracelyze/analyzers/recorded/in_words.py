@@ -17,6 +17,7 @@ _TABLES: Final = {
     "activations": "outputs of modules",
     "batches": "contents of batches",
     "checkpoints": "files of weights that are saved or loaded",
+    "copies": "weights of copies of the model",
     "compilations": "functions that torch.compile compiles",
     "evals": _PASSES,
     "events": "exceptions and warnings of the program",

@@ -55,6 +55,7 @@ CLASSES: Final = (
     "model.state_loads.StateLoads",
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",
+    "model.copies.Copies",
     "model.calls_past_modules.CallsPastModules",
     "probing.probe.Probe",
 )

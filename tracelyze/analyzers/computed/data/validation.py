@@ -45,7 +45,7 @@ def passes(process: Process) -> Mask:
     several = np.nan_to_num(evals["forwards"]) >= 2
     like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
     several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
-    given_up = like_training & ~np.isfinite(evals["loader"]) & ~several & _of_training_size(process)
+    given_up = like_training & ~np.isfinite(evals["loader"]) & ~several & of_training_size(process)
     measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare)
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
@@ -69,7 +69,7 @@ def begins_at(process: Process, site: float) -> Location | None:
     return next((one for one in places if at and (one.file, one.function) == (at.file, at.function)), None)
 
 
-def _of_training_size(process: Process) -> Mask:
+def of_training_size(process: Process) -> Mask:
     """Passes whose forwards had as many samples as a training batch, shape [evals]; all if either is not known."""
     evals, steps = process.evals, process.steps
     with np.errstate(divide="ignore", invalid="ignore"):

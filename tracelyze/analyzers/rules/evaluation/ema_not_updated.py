@@ -6,26 +6,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.recorded.table import Floats
 
     Indices = npt.NDArray[np.intp]
+    Level = copies_of_the_model.Standing | tuple[float, float] | None
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Losses of an untrained copy of the trained model, pass by pass; the model itself is not validated."""
+    """Weights or losses of an untrained copy of the trained model, pass by pass; the model itself is not validated."""
     evals = process.evals
+    standing = copies_of_the_model.judged_by_weights(process, limits)
+    if isinstance(standing, copies_of_the_model.Standing):
+        return [_finding(process, standing.rows, standing, limits)]
     measured = validation.passes(process) & np.isfinite(evals["loss"])
     copies = measured & (evals["trained"] == 0)
+    if standing is not None and not copies.any():
+        return Passed(f"the copy that is evaluated moves, by {percent(standing)} of what the model does")
     if not copies.any():
         return Skipped("no copy of the trained model is validated", "not-applicable")
     if (measured & (evals["trained"] == 1)).any():
@@ -38,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(np.unique(evals["samples"][rows])) > 1:
         return Skipped("the copy is validated on sets of different sizes, whose losses cannot be compared")
     if float(np.ptp(losses)) > limits["equal"] * abs(float(losses[0])):
-        level = _level_of_the_start(process, losses, limits)
+        level = copies_of_the_model.level_of_the_start(process, losses, limits)
         if level is None or after[-1] - after[0] < limits["steps"]:
             return Passed(
                 f"the copy that is validated changes: its loss goes from {number(losses[0])} to {number(losses[-1])}"
@@ -49,32 +55,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(process, rows, None, limits)]
 
 
-def _level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tuple[float, float] | None:
-    """Training loss at its start and its end, if the copy stays at the former in all its validations.
-
-    A copy that overfits leaves that level, and one that has converged is below it.
-    """
-    if len(process.trainings) != 1:
-        return None
-    loss = process.longest.steps["loss"]
-    known = loss[np.isfinite(loss)]
-    count = int(limits["ends"])
-    if len(known) < limits["steps"] or not (np.diff(losses) < 0).all():
-        return None
-    start, end = float(np.median(known[:count])), float(np.median(known[-count:]))
-    if start <= 0 or end > limits["falls"] * start:
-        return None
-    near = np.abs(losses - start) <= limits["near"] * start
-    moves = float(np.ptp(losses)) > limits["follows"] * (start - end)
-    return (start, end) if near.all() and not moves else None
-
-
-def _finding(process: Process, rows: Indices, level: tuple[float, float] | None, limits: Limits) -> Finding:
+def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> Finding:
     evals, optimization = process.evals, process.longest
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]])
     count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
-    if level is None:
+    if isinstance(level, copies_of_the_model.Standing):
+        title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
+        if level.moved:
+            title = f"The averaged copy has made {percent(level.moved)} of the model's way in {plural(last, 'step')}"
+        seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
+        evidence = [
+            Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
+                     limits.source("follows")),
+            Evidence("samples of its weights", level.samples, "samples", limits["passes"], limits.source("passes")),
+        ]  # fmt: skip
+    elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
         seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated"
         evidence = [count, Evidence("their loss", float(losses[0]))]
@@ -133,14 +129,17 @@ RULE = Rule(
     about="An average of the weights that is validated in place of the model has to follow it.",
     check=check,
     verify="Record the run again: the validation loss of the copy changes from pass to pass.",
-    absent="No copy of the model is validated with a loss; a metric alone is not read.",
-    needs=(("evals.trained", "evals.loss"),),
+    absent="No copy of the model is validated.",
+    needs=(("evals.trained", "evals.loss"), ("evals.trained", "copies.moved")),
     thresholds=(
         Threshold("passes", 3, "passes", "two equal losses may be a pass that was made twice"),
         Threshold("steps", 50, "steps", "an average may begin late"),
         Threshold("falls", 0.5, "share", "derived: a model that learned, and whose average has to show it"),
         Threshold("near", 0.1, "share", "of the loss at the start: that of a model which was not trained"),
         Threshold("follows", 0.1, "share", "derived: of a quadratic loss, by an average that looks back on ten runs"),
+        Threshold(
+            "behind", 0.9, "share", "derived: of the model's way; 0.71 where an average follows one that wanders"
+        ),
         Threshold("ends", 5, "steps", "the median of five is not moved by a batch"),
         Threshold("equal", 1e-6, "share", "the resolution of a float32 loss: any update shows"),
     ),

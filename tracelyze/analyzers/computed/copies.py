@@ -1,0 +1,104 @@
+"""Copies of the trained model that are evaluated in its place: do they follow it, by their weights or their losses?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.analyzers.rule import Limits
+
+    Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A copy whose sampled weights stand still while those of the model move."""
+
+    rows: Indices  # its passes in the table evals
+    moved: float  # share of the model's way that the copy has made since the first sample
+    samples: int
+
+
+def judged_by_weights(process: Process, limits: Limits) -> Standing | float | None:
+    """A copy that stands still; else the share of the model's way that the copies made; None if that is not known.
+
+    Not where the model itself is evaluated, too: a copy beside it may be a baseline, or the best one so far.
+    """
+    rows = np.flatnonzero(_evaluated(process))
+    table = process.tables.get("copies")
+    if not len(rows) or table is None or not len(table) or process.training:
+        return None
+    standing, shares = [], []
+    for model in np.unique(process.evals["model"][rows]):
+        own = table["model"] == model
+        steps, way = table["step"][own], table["of_moved"][own]
+        if len(steps) < limits["passes"] or steps[-1] - steps[0] < limits["steps"] or not way[-1] > 0:
+            return None
+        shares.append(float(table["moved"][own][-1] / way[-1]))
+        behind = float(table["apart"][own][-1] / way[-1]) >= limits["behind"]
+        slow = shares[-1] <= limits["follows"] and behind and _has_learned(process, limits)
+        if slow or (table["changed"][own][1:] == 0).all():
+            of_model = rows[process.evals["model"][rows] == model]
+            standing.append(Standing(of_model, shares[-1], int(own.sum())))
+    return standing[0] if len(standing) == len(shares) else max(shares)
+
+
+def validated_beside(process: Process) -> bool:
+    """Whether the trained model, too, is called to be evaluated."""
+    evals = process.evals
+    as_trained = (evals["grad_mode"] == validation.GRAD) & (evals["model_in_train"] == 1)
+    return bool(((evals["trained"] == 1) & ~as_trained).any())
+
+
+def _evaluated(process: Process) -> Mask:
+    """Passes of rarely called copies over data of their own, shape [evals]; none beside passes of the model.
+
+    A copy that is called on a batch of the training is a teacher or a reference.
+    """
+    evals = process.evals
+    references = process.tables.get("references")
+    compared = {row["reference"] for row in (references.records() if references is not None else ())}
+    loader = evals["loader"]
+    same = np.isfinite(loader) & np.isin(loader, validation.training_loaders(process))
+    measures = (np.isfinite(loader) & ~same) | (np.nan_to_num(evals["losses"]) > 0)
+    measures |= (evals["forwards"] >= 2) | ~validation.of_training_size(process)
+    rare = validation.rare_copies(process) & ~np.isin(evals["model"], list(compared))
+    return np.asarray(rare & measures & ~same & (not validated_beside(process)), dtype=bool)
+
+
+def _has_learned(process: Process, limits: Limits) -> bool:
+    level = ends_of_the_loss(process, limits)
+    return level is not None and level[0] > 0 and level[1] <= limits["falls"] * level[0]
+
+
+def ends_of_the_loss(process: Process, limits: Limits) -> tuple[float, float] | None:
+    """Training loss at its start and its end; None if the run is short."""
+    loss = process.longest.steps["loss"]
+    known = loss[np.isfinite(loss)]
+    count = int(limits["ends"])
+    return None if len(known) < limits["steps"] else (float(np.median(known[:count])), float(np.median(known[-count:])))
+
+
+def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tuple[float, float] | None:
+    """Training loss at its start and its end, if the copy stays at the former in all its validations.
+
+    A copy that overfits leaves that level, and one that has converged is below it.
+    """
+    ends = ends_of_the_loss(process, limits) if len(process.trainings) == 1 else None
+    if ends is None or not (np.diff(losses) < 0).all():
+        return None
+    start, end = ends
+    if start <= 0 or end > limits["falls"] * start:
+        return None
+    near = np.abs(losses - start) <= limits["near"] * start
+    moves = float(np.ptp(losses)) > limits["follows"] * (start - end)
+    return (start, end) if near.all() and not moves else None

@@ -1,0 +1,129 @@
+"""Copies of the trained model that are called now and then, without being trained: do their weights follow?"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
+
+RARE = 5  # steps between two calls: who is called more often is a teacher, a target network or a former policy
+GROWTH = 16  # samples while the number of steps doubles, nearly: the next one is a sixteenth of the steps later
+TENSORS, ELEMENTS = 8, 64  # of a model that are compared
+MOST = 8  # models that are known as trained, and as copies
+
+
+class Copy:
+    """What was sampled of one copy. The tensors are small ones of our own."""
+
+    def __init__(self, model: int, first: list[Any], first_of_model: list[Any]) -> None:
+        self.model = model  # the trained one
+        self.first, self.first_of_model = first, first_of_model
+        self.before = first
+
+
+class Copies(Signal):
+    name = "copies"
+    needs = UNSEEN
+    columns = tuple(f"copies.{name}" for name in ("step", "model", "of", "changed", "moved", "of_moved", "apart"))
+    about = "Copies of the trained model that are called between its steps: how far they, and it, have moved."
+    cost = "0.3 ms a copy that is evaluated, ever more rarely"
+    copied_columns = ()
+
+    def __init__(self, context: SignalContext) -> None:
+        super().__init__(context)
+        self._trained: dict[int, weakref.ref[Any]] = {}  # modules that were called to train, by their model's number
+        self._copies: dict[int, Copy | None] = {}  # by their model's number; None: it is a copy of nothing
+        self._called: dict[int, int] = {}  # steps that were done when a copy was called last
+        self._next: dict[int, int] = {}
+        self._pending = PendingRows(context.emit, "copies")
+
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        number, steps = call.model.number, self.progress.steps
+        if call.mode == GRAD and call.in_train:
+            if number not in self._trained and len(self._trained) < MOST:
+                self._trained[number] = call.model.module
+            return
+        if call.replayed or steps == self._called.get(number) or self.program.trainings.holder(number) is not None:
+            return
+        before = self._called.get(number)
+        self._called[number] = steps
+        if steps and (before is None or steps - before >= RARE) and steps >= self._next.get(number, 0):
+            self._next[number] = steps + steps // GROWTH
+            self._sample(number, call.model.module())
+            self._pending.release()
+
+    def finished(self) -> None:
+        self._pending.release(wait=True)
+
+    def _sample(self, number: int, module: Any) -> None:
+        torch = self.torch
+        known = self._copies.get(number)
+        if module is None or (number in self._copies and known is None) or not may_compute(torch, _on_device(torch)):
+            return
+        if known is None:
+            of = self._original(number, module) if len(self._copies) < MOST else None
+        else:
+            reference = self._trained.get(known.model)
+            of = None if reference is None or reference() is None else (known.model, reference())
+        pairs = [] if of is None else _pairs(torch, module, of[1])
+        if of is None or not pairs:
+            self._copies[number] = None
+            return
+        with unseen(torch), torch.no_grad():
+            now = [every_nth(mine, ELEMENTS).clone() for mine, _ in pairs]
+            model = [every_nth(theirs, ELEMENTS).clone() for _, theirs in pairs]
+            if known is None:
+                known = self._copies[number] = Copy(of[0], now, model)
+            if len(now) != len(known.first):
+                self._copies[number] = None
+                return
+            changed = torch.stack([(a != b).any() for a, b in zip(now, known.before, strict=True)]).double().mean()
+            values = [
+                changed,
+                _distance(torch, now, known.first),
+                _distance(torch, model, known.first_of_model),
+                _distance(torch, now, model),
+            ]
+            known.before = now
+        row = {"step": self.progress.steps, "model": number, "of": of[0]}
+        names = ("changed", "moved", "of_moved", "apart")
+        self._pending.put([row], Readback(torch, values, lambda r, v: r.update(zip(names, v, strict=True))))
+
+    def _original(self, number: int, module: Any) -> tuple[int, Any] | None:
+        """The trained model, and its number, whose parameters have the shapes of this one's; None if there is none."""
+        shapes = [parameter.shape for parameter in module.parameters()]
+        for other, reference in self._trained.items():
+            model = reference()
+            if other == number or model is None or self.program.trainings.holder(other) is None:
+                continue
+            if shapes == [parameter.shape for parameter in model.parameters()]:
+                return other, model
+        return None
+
+
+def _on_device(torch: Any) -> bool:
+    return bool(torch.cuda.is_available())
+
+
+def _pairs(torch: Any, module: Any, model: Any) -> list[tuple[Any, Any]]:
+    """Parameters of a copy beside those of its model that train, a few of them."""
+    both = list(zip(module.parameters(), model.parameters(), strict=False))
+    own = [(mine, theirs) for mine, theirs in both if theirs.requires_grad and mine.shape == theirs.shape]
+    plain = [
+        pair for pair in own if pair[0] is not pair[1] and all(is_plain(torch, one) and one.numel() for one in pair)
+    ]
+    step = max(1, len(plain) // TENSORS)
+    chosen = plain[::step][:TENSORS]
+    return chosen if len({one.device for pair in chosen for one in pair}) == 1 else []
+
+
+def _distance(torch: Any, these: list[Any], those: list[Any]) -> Any:
+    squares = [(a.double() - b.double()).square().sum() for a, b in zip(these, those, strict=True)]
+    return torch.stack(squares).sum().sqrt()
