@@ -110,6 +110,15 @@ def test_a_field_with_one_row_for_all_samples(make) -> None:
     assert make.check(rule, make.process(more={"batches": fields("16x4")}))[0] == "passed"
     assert make.check(rule, make.process(more={"batches": fields("1x4", prints=False)}))[0] == "passed", "shared by all"
     assert make.check(rule, make.process(more={"batches": fields("1")}))[0] == "passed", "a scalar"
+    one = {"loaders": [{"loader": 0, "batch_size": 16}]}
+    status, _, finding = make.check(rule, make.process(more={"batches": fields("1", y="16"), **one}))
+    assert (status, finding.severity) == ("fired", "info"), "it may be meant for the whole batch"
+    assert make.check(rule, make.process(more={"batches": fields("1", prints=False), **one}))[0] == "passed"
+    single = fields("1", x="1x16x8", y="16")  # a sequence, and a target for each of its steps
+    assert (
+        make.check(rule, make.process(more={"batches": single, "loaders": [{"loader": 0, "batch_size": 1}]}))[0]
+        != "fired"
+    )
     packed = fields("1x4", x="512x8", y="31x1")  # rows of different kinds: packed sequences
     assert make.check(rule, make.process(more={"batches": packed}))[0] == "passed"
     assert make.check(rule, make.process())[0] == "skipped"

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.program.modules import two_models  # noqa: E402
+from tracelyze.collectors.program.modules import gate_parameters, two_models  # noqa: E402
 from tracelyze.collectors.program.modules.gates import Gates  # noqa: E402
 from tracelyze.collectors.program.optimizers import Tracked  # noqa: E402
 
@@ -33,6 +33,61 @@ def test_gates_of_experts() -> None:
         scores = torch.zeros(40, 4)
         scores[:, 2] = 1.0
         assert [float(one) for one in gates.numbers(gate, scores, 4)] == [2.0, 1.0, 3.0]
+
+
+class Batched(nn.Module):
+    """Experts in one tensor, and a gate that is a layer or a matrix of the model's own."""
+
+    def __init__(self, layer: bool, how: str = "softmax", favourite: int | None = None) -> None:
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(4, 6, 8))
+        self.how, self.layer = how, layer
+        self.router: Any = nn.Linear(6, 4) if layer else nn.Parameter(torch.randn(6, 4))
+        self.bias = nn.Parameter(torch.zeros(4))
+        if favourite is not None:
+            with torch.no_grad():
+                self.bias[favourite] = 100.0
+
+    def forward(self, x: Any) -> Any:
+        scores = (self.router(x) if self.layer else x @ self.router) + self.bias
+        values, chosen = scores.topk(2, dim=-1) if self.how == "topk" else scores.softmax(-1).max(-1, keepdim=True)
+        weights = torch.zeros_like(scores).scatter(-1, chosen, values.softmax(-1) if self.how == "topk" else values)
+        return torch.einsum("ned,ne->nd", torch.einsum("nd,edh->neh", x, self.up), weights)
+
+
+def test_a_layer_beside_experts_in_one_tensor() -> None:
+    model = Batched(layer=True)
+    assert Gates(torch, nn.Sequential(model)).facts(model.router) == {"experts": 4}
+    wide = Batched(layer=True)
+    wide.up = nn.Parameter(torch.randn(4, 5, 8))
+    assert Gates(torch, wide).facts(wide.router) == {}, "these weights do not read what the layer reads"
+    convolved = nn.Module()
+    convolved.gate, convolved.conv = nn.Linear(6, 4), nn.Conv1d(6, 4, 3)
+    assert Gates(torch, convolved).facts(convolved.gate) == {}, "channels of a convolution are no experts"
+
+
+@pytest.mark.parametrize("how", ["softmax", "topk"])
+def test_a_gate_that_is_a_matrix(how: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 6), Batched(layer=False, how=how, favourite=2), nn.Linear(8, 3))
+    (gate,) = Gates(torch, model).parameters
+    assert (gate.name, gate.experts) == ("1.router", 4)
+    output = model(torch.randn(40, 6))
+    ((found, scores),) = gate_parameters.scores(torch, [output], [gate])
+    assert found is gate
+    told = [float(one) for one in Gates(torch, model).numbers(gate.parameter, scores, 4)]
+    assert told == [2.0, 1.0, 3.0], "the favourite, its share, and how many others are idle"
+    with torch.no_grad():
+        assert list(gate_parameters.scores(torch, [model(torch.randn(4, 6))], [gate])) == []
+
+
+def test_a_matrix_that_is_no_gate() -> None:
+    other = Batched(layer=False)
+    other.router = nn.Parameter(torch.randn(6, 5))
+    assert Gates(torch, other).parameters == [], "it has not one output for each expert"
+    other = nn.Module()
+    other.switch = nn.Parameter(torch.randn(6, 4))
+    assert Gates(torch, other).parameters == [], "no experts stand beside it"
 
 
 class Dispatch(nn.Module):

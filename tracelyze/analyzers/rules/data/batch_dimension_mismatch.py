@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Severity
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Place = tuple[float | None, float | None, float | None]
+Fields = dict[Place, dict[str, int]]  # rows of each field, by batch
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """First dimensions of the fields of each batch of a loader that was trained on, and whether contents change."""
-    sizes: dict[Place, dict[str, int]] = defaultdict(dict)
+    sizes: Fields = defaultdict(dict)
+    flat: Fields = defaultdict(dict)  # the fields of one dimension
     contents: dict[str, set[str]] = defaultdict(set)
     for row in process.tables["batches"].records():
         shape = loss_calls.sizes(row["shape"])
-        if row["trained"] and row["loader"] is not None and len(shape) > 1:
-            sizes[row["loader"], row["epoch"], row["batch"]][str(row["field"])] = shape[0]
+        if row["trained"] and row["loader"] is not None and shape:
+            place = row["loader"], row["epoch"], row["batch"]
+            (sizes if len(shape) > 1 else flat)[place][str(row["field"])] = shape[0]
             contents[str(row["field"])].add(str(row["print"]))
+    number = _one_number(process, sizes, flat, contents, limits)
+    if number is not None:
+        return [number]
     several = [fields for fields in sizes.values() if len(fields) > 1 and max(fields.values()) > 1]
     if len(several) < limits["batches"]:
         return Skipped("fewer than three batches were looked at that have several fields of two dimensions or more")
@@ -39,12 +45,32 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(f"all fields have a row for each sample, or are shared, in {plural(len(several), 'batch')}")
 
 
-def _finding(process: Process, name: str, rows: int, batches: int, limits: Limits) -> Finding:
+def _one_number(
+    process: Process, sizes: Fields, flat: Fields, contents: dict[str, set[str]], limits: Limits
+) -> Finding | None:
+    """A field [1] where all others have as many rows as the loader's batches have samples. It may be meant for the
+    whole batch, a weight of mixing say, and is told as information."""
+    samples = {row["loader"]: row["batch_size"] or 1 for row in process.loaders.records()}
+    full = []
+    for place, fields in flat.items():
+        rows = {size for size in (*sizes[place].values(), *fields.values()) if size != 1}
+        if rows == {samples.get(place[0])}:
+            full.append((fields, max(rows)))
+    for name in sorted({name for fields, _ in full for name, size in fields.items() if size == 1}):
+        short = [rows for fields, rows in full if fields.get(name) == 1]
+        if len(short) >= max(limits["batches"], limits["share"] * len(full)) and len(contents[name]) > 1:
+            return _finding(process, name, max(short), len(full), limits, severity="info")
+    return None
+
+
+def _finding(
+    process: Process, name: str, rows: int, batches: int, limits: Limits, severity: Severity = "warning"
+) -> Finding:
     optimization = process.longest
     loader = next((row for row in process.loaders.records() if row["loader"] == optimization.steps["loader"][0]), None)
     return Finding(
         rule=RULE.id,
-        severity="warning",
+        severity=severity,
         confidence="possible",
         title=f"Field {name} of the batches has one row for {rows} samples",
         summary=(

@@ -108,7 +108,7 @@ RULE = Rule(
     about="A gate favours experts that are better already: a few get all tokens, unless something balances them.",
     check=check,
     verify="Record the run again: tokens are shared out among most experts.",
-    absent="The run has no mixture of experts, or its gates have other names (gate, router, switch).",
+    absent="The run has no mixture of experts, or its gates are not known as such (gate, router, switch).",
     excluded=(
         "The first steps: only the later half of the measurements counts.",
         "Batches of one domain each: the favourite expert is the same in all measurements.",

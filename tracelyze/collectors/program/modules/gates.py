@@ -1,7 +1,8 @@
 """Gates of mixtures of experts: which expert is the first choice for how many tokens.
 
-A gate is known by its name (gate, router, switch) beside as many experts as it has outputs. One of another name is
-known by what follows: it reads what the experts read, is called before them, and they get the tokens that it gave them.
+A gate is known by its name (gate, router, switch) beside as many experts as it has outputs: a list of modules, or
+weights with one more dimension. One of another name is known by what follows: it reads what the experts read, is called
+before them, and they get the tokens that it gave them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tracelyze.collectors.program.modules.gate_parameters import GateParameter
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 NAMED = re.compile(r"gate|rout|switch", re.IGNORECASE)
@@ -36,16 +38,34 @@ class Gates:
         self._unnamed: dict[int, _Unnamed] = {}  # by identity of the layer
         self._beside: dict[int, _Unnamed] = {}  # by identity of an expert
         self._read: list[tuple[int, list[Any]]] = []  # identity and NUMBERS of each gate that was called
-        for parent in root.modules():
+        self.parameters: list[GateParameter] = []
+        for path, parent in root.named_modules():
             children = dict(parent.named_children())
+            self._search_parameters(path, parent, children)
             gates = {name: one for name, one in children.items() if NAMED.search(name)}
             numbers = {_experts(one) for name, one in children.items() if name not in gates} if gates else set()
+            stacked = _stacked(parent)
             for gate in gates.values():
                 outputs = _outputs(gate)
-                if outputs is not None and outputs > 1 and outputs in numbers:
+                own = any(one[0] == outputs and _inputs(gate) in one[1:] for one in stacked)
+                if outputs is not None and outputs > 1 and (outputs in numbers or own):
                     self._experts[id(gate)] = outputs
             if not gates:
                 self._search(children)
+
+    def _search_parameters(self, path: str, parent: Any, children: dict[str, Any]) -> None:
+        """Matrices that may be gates: of such a name, from what the experts read to as many numbers as there are."""
+        lists = [list(one) for one in children.values() if type(one).__name__ == "ModuleList"]
+        experts = [(len(members), _inputs(members[0])) for members in lists if members]
+        stacked = _stacked(parent) + [shape for child in children.values() for shape in _stacked(child)]
+        experts += [(shape[0], size) for shape in stacked for size in shape[1:]]
+        for name, parameter in parent._parameters.items():
+            if parameter is None or parameter.dim() != 2 or not NAMED.search(name):
+                continue
+            first, second = parameter.shape
+            number = first if (first, second) in experts else second if (second, first) in experts else 0
+            if number > 1:
+                self.parameters.append(GateParameter(parameter, f"{path}.{name}".lstrip("."), int(number)))
 
     def _search(self, children: dict[str, Any]) -> None:
         """Layers that may be gates: one for each list of modules that are alike, which it has as many outputs as."""
@@ -125,8 +145,15 @@ def _experts(module: Any) -> int | None:
     """How many experts a module holds: the length of a list, or the first dimension of weights for all of them."""
     if type(module).__name__ == "ModuleList":
         return len(module)
-    stacked = [p.shape[0] for p in module._parameters.values() if p is not None and p.dim() == 3]
-    return int(stacked[0]) if stacked else None
+    stacked = _stacked(module)
+    return stacked[0][0] if stacked else None
+
+
+def _stacked(module: Any) -> list[tuple[int, ...]]:
+    """Shapes of a module's own weights that have a matrix for each of several experts: none of a convolution."""
+    if hasattr(module, "kernel_size"):
+        return []
+    return [tuple(p.shape) for p in module._parameters.values() if p is not None and p.dim() == 3 and p.shape[0] > 1]
 
 
 def _outputs(gate: Any) -> int | None:

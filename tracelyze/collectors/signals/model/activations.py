@@ -14,6 +14,7 @@ from typing import Any
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
 from tracelyze.collectors.program.models import tensors_of
+from tracelyze.collectors.program.modules import gate_parameters
 from tracelyze.collectors.program.modules.gates import NUMBERS, Gates
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
@@ -153,6 +154,7 @@ class _Forward(ModuleWatch):
             with unseen(self._torch):
                 if self._rows and self.error is None:
                     self._sample_functions(output)
+                    self._sample_gate_parameters(root, output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
                     routed = self._gates.values() if self._gates is not None else []  # read back behind the values
                     self._signal._watched(self._rows, self._values + routed)
@@ -198,6 +200,20 @@ class _Forward(ModuleWatch):
                 place = {key: before.row[key] for key in ("time", "step", "alert", "order")}
                 about = {"module": f"{kind} after {before.name}", "kind": kind, "elements": result.numel()}
                 self._rows.append(place | about | {"dtype": str(result.dtype).removeprefix("torch.")})
+
+    def _sample_gate_parameters(self, root: Any, output: Any) -> None:
+        """A row for each gate that is a matrix of the model's own, with the scores that it gave."""
+        if self._gates is None or not self._gates.parameters:
+            return
+        outputs = [tensor for tensor in tensors_of(self._torch, output) if is_plain(self._torch, tensor)]
+        for gate, given in gate_parameters.scores(self._torch, outputs, self._gates.parameters):
+            if is_plain(self._torch, given) and given.numel() and may_compute(self._torch):
+                self._measure(root, given, False)
+                about = {"module": gate.name, "kind": "Parameter", "experts": gate.experts, "elements": given.numel()}
+                place = {key: self._rows[0][key] for key in ("time", "step", "alert")}
+                dtype = str(given.dtype).removeprefix("torch.")
+                self._rows.append(place | about | {"order": self._order, "dtype": dtype})
+                self._gates.called(gate.parameter, given, gate.experts)
 
     def _measure(self, module: Any, tensor: Any, is_relu: bool) -> None:
         """PER_MODULE scalars of an output, on its device. Dead units are counted by `module`."""
