@@ -154,7 +154,8 @@ def loss() -> Chart:
         else math.nan
         for step in range(1, 151)
     ]
-    return Chart("Training loss", "optimizer step", "loss", x, [Line("loss", y)], [Mark(133.0, "NaN from step 133 on")])
+    marks = [Mark(133.0, "NaN from step 133 on")]
+    return Chart("Training loss", "optimizer step", "loss", x, [Line("loss", y)], marks, shows="loss")
 
 
 SOURCE = [

@@ -148,7 +148,14 @@ def test_the_loss_of_one_rank_stands_for_that_of_the_others() -> None:
         values: list[float | None] = [2.0, 1.5, last]
         marks = [Mark(3.0, "exception")]
         return Chart(
-            "Training loss", "step", "loss", [1.0, 2.0, 3.0], [Line("training", values)], marks, about=f"rank {rank}"
+            "Training loss",
+            "step",
+            "loss",
+            [1.0, 2.0, 3.0],
+            [Line("training", values)],
+            marks,
+            about=f"rank {rank}",
+            shows="loss",
         )
 
     findings = [replace(diagnosis.findings[0], ranks=[1], charts=[loss(1, 1.1)]), *diagnosis.findings[1:]]
@@ -307,7 +314,9 @@ def luminance(color: str) -> float:
 
 def loss_chart(values: list[float | None], marks: list[Mark] | None = None, title: str = "Training loss") -> Chart:
     steps = [float(step) for step in range(1, len(values) + 1)]
-    return Chart(title, "step", "loss", steps, [Line("training", values)], marks=marks or [], about="rank 0")
+    return Chart(
+        title, "step", "loss", steps, [Line("training", values)], marks=marks or [], about="rank 0", shows="loss"
+    )
 
 
 FALLING: list[float | None] = [2.0 - 0.01 * step for step in range(100)]

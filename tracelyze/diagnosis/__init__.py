@@ -150,7 +150,8 @@ class Chart:
 
     `x` is shared by all lines; `threshold` is a horizontal line; `marks` are vertical ones, the onset first. `about`
     qualifies the title: the rank, what the loss is. `healthy`: the side of the threshold on which runs are healthy,
-    where that is known. `log_y` asks for a logarithmic axis where the values span enough for one.
+    where that is known. `log_y` asks for a logarithmic axis where the values span enough for one. `shows`: what reports
+    take numbers from, whatever it is called in words; the first line of a step's time is that of the whole step.
     """
 
     title: str
@@ -164,6 +165,7 @@ class Chart:
     log_y: bool = False
     about: str = ""
     healthy: Literal["", "above", "below"] = ""
+    shows: Literal["", "loss", "step-time", "memory", "ranks"] = ""
 
 
 EndCause = Literal[

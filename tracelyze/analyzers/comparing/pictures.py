@@ -52,4 +52,4 @@ def _over(a: Optimization, b: Optimization, title: str, y_label: str, column: st
     ranks = f"rank {a.process.rank}" if a.process.rank == b.process.rank else ""
     log = wide and y_label != "milliseconds"
     drawn = chart(title, "step", y_label, steps, lines, known=known, log_y=log)
-    return replace(drawn, about=ranks)
+    return replace(drawn, about=ranks, shows="loss" if column == "loss" else "")

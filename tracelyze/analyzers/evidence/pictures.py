@@ -80,6 +80,7 @@ def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "")
         scattered=_validation(optimization),
         log_y=bool(wide),
     )
+    drawn = [replace(one, shows="loss") for one in drawn]
     guess = guessing.level(optimization)
     if guess is None:
         return drawn
@@ -126,7 +127,7 @@ def of_ranks(title: str, y_label: str, ranks: Sequence[int], parts: Mapping[str,
     """A bar for each rank, made of `parts`: by name the kind of time they are, if any, and their values."""
     kept = sorted(range(len(ranks)), key=lambda index: ranks[index])[:_RANKS]
     lines = [Line(name, plain(np.array(values)[kept]), "bars", kind) for name, (kind, values) in parts.items()]
-    return Chart(title, "rank", y_label, [float(ranks[index]) for index in kept], lines)
+    return Chart(title, "rank", y_label, [float(ranks[index]) for index in kept], lines, shows="ranks")
 
 
 def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
@@ -137,7 +138,7 @@ def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[C
 def memory(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Memory of the device and of the host, in MiB."""
     names = {"device, in tensors": "device_allocated", "device, reserved": "device_reserved", "host": "host_rss"}
-    return over_steps(optimization, "Memory", "MiB", names, marks, unit=MIB)
+    return [replace(one, shows="memory") for one in over_steps(optimization, "Memory", "MiB", names, marks, unit=MIB)]
 
 
 def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
@@ -154,4 +155,5 @@ def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[C
         "device": "device_seconds",
         "tracelyze": "overhead",
     }
-    return over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3, log_y=bool(spikes))
+    drawn = over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3, log_y=bool(spikes))
+    return [replace(one, shows="step-time") for one in drawn] if optimization.steps.has("seconds") else drawn

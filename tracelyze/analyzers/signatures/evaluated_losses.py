@@ -6,7 +6,7 @@ do is the model's doing; what only validation does is not learned for new data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,4 +92,5 @@ def picture(curves: Evaluated, marks: Sequence[Mark] = ()) -> list[Chart]:
     lines = {"training data": curves.training, "validation": curves.validation}
     both = np.concatenate(list(lines.values()))
     wide = bool(both.max() > _WIDE * both.min())
-    return [chart("Evaluated losses", "step", "loss", curves.after, lines, marks=marks, log_y=wide)]
+    drawn = chart("Evaluated losses", "step", "loss", curves.after, lines, marks=marks, log_y=wide)
+    return [replace(drawn, shows="loss")]

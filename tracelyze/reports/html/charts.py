@@ -138,7 +138,7 @@ def conclusion(chart: Chart) -> str:
     before, after = [pair for pair in known if pair[0] < onset], [pair for pair in known if pair[0] >= onset]
     if not before or len(after) < _ENOUGH or abs(after[-1][1] - before[-1][1]) < _CHANGED * abs(before[-1][1]):
         return ""
-    if chart.y_label == "loss" and after[-1][1] < before[-1][1]:
+    if chart.shows == "loss" and after[-1][1] < before[-1][1]:
         return ""  # A loss that falls proves nothing.
     values = (axes.quantity(before[-1][1], chart.y_label), axes.quantity(after[-1][1], chart.y_label))
     if values[0] == values[1]:
@@ -153,7 +153,7 @@ def proves_nothing(chart: Chart) -> bool:
     A mark at its very beginning is none, unless another line, that of validation, does not fall.
     """
     first = min(chart.x, default=0.0)
-    if chart.y_label != "loss" or any(mark.x > first for mark in chart.marks):
+    if chart.shows != "loss" or any(mark.x > first for mark in chart.marks):
         return False
     lines = chart.lines if chart.marks else chart.lines[:1]
     return bool(lines) and all(_falls(line) for line in lines)

@@ -252,16 +252,15 @@ def _run_numbers(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
     more = story.needs_more(diagnosis)
     for chart in diagnosis.charts:
         known = [value for value in chart.lines[0].y if value is not None] if chart.lines else []
-        title = chart.title.lower()
         if len(known) < 2 or len(found) == 3:
             continue
-        if "loss" in title and "scale" not in title and not any(name == "Loss" for name, _, _ in found):
+        if chart.shows == "loss" and not any(name == "Loss" for name, _, _ in found):
             values = f"{formatting.number(known[0])} → {formatting.number(known[-1])}"
             found.append(("Loss", values, "training loss, first and last step"))
-        elif title.startswith("time per step"):
+        elif chart.shows == "step-time":
             median = sorted(known)[len(known) // 2]
             found.append(("Speed", f"{formatting.quantity(median, 'ms')} a step", "median of the steps drawn below"))
-        elif title.startswith("memory"):
+        elif chart.shows == "memory":
             found.append(
                 (f"Memory, {chart.lines[0].name}", formatting.quantity(known[-1], "MiB"), "at the end of the run")
             )

@@ -239,10 +239,9 @@ def recording(diagnosis: Diagnosis) -> str:
 def _median_step(diagnosis: Diagnosis) -> float | None:
     """Seconds of the median step, as drawn."""
     for chart in diagnosis.charts:
-        for line in chart.lines:
-            known = sorted(value for value in line.y if value is not None)
-            if chart.y_label == "milliseconds" and line.name == "whole step" and known:
-                return known[len(known) // 2] / 1000
+        known = sorted(value for value in chart.lines[0].y if value is not None) if chart.lines else []
+        if chart.shows == "step-time" and known:
+            return known[len(known) // 2] / 1000
     return None
 
 

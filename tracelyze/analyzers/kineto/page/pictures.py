@@ -64,7 +64,8 @@ def rank_chart(summaries: Sequence[TraceSummary], waits: Mapping[str, Floats]) -
     parts = [(*key, np.array([sums[rank].get(key, 0.0) / steps[rank] for rank in ranks])) for key in keys]
     drawn = _worth_drawing(parts, float(sum(values.sum() for _, _, values in parts)))
     lines = [_line(name, kind, values.tolist()) for name, kind, values in drawn]
-    return Chart("Where the mean step of each rank went", "rank", "ms", [float(rank) for rank in ranks], lines)
+    title = "Where the mean step of each rank went"
+    return Chart(title, "rank", "ms", [float(rank) for rank in ranks], lines, shows="ranks")
 
 
 def _line(name: str, kind: str, values: list[float]) -> Line:

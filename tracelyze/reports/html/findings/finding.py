@@ -204,12 +204,12 @@ def _ranks(finding: Finding, diagnosis: Diagnosis) -> list[Shown]:
     return [
         Shown(replace(chart, marks=marks), f"charts.{index}")
         for index, chart in enumerate(diagnosis.charts)
-        if chart.x_label == "rank"
+        if chart.shows == "ranks"
     ]
 
 
 def _is_loss(chart: Chart) -> bool:
-    return chart.y_label == "loss"
+    return chart.shows == "loss"
 
 
 def _onset(finding: Finding) -> list[Mark]:
