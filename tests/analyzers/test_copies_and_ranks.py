@@ -67,6 +67,58 @@ def test_ranks_that_average_and_update_by_rates_of_their_own(make) -> None:
     assert judged(make, own, rank(make, 1, drifted, lr=0.02, gradient=0.4))[0] == "passed", "a sweep"
 
 
+def with_settings(make: Any, number: int, norms: list[float], gradient: float, **columns: Any) -> Any:
+    """A rank of DistributedDataParallel; `columns` of its steps, and `other_options` of its optimizer."""
+    rows = [
+        {"step": step, "optimizer": 0, "parameter": "l.weight", "weight_norm": norm, "lr": 0.01}
+        | {"grad_norm": gradient / step}
+        for step, norm in zip(LOOKS, norms, strict=True)
+    ]
+    optimizers = [{"optimizer": 0, "name": "AdamW", "options": '{"lr": 0.01, "weight_decay": 0.1}'}]
+    optimizers[0] |= {"other_options": columns.pop("other_options", None)}
+    steps = make.steps() | {name: [value] * COUNT for name, value in columns.items()} | {"batch_size": [8] * COUNT}
+    models = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "elements": 899}]
+    more = {"parameters": rows, "optimizers": optimizers}
+    process = make.process(steps, facts={"rank": number}, models=models, more=more)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+DRIFTED = [one + 0.01 * index for index, one in enumerate(NORMS)]
+
+
+@pytest.mark.parametrize(
+    ("column", "own", "other", "said"),
+    [
+        ("clip_max_norm", 1.0, 0.05, "the clip's max_norm is 1 on rank 0 and 0.05 on rank 1"),
+        ("scale", 256.0, 16.0, "the GradScaler's scale is 256 on rank 0 and 16 on rank 1"),
+        ("backwards", 1, 2, "the number of backwards is 1 on rank 0 and 2 on rank 1"),
+    ],
+)
+def test_ranks_that_treat_averaged_gradients_differently(make, column, own, other, said) -> None:
+    first = with_settings(make, 0, NORMS, 0.3, **{column: own})
+    status, _, finding = judged(make, first, with_settings(make, 1, DRIFTED, 0.4, **{column: other}))
+    assert status == "fired"
+    assert f"At step 1, {said}." in finding.summary
+    assert "averaged in backward" in finding.summary
+    assert not finding.fix_code, "the model is wrapped already"
+    alike = judged(make, first, with_settings(make, 1, DRIFTED, 0.4, **{column: own}))[2]
+    assert "nothing averages" in alike.summary
+    assert judged(make, first, with_settings(make, 1, NORMS, 0.3, **{column: other}))[0] == "passed", "equal weights"
+    parts = [one + 1.0 for one in NORMS]
+    assert judged(make, first, with_settings(make, 1, parts, 0.4, **{column: other}))[0] == "passed", "parts of a model"
+
+
+def test_options_of_a_later_group_that_differ(make) -> None:
+    own = with_settings(make, 0, NORMS, 0.3)
+    other = with_settings(make, 1, DRIFTED, 0.3, other_options='[{}, {"weight_decay": 0.5}]')
+    _, _, finding = judged(make, own, other)
+    assert "Optimizers of 2 ranks differ in weight_decay of group 3" in finding.title
+    assert "weight_decay of group 3 is 0.1 on rank 0 and 0.5 on rank 1" in finding.summary
+    values = {one.name: one.value for one in finding.evidence}
+    assert values["weight_decay of group 3"] == "0.1 on rank 0, 0.5 on rank 1"
+
+
 def test_one_rank_has_nobody_to_agree_with(make) -> None:
     assert judged(make, rank(make, 0, NORMS))[0] == "skipped"
 

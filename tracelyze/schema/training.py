@@ -189,6 +189,7 @@ OPTIMIZERS = Table(
         Column("shares_with", "int16", "", "that optimizer"),
         Column("shared_names", "string", "", "names of the first of these tensors in the model that was called"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
+        Column("other_options", "string", "", "of each further group, what differs from the first, as a list in JSON"),
     ),
 )
 

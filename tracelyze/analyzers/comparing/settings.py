@@ -25,6 +25,7 @@ _NOT_SETTINGS: Final = (
     "read_by",
     "shares_with",
     "options",
+    "other_options",
 )
 _KINDS: Final = ("class", "dataset")
 """What an optimizer or a loader is known by."""

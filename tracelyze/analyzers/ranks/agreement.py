@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from tracelyze import reading
-from tracelyze.analyzers.computed.ranks import weights
+from tracelyze.analyzers.computed.ranks import settings, weights
 from tracelyze.analyzers.computed.ranks.weights import Sums
 from tracelyze.diagnosis import Agreement
 from tracelyze.formatting import listed, percent, plural, shortened
@@ -55,15 +54,15 @@ def portrait_of(process: Process) -> Portrait | None:
     """None for the only rank of a run, for further threads, and where nothing trained."""
     if process.facts.get("world_size") == 1 or process.thread != 1 or not len(process.steps):
         return None
-    settings: dict[str, str] = {}
+    held: dict[str, str] = {}
     for row in list(process.optimizers.records())[:MOST_KINDS]:
-        options = reading.parse_object(row["options"])
+        options = settings.options_of(row)
         known = {"class": row["name"], "tensors": row["parameters"], "elements": row["elements"]}
-        settings |= {
+        held |= {
             f"{row['optimizer']} {name}": f"{value}" for name, value in (known | options).items() if value is not None
         }
     gradients = weights.sums_of_gradients(process) if len(process.optimizations) == 1 else {}
-    return Portrait(settings, gradients)
+    return Portrait(held, gradients)
 
 
 def of(by_rank: Sequence[RankFacts]) -> list[Agreement]:
@@ -263,7 +262,7 @@ def _of_names(
     differing: list[str] = []
     unlike: set[int] = set()
     for one in names:
-        values = {rank: by_rank[rank].get(one, "none") for rank in ranks}
+        values = {rank: settings.value_in(by_rank[rank], one) for rank in ranks}
         kinds = _kinds(ranks, lambda a, b, of=values: of[a] == of[b])  # type: ignore[misc]
         if len(kinds) > 1:
             differing.append(f"{one.removeprefix(prefix)} {_shown(kinds, values.__getitem__)}")

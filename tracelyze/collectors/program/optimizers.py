@@ -16,6 +16,7 @@ from tracelyze.collectors.tensors import shards
 
 FIRST_GAP = 16  # steps of other optimizers that may lie between the first two of one
 NAMED = 4  # tensors that two optimizers hold
+MOST_GROUPS = 64  # of an optimizer whose options are written down
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
 constructed: SetByIdentity = SetByIdentity()  # all optimizers of this process, also those that never step
@@ -219,7 +220,11 @@ def describe(tracked: Tracked) -> dict[str, Any]:
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     stands_in = isinstance(optimizer, (InsideBackward, ManualOptimizer))
     first = optimizer.param_groups[0] if optimizer.param_groups else {}
-    options = {k: v for k, v in first.items() if k != "params" and isinstance(v, (bool, int, float, str, tuple, list))}
+    options = _options(first)
+    others = [
+        {name: value for name, value in _options(group).items() if options.get(name) != value}
+        for group in optimizer.param_groups[1:MOST_GROUPS]
+    ]
     return {
         "optimizer": tracked.index,
         "name": optimizer.name if stands_in else type(optimizer).__name__,
@@ -229,7 +234,12 @@ def describe(tracked: Tracked) -> dict[str, Any]:
         "device": str(parameters[0].device) if parameters else None,
         "dtype": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
         "options": json.dumps(options, default=str),
+        "other_options": json.dumps(others, default=str) if any(others) else None,
     }
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in group.items() if k != "params" and isinstance(v, (bool, int, float, str, tuple, list))}
 
 
 def rates(optimizer: Any) -> tuple[float, ...] | None:

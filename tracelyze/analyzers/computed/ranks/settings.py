@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracelyze import reading
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
 
 WITHOUT_EFFECT = {"foreach", "fused", "capturable", "differentiable", "lr", "initial_lr"}  # rates are read by step
+BY_STEP = {
+    "clip_max_norm": "the clip's max_norm",
+    "scale": "the GradScaler's scale",
+    "backwards": "the number of backwards",
+}
+"""Columns of steps that say what a rank makes of averaged gradients."""
+GROUP = " of group "
+OFTEN = 0.5  # of the steps: a setting, not a single step that was skipped
+LEAST = 4  # steps that both know
+APPLIED = (
+    "the gradients are the same on all of them, but the optimizers make different updates of them.",
+    (
+        "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, let no "
+        "setting depend on the rank, and step the scheduler on all of them."
+    ),
+)
+TREATED = (
+    "gradients are averaged in backward, and then each rank makes something else of them.",
+    (
+        "Let no setting depend on the rank: one max_norm for the clip, a GradScaler that is alike on all ranks, and "
+        "the same number of backwards for a step."
+    ),
+)
+"""What a finding says of it, and the repair."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +48,10 @@ class Apart:
     other: str
     since: int
 
+    def shown(self, rank: int, other: int) -> str:
+        """The two values, as evidence."""
+        return f"{self.own} on rank {rank}, {self.other} on rank {other}"
+
     def words(self, rank: int, other: int) -> str:
         """One sentence for these two ranks."""
         return f"At step {self.since:,}, {self.name} is {self.own} on rank {rank} and {self.other} on rank {other}."
@@ -31,17 +61,59 @@ def apart(process: Process, other: Process) -> list[Apart]:
     """Of the only optimizer of each: class, options of the first group, and the rates of tensors that both hold."""
     own, theirs = _options(process), _options(other)
     differing = [
-        Apart(name, own.get(name, "none"), theirs.get(name, "none"), 1)
+        Apart(name, value_in(own, name), value_in(theirs, name), 1)
         for name in sorted(own.keys() | theirs.keys())
-        if own.get(name) != theirs.get(name)
+        if value_in(own, name) != value_in(theirs, name)
     ]
     return differing + _rates_apart(process, other)
 
 
+def apart_by_step(process: Process, other: Process) -> list[Apart]:
+    """What two ranks whose gradients a wrapper averages do differently with them, at most steps that both made."""
+    if not (_averages(process) and _averages(other)):
+        return []
+    own, theirs = process.longest.steps, other.longest.steps
+    found: list[Apart] = []
+    for column, name in BY_STEP.items():
+        values = [
+            {
+                int(step): float(value)
+                for step, value in zip(steps["step"], steps[column], strict=True)
+                if value == value
+            }
+            for steps in (own, theirs)
+        ]
+        common = sorted(values[0].keys() & values[1].keys())
+        unlike = [step for step in common if values[0][step] != values[1][step]]
+        if len(common) >= LEAST and len(unlike) >= OFTEN * len(common):
+            first = unlike[0]
+            found.append(Apart(name, f"{values[0][first]:.4g}", f"{values[1][first]:.4g}", first))
+    return found
+
+
+def _averages(process: Process) -> bool:
+    return any("DistributedDataParallel" in str(row["name"]) for row in process.models.records())
+
+
+def options_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The options of an optimizer by name; those of further groups, where they differ, as `name of group 2`."""
+    options = reading.parse_object(row["options"])
+    further = reading.parse_object(f'{{"groups": {row.get("other_options") or "[]"}}}').get("groups", [])
+    for number, group in enumerate(further if isinstance(further, list) else [], 2):
+        if isinstance(group, dict):
+            options |= {f"{name}{GROUP}{number}": value for name, value in group.items()}
+    return options
+
+
+def value_in(options: Mapping[str, str], name: str) -> str:
+    """An option of these; a group that says nothing of its own has that of the first."""
+    return options.get(name, options.get(name.partition(GROUP)[0], "none"))
+
+
 def _options(process: Process) -> dict[str, str]:
     for row in process.optimizers.records():
-        options = {"class": row["name"], **reading.parse_object(row["options"])}
-        return {name: str(value) for name, value in options.items() if name not in WITHOUT_EFFECT}
+        options = {"class": row["name"], **options_of(row)}
+        return {name: str(value) for name, value in options.items() if name.partition(" ")[0] not in WITHOUT_EFFECT}
     return {}
 
 

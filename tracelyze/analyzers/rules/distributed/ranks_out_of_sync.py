@@ -22,14 +22,7 @@ EXAMPLE = (
     "model = DistributedDataParallel(model)\n"
     "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
-APPLIED = (
-    "the gradients are the same on all of them, but the optimizers make different updates of them.{} What is saved is "
-    "the model of one rank, and gradients are taken at weights that differ."
-)
-FIX_APPLIED = (
-    "Give the optimizers of all ranks the same class, options and state: load a checkpoint on every rank, let no "
-    "setting depend on the rank, and step the scheduler on all of them."
-)
+ALONE = "nothing averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
 
@@ -95,11 +88,17 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
     optimization = process.longest
     ranks = [process.rank, *apart]
     most = weights.largest_distance(process, opened)
-    unlike = settings.apart(process, opened[0]) if averaged else []
+    treated = [] if averaged else settings.apart_by_step(process, opened[0])
+    unlike = settings.apart(process, opened[0]) if averaged else treated
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
+    effect, fix = ALONE, FIX
+    if averaged or unlike:
+        effect, fix = settings.TREATED if treated else settings.APPLIED
+        effect += f"{known} What is saved is the model of one rank, and gradients are taken at weights that differ."
     if unlike:
-        title = f"Optimizers of {plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
+        who = "" if treated else "Optimizers of "
+        title = f"{who}{plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -107,12 +106,10 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
         title=title,
         summary=(
             "At the first step the weights were equal on all ranks. Ever since, at the same steps, they differ, "
-            f"by {fraction(most)} of a tensor's norm in the end: "
-            + (APPLIED.format(known) if averaged else "nothing averages the gradients. Each rank sees its part of the "
-               "data only, and what is saved is one of them.")
+            f"by {fraction(most)} of a tensor's norm in the end: {effect}"
         ),
-        fix=FIX_APPLIED if averaged else FIX,
-        fix_code="" if averaged else EXAMPLE,
+        fix=fix,
+        fix_code=EXAMPLE if fix == FIX else "",
         first_step=max([2, *(one.since for one in unlike)]),
         last_step=timing.last_step(optimization),
         ranks=ranks,
@@ -120,6 +117,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
             Evidence("largest distance of a tensor's norms between ranks", most, "share", limits["equal"],
                      limits.source("equal")),
             Evidence("ranks compared", len(ranks), "ranks"),
+            *(Evidence(one.name, one.shown(process.rank, apart[0])) for one in unlike),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),
         location=(optimization.made_at if unlike else None) or optimization.step_location,
