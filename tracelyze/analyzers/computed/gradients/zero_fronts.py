@@ -99,8 +99,9 @@ def _finding(
         summary=(
             f"In all {looks} measurements the layers from {order[0]} to {before} had gradients of exactly zero, and "
             f"{behind} and what follows had others: {percent(share)} of what this optimizer holds is not trained. "
-            f"Something between {before} and {behind} has a derivative of zero: round(), sign(), floor(), a comparison "
-            "that is turned into a number, or a clamp that is always at its limit."
+            f"Something between {before} and {behind} has a derivative of zero: a ReLU whose input is negative "
+            "for every sample, round(), sign(), floor(), a comparison that is turned into a number, or a clamp that is "
+            "always at its limit."
         ),
         fix="Use a straight-through estimator: forward takes the rounded value, backward treats it as the identity. "
         "Or a soft version (sigmoid, tanh, Gumbel-softmax).",

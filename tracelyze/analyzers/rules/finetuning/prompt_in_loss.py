@@ -38,11 +38,11 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
     share, length = max(template, before), int(min(row["prefix"] for row in rows))
     by_template = template >= before
     parting = f"id {rows[0]['separator']:.0f}"
-    title = f"The prompt counts in the loss: {percent(share)} of the targets lie before the answer"
+    title = f"The prompt counts in the loss: at least {percent(share)} of the targets lie before the answer"
     what = (
         f"All rows begin with the same {length} ids, and the targets there count like all others: {percent(share)} of "
-        f"those of {line.function}. A template is learned within a few steps; from then on these targets make the loss "
-        "look better than the answers are, and"
+        f"those of {line.function}, and the rest of each prompt, where it counts, comes on top. A template is learned "
+        "within a few steps; from then on these targets make the loss look better than the answers are, and"
     )
     if not by_template:
         title = f"{percent(share)} of the targets lie before {parting}, which parts every row in two"

@@ -99,8 +99,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
                 "no_grad or argmax on the way, or a head whose loss is not in the sum."
                 + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if ran
-                else "No sampled forward saw these layers run: they belong to a branch that is not taken, or to a "
-                "part that is not used."
+                else "No sampled forward saw these layers run: they belong to a branch that is not taken (an expert "
+                "without tokens, say), or to a part that is not used."
             )
         ),
         fix="If they are to be trained, look for what cuts them off from the loss; if not, freeze them or take them "
