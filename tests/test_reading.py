@@ -276,6 +276,17 @@ def test_every_field_of_a_manifest_with_every_wrong_type(run: Path, name: str) -
         assert not said, "what is of a wrong type is left out, and the tables are judged without it"
 
 
+def test_null_may_stand_in_each_place_of_a_process(run: Path) -> None:
+    file = run / PROCESS / "process.json"
+    whole = json.loads(file.read_text())
+    whole["signals"] = dict(list(whole["signals"].items())[:2])
+    for at in _places(whole):
+        if at not in ((), ("schema_version",)):
+            file.write_text(json.dumps(_replaced(whole, at, None)))
+            (process,) = tracelyze.load(run).processes
+            assert None not in process.signals.values()
+
+
 def test_a_field_of_a_wrong_type_is_named(run: Path) -> None:
     file = run / PROCESS / "process.json"
     facts = json.loads(file.read_text()) | {"rank": [1], "signals": "none", "clock": {"zero": "noon"}}

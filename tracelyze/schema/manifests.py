@@ -85,7 +85,11 @@ def conformed(data: Mapping[str, Any], shape: Shape, name: str = "") -> tuple[di
     for field in data:
         expected = shape.get(field, shape.get(EACH))
         value = data[field]
-        if expected is None or value is None:
+        if expected is None:
+            continue
+        if value is None:
+            if not isinstance(expected, str):
+                del kept[field]  # Readers of an object find it, or no field of its name.
             continue
         if isinstance(expected, str):
             if not _is(value, expected):
