@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
+from tracelyze.analyzers.evidence import edits
 
 if TYPE_CHECKING:
-    from tracelyze.diagnosis import Location
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
 
 DEVICE_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|MPS backend out of memory",
@@ -31,9 +33,10 @@ class Family:
     source: str = ""
 
 
+BATCH_OF_ONE = "batchnorm-single-value"
 FAMILIES = (
     Family(
-        "batchnorm-single-value",
+        BATCH_OF_ONE,
         r"Expected more than 1 value per channel when training",
         "BatchNorm got a batch of one sample",
         "BatchNorm in train mode computes statistics over the batch and cannot do so with a single value per channel. "
@@ -367,3 +370,11 @@ def _last_block(name: str, text: str) -> str:
         if re.match(rf"([\w.]+\.)?{re.escape(short)}\b(:|$)", lines[index]):
             return "\n".join(lines[index:])
     return text.strip()
+
+
+def edit(family: Family | None, process: Process) -> Diff | None:
+    """The training loader without its last, incomplete batch, where a batch of one sample ended the program."""
+    if family is None or family.name != BATCH_OF_ONE or not process.optimizations:
+        return None
+    made_at = process.site(process.longest.loader.get("made_at"))
+    return edits.loader_arguments(process, made_at, {"drop_last": "True"})

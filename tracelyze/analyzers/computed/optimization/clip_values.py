@@ -16,6 +16,10 @@ PLAIN: Final = 1000
 """Two digits of a number above it are written out: 120000, not 1.2e+05."""
 USUAL: Final = 1e-3
 """Update per weight and step: about a tenth of a percent (update-ratio)."""
+TENFOLD: Final = 10
+"""The least raise that shows."""
+LARGEST: Final = 1e-2
+"""A rate for Adam or SGD above it is the exception."""
 TENTH: Final = 0.1
 """The usual first try of a lower rate."""
 HIGHEST: Final = 1000
@@ -50,3 +54,9 @@ def with_lower_rate(optimization: Optimization) -> str:
     """A tenth of the rate, below an example that clips: where the optimizer is made."""
     rate = rate_for(optimization, TENTH)
     return f"\n\n# and where the rate is set, a tenth of it:{rate}" if rate else ""
+
+
+def usual_rate(rate: float, ratio: float) -> float:
+    """The rate at which steps are of a usual length, of one at which they change the weights by `ratio` of their size;
+    ten times the rate at least, and no more than any optimizer is used with."""
+    return min(rate * max(TENFOLD, USUAL / ratio if ratio > 0 else TENFOLD), LARGEST)

@@ -72,6 +72,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         summary=_summary(process, ranks[0], "" if said in title else said, step, meaning, others),
         fix=fix,
         fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
+        diff=crash_families.edit(family, process),
         first_step=step,
         last_step=step,
         first_second=event["time"],

@@ -109,7 +109,7 @@ def _example(place: Location | None) -> str:
     """The line that makes such a layer with one that lets gradients through, where it says what it makes."""
     squashing = r"nn\.Linear\((?P<sizes>[\w.]+, (?P<width>[\w.]+))\), nn\.(?:Sigmoid|Tanh)\(\)"
     if place is not None and len(re.findall(squashing, place.source)) == 1:
-        passing = r"nn.Linear(\g<sizes>), nn.LayerNorm(\g<width>), nn.ReLU()"
+        passing = r"nn.Linear(\g<sizes>), nn.LayerNorm(\g<width>), nn.GELU()"
         return re.sub(squashing, passing, place.source) + "  # and the other layers likewise"
     return "x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))"
 

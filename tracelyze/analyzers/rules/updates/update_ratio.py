@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import decay, ratios, style
+from tracelyze.analyzers.computed.optimization import clip_values, decay, ratios, style
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -62,8 +62,8 @@ def _why_small(process: Process, optimization: Optimization, seen: Ratios, limit
 
 def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
     ratio, count = float(np.median(seen.update)), len(optimization.steps)
-    rate = float(np.nanmedian(optimization.steps["lr"]))
-    name = optimization.facts.get("name") or "the optimizer"
+    rate, name = float(np.nanmedian(optimization.steps["lr"])), optimization.facts.get("name") or "the optimizer"
+    higher = clip_values.usual_rate(rate, ratio)
     at_most = f"at most {percent(way).removeprefix('under ')}"
     return Finding(
         rule=RULE.id,
@@ -77,8 +77,8 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             "trained."
         ),
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
-        fix_code=schedulers.with_rate(optimization, min(100 * rate, 1e-2)),
-        diff=schedulers.edit_of_rate(optimization, min(100 * rate, 1e-2)),
+        fix_code=schedulers.with_rate(optimization, higher),
+        diff=schedulers.edit_of_rate(optimization, higher),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
