@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,9 @@ def test_the_headline_counts_runs_that_were_judged() -> None:
         == "1 of 7 runs has a fault: memory-leak; 2 could not be judged"
     )
     assert page.headline(_summary(ok=9)) == "No fault found in 9 runs"
+    note = replace(_fault("clipping-always-active", "a", "b", "c"), severity="info")
+    assert page.headline(_summary(leak, note, warning=1, info=2)) == "1 of 9 runs has a fault: memory-leak"
+    assert page.headline(_summary(note, info=3)) == "No fault found in 9 runs"
     assert page.headline(_summary(runs=1, error=1)) == "None of 1 run could be judged"
 
 

@@ -78,14 +78,14 @@ def _counted(judged: Iterator[tuple[int, pa.Table]], count: int) -> Iterator[tup
 
 def _text(found: Summary) -> str:
     from tracelyze.fleet.page import headline
-    from tracelyze.formatting import duration, plural
+    from tracelyze.formatting import duration
     from tracelyze.reports.escaping import one_line
 
     lines = [headline(found), ""]
     for fault in found.faults[:_SHOWN]:
         lost = "" if fault.seconds is None else f", {duration(fault.seconds)} lost"
         since = f"; {one_line(fault.since)}" if fault.since else ""
-        judged = plural(fault.judged, "run")
-        lines.append(f"  {fault.severity:8}  {fault.rule}: {len(fault.runs):,} of {judged}{lost}{since}")
+        runs = f"{len(fault.runs):,} of {fault.judged:,} checked"
+        lines.append(f"  {fault.severity:8}  {fault.rule}: {runs}{lost}{since}")
     lines += [f"  error     {one_line(run)}: {one_line(reason)}" for run, reason in found.errors[:_SHOWN]]
     return "\n".join(lines) + "\n\n"

@@ -63,15 +63,16 @@ def headline(summary: Summary) -> str:
     if not judged:
         return f"None of {plural(summary.runs, 'run')} could be judged" if summary.runs else "No runs"
     missing = f"; {summary.runs - judged:,} could not be judged" if judged < summary.runs else ""
-    if not summary.faults:
+    grave = summary.grave
+    if not grave:
         return f"No fault found in {plural(judged, 'run')}{missing}"
     have = f"{summary.faulty:,} of {plural(judged, 'run')} {'has' if summary.faulty == 1 else 'have'} a fault"
-    most = summary.faults[0]
-    if len(summary.faults) == 1:
+    most = grave[0]
+    if len(grave) == 1:
         return f"{have}: {most.rule}{missing}"
     if len(most.runs) > 1:
         return f"{have}, most often {most.rule} ({plural(len(most.runs), 'run')}){missing}"
-    return f"{have}, each a different one{missing}" if summary.faulty == len(summary.faults) else f"{have}{missing}"
+    return f"{have}, each a different one{missing}" if summary.faulty == len(grave) else f"{have}{missing}"
 
 
 def _hero(summary: Summary) -> Markup:

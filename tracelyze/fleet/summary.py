@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Summary:
-    """The fleet in numbers. `faults` are ordered by the runs that have them, then by what they cost."""
+    """The fleet in numbers. `faults` are ordered by the runs that have them, severity and cost; notes come last."""
 
     runs: int
     verdicts: dict[str, int]
@@ -53,8 +53,13 @@ class Summary:
 
     @property
     def faulty(self) -> int:
-        """How many runs have at least one of the faults."""
-        return len({run for fault in self.faults for run in fault.runs})
+        """How many runs have at least one of the faults that are more than a note."""
+        return len({run for fault in self.grave for run in fault.runs})
+
+    @property
+    def grave(self) -> list[Fault]:
+        """The faults that are more than a note."""
+        return [fault for fault in self.faults if fault.severity != "info"]
 
 
 def summarise(fleet: pa.Table) -> Summary:
@@ -74,7 +79,10 @@ def summarise(fleet: pa.Table) -> Summary:
     verdicts = Counter("error" if row["status"] == "error" else str(row["verdict"]) for row in about.values())
     faults = [_fault(rule, found, passed[rule], about) for rule, found in roots.items()]
     faults.sort(
-        key=lambda fault: (-len(fault.runs), -(fault.seconds or 0.0), severity_rank(fault.severity), fault.rule)
+        key=lambda fault: (
+            *(fault.severity == "info", -len(fault.runs), severity_rank(fault.severity)),
+            *(-(fault.seconds or 0.0), fault.rule),
+        )
     )
     return Summary(len(about), dict(verdicts.most_common()), errors, faults)
 
