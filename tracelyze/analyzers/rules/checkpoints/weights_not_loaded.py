@@ -50,7 +50,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
     elif known:
         why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."
-        code = f'state = {{"{expected}" + name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
+        code = f'given = "{given}"\nstate = {{name: state[name] for name in state if name.startswith(given)}}\n'
+        code += f'state = {{"{expected}" + name.removeprefix(given): state[name] for name in state}}'
     else:
         why = "No change of prefix explains it: the file is of another model, or holds the weights one level deeper."
         code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
