@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals import compiler
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.modules import vocabularies
@@ -27,21 +28,22 @@ class _Depth(threading.local):
     schedulers = 0  # schedulers that are stepping on this thread: some step others
 
 
-def install(torch: Any, scheduled: Callable[[Any, bool, Any], None], made: Callable[[], None]) -> None:
+def install(torch: Any, recorder: Callable[[], Any], made: Callable[[], None]) -> None:
     """Wrap the constructor of optimizers and the step of schedulers. `made()` is called after an optimizer was made,
-    `scheduled(scheduler, inner, given)` after each step, `inner` if another scheduler made it, `given` what the step
-    was called with first: the value that a ReduceLROnPlateau watches."""
+    "scheduled" is dispatched to `recorder()` after each step: with the scheduler, whether another scheduler stepped it,
+    and what it was given first, which is the value that a ReduceLROnPlateau watches."""
     _constructor(sys.modules["torch.optim.optimizer"].Optimizer, made)
     _modules(torch)
     _embedding(torch)
-    home, depth, is_compiling = torch.optim.lr_scheduler, _Depth(), torch.compiler.is_compiling
+    home, depth = torch.optim.lr_scheduler, _Depth()
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
     for kind in vars(home).values():
         if not isinstance(kind, type) or not hasattr(kind, "get_last_lr"):
             continue
         if "__init__" in vars(kind):
             _placed(kind)
         if "step" in vars(kind):
-            kind.step = _step(kind.step, scheduled, depth, is_compiling)  # type: ignore[attr-defined]
+            kind.step = _step(kind.step, recorder, depth, in_dynamo, compiling)  # type: ignore[attr-defined]
 
 
 def _constructor(owner: Any, made_one: Callable[[], None]) -> None:
@@ -131,9 +133,10 @@ def _embedding(torch: Any) -> None:
 
 def _step(
     original: Callable[..., Any],
-    scheduled: Callable[[Any, bool, Any], None],
+    recorder: Callable[[], Any],
     depth: _Depth,
-    is_compiling: Callable[[], bool],
+    in_dynamo: Callable[[], bool],
+    compiling: Any,
 ) -> Callable[..., Any]:
     @unseen_by_warnings
     @functools.wraps(original)
@@ -146,8 +149,9 @@ def _step(
             raise
         finally:
             depth.schedulers -= 1
-        if not is_compiling():
-            scheduled(self, depth.schedulers > 0, args[0] if args else kwargs.get("metrics"))
+        if not in_dynamo() and not compiling._is_compiling_flag:
+            given = args[0] if args else kwargs.get("metrics") if kwargs else None
+            recorder().fire("scheduled", self, depth.schedulers > 0, given)
         return result
 
     wrappers.append(step)

@@ -374,7 +374,7 @@ def _construction(torch: Any) -> None:
     """Optimizers and modules as they are made, steps of learning-rate schedulers, weights that are filled or cast."""
     construction.install(
         torch,
-        lambda scheduler, inner, given: recorder().fire("scheduled", scheduler, inner, given),
+        recorder,
         lambda: loggers.wrap_when_imported(lambda logger, values: recorder().fire("reported", logger, values)),
     )
     casts.install(torch, lambda frame: recorder().cast(frame))

@@ -28,11 +28,11 @@ def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Calla
 
     @unseen_by_warnings
     @functools.wraps(original)
-    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def train(self: Any, mode: bool = True) -> Any:  # called for every module of a model: no tuple, no dictionary
         if type(self).train is not train and not in_dynamo():
             called.add(self)
         try:
-            return original(self, *args, **kwargs)
+            return original(self, mode)
         except BaseException as error:
             leave_no_frame(error)
             raise

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from tracelyze.collectors.program.modules import mode_sensitivity
@@ -24,6 +26,8 @@ class Model:
         self.sensitive = mode_sensitivity.sensitive_modules(torch, module)
         core = wrapped(module)
         self._core: weakref.ref[Any] | None = None if core is module else weakref.ref(core)
+        # Tells as `in_train` does, for who asks at every step: without a wrapper no function of ours is called.
+        self.trains: Callable[[Any], Any] = attrgetter("training") if core is module else self.in_train
 
     def in_train(self, module: Any) -> bool:
         """Whether the module, which is the model's, is in train mode. Of a wrapper what it wraps is asked: programs

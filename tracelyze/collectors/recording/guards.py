@@ -25,9 +25,15 @@ class Guard:
     thread: TrainingThread
     clock: Clock
     overhead: Overhead
-    unseen: Callable[[], contextlib.AbstractContextManager[Any]]  # nothing of the program sees what is computed within
+    # Nothing of the program sees what is computed within. The first is for where no mode would see an operation.
+    unseen_by_functions: Callable[[], contextlib.AbstractContextManager[Any]]
+    unseen_by_all: Callable[[], contextlib.AbstractContextManager[Any]]
     function_modes: Callable[[], int]  # number of the program's modes that would see a call of a function of torch
     dispatch_modes: Callable[[], int]  # number of the program's modes that would see an operation
+
+    def unseen(self) -> contextlib.AbstractContextManager[Any]:
+        """Nothing of the program sees what is computed within it."""
+        return self.unseen_by_all() if self.dispatch_modes() else self.unseen_by_functions()
 
 
 class Guarded(Protocol):
@@ -70,7 +76,7 @@ def on_training_thread(method: Method) -> Method:
         before = overhead.seconds
         guard.clock.called_at = begin = perf_counter()
         try:
-            with guard.unseen():
+            with guard.unseen_by_all() if guard.dispatch_modes() else guard.unseen_by_functions():
                 method(self, *args)
         except Exception as error:
             if raised_by_a_signal_handler(error):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 from time import perf_counter
 from time import time as wall_time
 from typing import Any
@@ -38,7 +39,7 @@ from tracelyze.collectors.recording.fast_path.rows import SkippedRows
 from tracelyze.collectors.recording.fast_path.seen import SeenSteps
 from tracelyze.collectors.recording.fast_path.skippable import Skippable
 from tracelyze.collectors.recording.forwards import Forwards
-from tracelyze.collectors.recording.guards import Guard, never_raises, on_training_thread
+from tracelyze.collectors.recording.guards import Guard, never_raises
 from tracelyze.collectors.recording.ledger import Ledger
 from tracelyze.collectors.recording.parts import Parts
 from tracelyze.collectors.recording.sampling import Sampling
@@ -126,10 +127,26 @@ class Recorder:
         now, step = self.guard.clock.now(), self.progress.steps
         self.writer.emit("events", {"time": now, "step": step, "kind": kind, "name": name, "text": text, **more})
 
-    @on_training_thread
     def fire(self, event: str, *args: Any) -> None:
-        """Dispatch an event that is neither a call of a model, nor a backward, nor a step."""
-        self.dispatcher.dispatch(event, *args)
+        """Dispatch an event that is neither a call of a model, nor a backward, nor a step.
+
+        These come at steps that are skipped, too. So what `on_training_thread` does is written out: a call less.
+        """
+        guard = self.guard
+        trains = guard.thread.ident
+        if guard.writer.off or (trains is not None and trains != get_ident()):
+            return
+        overhead = guard.overhead
+        before = overhead.seconds
+        guard.clock.called_at = begin = perf_counter()
+        try:
+            with guard.unseen_by_all() if guard.dispatch_modes() else guard.unseen_by_functions():
+                self.dispatcher.dispatch(event, *args)
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
+            guard.writer.stop(error)
+        overhead.seconds = before + perf_counter() - begin
 
     @never_raises
     def logged(self, *said: Any) -> None:
@@ -253,23 +270,21 @@ class Recorder:
         self.writer.complain(error)
 
 
-def _visibility(
-    torch: Any,
-) -> tuple[Callable[[], contextlib.AbstractContextManager[Any]], Callable[[], int], Callable[[], int]]:
-    """How to compute without being seen by `__torch_function__` and by the program's modes, and how many modes for
-    functions, and for operations, would see it."""
+Unseen = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def _visibility(torch: Any) -> tuple[Unseen, Unseen, Callable[[], int], Callable[[], int]]:
+    """How to compute without being seen by `__torch_function__`, and by the program's modes besides, and how many
+    modes for functions, and for operations, would see it."""
     no_functions = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
     no_dispatch = private_names.find(torch, private_names.NO_DISPATCH_MODES) or contextlib.nullcontext
     function_modes = private_names.find(torch, private_names.FUNCTION_MODES) or (lambda: 0)
     dispatch_modes = private_names.find(torch, private_names.DISPATCH_MODES) or (lambda: 0)
 
-    def unseen() -> contextlib.AbstractContextManager[Any]:
-        if not dispatch_modes():
-            context: contextlib.AbstractContextManager[Any] = no_functions()
-            return context
+    def unseen_by_all() -> contextlib.AbstractContextManager[Any]:
         both = contextlib.ExitStack()
         both.enter_context(no_functions())
         both.enter_context(no_dispatch())
         return both
 
-    return unseen, function_modes, dispatch_modes
+    return no_functions, unseen_by_all, function_modes, dispatch_modes

@@ -27,9 +27,15 @@ def fields(torch: Any, batch: Any) -> list[tuple[str, Any]]:
     tensor = torch.Tensor
     pairs: Iterable[tuple[str, Any]]
     if isinstance(batch, (tuple, list)):
+        if len(batch) <= FIELDS and set(map(type, batch)) == {tensor}:  # nearly always
+            return list(zip(NUMBERS, batch, strict=False))
         pairs = zip(NUMBERS, batch, strict=False)
     elif isinstance(batch, tensor):
         return [("0", batch)]
+    elif isinstance(batch, dict):
+        pairs = list(zip(map(str, batch), batch.values(), strict=True))
+        if len(batch) <= FIELDS and set(map(type, batch.values())) == {tensor}:
+            return pairs
     elif isinstance(batch, Mapping):
         pairs = [(str(key), value) for key, value in batch.items()]
     elif hasattr(batch, "__dataclass_fields__"):

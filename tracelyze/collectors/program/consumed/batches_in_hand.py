@@ -45,16 +45,6 @@ class _Queue:
         self.forwards = 0  # calls of models in the process, up to the latest one that was not skipped
         self.place = 0  # memory address of that call's input
 
-    def put(self, batch: Batch, position: int) -> None:
-        batches = self.batches
-        if position == 1 and batches and batches[-1].forwards == batch.forwards:
-            self.ahead = True  # the second batch of a pass, and no model was called since the first
-        if not self.ahead:
-            batches.clear()
-        elif len(batches) >= MAX_WAITING:
-            batches.popleft()
-        batches.append(batch)
-
     def advance(self, given: Any) -> None:
         """Drop the batches before the one that a call uses. `given` is the first tensor of the call's input.
 
@@ -85,6 +75,8 @@ class BatchesInHand:
     """The batches that loaders have handed out and that are still to be used, by loader."""
 
     def __init__(self, progress: Progress) -> None:
+        self.any_ahead = False  # Batches of some loader were once fetched before those at hand were used.
+        self.newest: Batch | None = None  # that any loader has handed out
         self._progress = progress
         self._queues: dict[int, _Queue] = {}
         self._epochs = 0
@@ -96,21 +88,30 @@ class BatchesInHand:
         self, loader: int, position: int, batch_size: int | None, fields: list[tuple[str, Any]], whole: Any
     ) -> Batch:
         """A loader handed out the batch `whole`, of which these are the tensors; `position` in the pass, from 0."""
-        forwards = self._progress.forwards
-        self._epochs += position == 0
-        batch = Batch(loader, self._epochs, forwards, [(name, weakref.ref(tensor)) for name, tensor in fields])
-        if loader in self._stacked and fields and fields[0][1].dim():
-            batch.samples = fields[0][1].size(0)
+        forwards, reference = self._progress.forwards, weakref.ref
+        if position == 0:
+            self._epochs += 1
+        held = [(name, reference(tensor)) for name, tensor in fields]
+        self.newest = batch = Batch(loader, self._epochs, forwards, held)
+        if loader in self._stacked and fields and (shape := fields[0][1].shape):
+            batch.samples = shape[0]
         else:
             self._measure(batch, position, batch_size, fields)
             self._count(batch, position, batch_size, whole)
         queue = self._queues.get(loader)
         if queue is None or position == 0:
             queue = self._queues[loader] = _Queue()
-        elif queue.ahead:
+        elif queue.ahead and queue.forwards != forwards:
             queue.follow_skipped(forwards)
         queue.forwards = forwards
-        queue.put(batch, position)
+        batches = queue.batches
+        if position == 1 and batches and batches[-1].forwards == forwards:
+            queue.ahead = self.any_ahead = True  # the second batch of a pass, and no model was called since the first
+        if not queue.ahead:
+            batches.clear()
+        elif len(batches) >= MAX_WAITING:
+            batches.popleft()
+        batches.append(batch)
         return batch
 
     def exhausted(self, loader: int) -> bool:
@@ -121,22 +122,13 @@ class BatchesInHand:
         self._queues.pop(loader, None)
         return False
 
-    def latest(self, loader: int | None) -> Batch | None:
-        """The batch that this loader has handed out last."""
-        queue = self._queues.get(loader) if loader is not None else None
-        return queue.batches[-1] if queue is not None and queue.batches else None
-
-    def fetches_ahead(self, loader: int) -> bool:
-        """Whether the program fetches batches of this loader before it uses those that it has."""
-        queue = self._queues.get(loader)
-        return queue is not None and queue.ahead
-
     def ahead(self, loader: int) -> int:
         """How many of its batches were fetched ahead and are still to be used."""
         queue = self._queues.get(loader)
         if queue is None or not queue.ahead:
             return 0
-        queue.follow_skipped(self._progress.forwards)
+        if queue.forwards != self._progress.forwards:
+            queue.follow_skipped(self._progress.forwards)
         return sum([not one.used for one in queue.batches])
 
     def waiting(self, batch: Batch) -> bool:

@@ -30,6 +30,8 @@ def inputs_of(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
     """The tensors that a call of a model was given."""
     if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:  # nearly always
         return [("0", weakref.ref(args[0]))]
+    if not args and set(map(type, kwargs.values())) == {torch.Tensor}:  # as the Trainer of transformers calls models
+        return list(zip(kwargs, map(weakref.ref, kwargs.values()), strict=True))
     named = [*((str(index), one) for index, one in enumerate(args)), *kwargs.items()]
     return [(name, weakref.ref(one)) for name, one in named if isinstance(one, torch.Tensor)]
 
@@ -72,15 +74,9 @@ class SkippedCall(NamedTuple):
 
     graph: Callable[[], Any]  # weak reference to an object that lives as long as the call's graph
     given: Callable[[], Any]  # weak reference to the first input tensor
+    inputs: Sequence[Input] = ()  # all input tensors, that one first; () if there is no other
     key: Key | None = None  # by which the input is recognised; only in steps with several calls
     batch: Batch | None = None  # of the loader, to which the input belongs; only in steps with several calls
-    name: str = "0"  # of that input: its place, or its keyword
-    others: Sequence[Input] = ()  # the other inputs
-
-    def with_inputs(self, torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SkippedCall:
-        """This call, with all tensors that it was given: so far only the first is noted."""
-        (name, _), *others = inputs_of(torch, args, kwargs)
-        return self._replace(name=name, others=others)
 
 
 @dataclass(slots=True)
@@ -91,7 +87,3 @@ class SkippedEvents:
     calls: list[SkippedCall] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # of the backwards
     losses_before: tuple[float | None, float] | None = None  # the usual losses before this step, to undo what it added
-
-    def clear(self) -> None:
-        """The next step begins. Nothing is called here, so that no OS signal handler can train amid it."""
-        self.count, self.losses_before, self.calls, self.losses = 0, None, [], []

@@ -17,14 +17,14 @@ import math
 import threading
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import perf_counter
 from typing import Any, Protocol
 
 from tracelyze import redaction
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
-from tracelyze.collectors.program.models import tensors_of
+from tracelyze.collectors.program.models import MAX_TENSORS, tensors_of
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.expected import (
@@ -36,6 +36,7 @@ from tracelyze.collectors.recording.fast_path.expected import (
     Expected,
     SkippedCall,
     SkippedEvents,
+    inputs_of,
     nothing,
 )
 from tracelyze.collectors.recording.fast_path.rounds import Round, Rounds, SkippedRound
@@ -148,20 +149,19 @@ class FastPath:
             if (
                 type(given) is self._torch.Tensor
                 and expected.order[skipped.count] == CALL
-                and given.dim()
-                and given.size(0) == expected.batch_size
-                and expected.in_train(args[0])
                 and not self._guard.function_modes()
+                and (shape := given.shape)
+                and shape[0] == expected.batch_size
+                and expected.in_train(args[0])
             ):
                 graph = self._graph_behind(output)
-                call = None if graph is None else self._call(graph, given)
-                if call is not None and len(args) + len(kwargs) != 2:
-                    call = call.with_inputs(self._torch, args[1:], kwargs)
+                call = None if graph is None else self._call(graph, given, args, kwargs)
                 if call is not None:
                     losses = self.losses
                     if losses.next <= losses.count:
                         losses.choose_next()
-                    self._skippable.program.inputs.called(given)
+                    if self.progress.loader is None:
+                        self._skippable.program.inputs.called(given)
                     skipped.calls = [*skipped.calls, call]  # An OS signal handler may train after an append, not this.
                     skipped.count += 1
                     return True
@@ -183,33 +183,38 @@ class FastPath:
                 return None
             node.metadata["tracelyze"] = only = LiveGraph(self._skippable.program.calls)
             return only
-        nodes = []
-        for one in tensors_of(self._torch, output):
-            if type(one) is not tensor:
+        values: Collection[Any] = output.values() if isinstance(output, dict) and len(output) <= MAX_TENSORS else ()
+        nodes = [one.grad_fn for one in values if type(one) is tensor]
+        if not nodes or len(nodes) != len(values):  # no mapping of tensors alone
+            values = tensors_of(self._torch, output)
+            nodes = [one.grad_fn for one in values if type(one) is tensor]
+            if len(nodes) != len(values):
                 return None
-            node = one.grad_fn
-            if node is not None:
-                nodes.append(node)
-        graph = LiveGraph(self._skippable.program.calls) if nodes else None
+        graph = None
         for node in nodes:
-            node.metadata["tracelyze"] = graph
+            if node is not None:
+                if graph is None:
+                    graph = LiveGraph(self._skippable.program.calls)
+                node.metadata["tracelyze"] = graph
         return graph
 
-    def _call(self, graph: LiveGraph, given: Any) -> SkippedCall | None:
+    def _call(self, graph: LiveGraph, given: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SkippedCall | None:
         """Count a call and return what is noted of it.
 
         None for a call with the same input as an earlier one of the step: the step then has fewer micro-batches than
         expected.
         """
+        inputs = () if len(args) + len(kwargs) == 2 else inputs_of(self._torch, args[1:], kwargs)
         if not self._expected.factors:
             self.progress.forwards += 1
-            return SkippedCall(weakref.ref(graph), weakref.ref(given))
+            # SkippedCall() would be a call in Python.
+            return tuple.__new__(SkippedCall, (weakref.ref(graph), weakref.ref(given), inputs, None, None))
         key = key_of(self._torch, given)
-        if key is not None and any(key == call.key for call in self._skipped.calls):
+        if key is not None and key in [call.key for call in self._skipped.calls]:
             return None
         self.progress.forwards += 1
         batch = self._skippable.program.batches.used_by_skipped()  # It may be gone before the step is.
-        return SkippedCall(weakref.ref(graph), weakref.ref(given), key, batch)
+        return SkippedCall(weakref.ref(graph), weakref.ref(given), inputs, key, batch)
 
     def backward_begins(self, roots: Any, retains_graph: bool) -> bool:
         """torch.autograd.backward was called. Returns whether the call was the expected one."""
@@ -266,7 +271,8 @@ class FastPath:
         try:
             factors, progress = expected.factors, self.progress
             loss = weighted_sum(skipped.losses, factors) if factors else skipped.losses[0]
-            skipped.clear()  # so that an OS signal handler that trains, and ends this, has nothing to replay
+            # So that an OS signal handler that trains, and ends this, has nothing to replay. Nothing is called here.
+            skipped.count, skipped.losses_before, skipped.calls, skipped.losses = 0, None, [], []
             time = perf_counter() - guard.clock.zero
             progress.steps = tracked.at_step = progress.steps + 1
             tracked.count = count = tracked.count + 1

@@ -163,7 +163,7 @@ class Replay:
             key = None if given is None else key_of(self.torch, given)
         call = self.program.calls.replay(expected.batch_size, skipped.graph, batch)
         call.input_key = key
-        call.given = [(skipped.name, skipped.given), *skipped.others]
+        call.given = skipped.inputs or [("0", skipped.given)]
         return call
 
 

@@ -54,7 +54,7 @@ class Skippable:
         return Expected(
             self.order,
             program.fused_dropouts.next_model(model.module),
-            model.in_train,
+            model.trains,
             tracked.reference,
             weakref.ref(tracked),
             row["batch_size"] // len(own),

@@ -149,8 +149,8 @@ class Batches(Signal):
     def batch(self, iterator: Any, seconds: float, batch: Any) -> None:
         number = self.progress.loader
         current = self._passes.get(iterator)
-        given = self.program.batches.latest(number)
-        if current is not None and given is not None:
+        given = self.program.batches.newest
+        if current is not None and given is not None and given.loader == number:
             if self._sampled:
                 self._put_away()
             current.position = position = current.position + 1

@@ -133,7 +133,7 @@ class Loader(Signal):
         if self._turned:
             seconds += self._turned.pop(number, 0.0)
         waits = self._waits
-        waits.append(Wait(number, seconds, position == 0, idle))
+        waits.append(tuple.__new__(Wait, (number, seconds, position == 0, idle)))  # Wait() would be a call in Python
         if len(waits) > MAX_UNUSED:
             del waits[: MAX_UNUSED // 2]
         fields = fingerprints.fields(self.torch, batch)
@@ -178,7 +178,7 @@ class Loader(Signal):
         if len(waits) == 1 and not self._last_in_hand:
             loader, seconds, first, _ = waits[0]
             if loader in self._training:
-                ahead = self._ahead or self.program.batches.fetches_ahead(loader)
+                ahead = self._ahead or self.program.batches.any_ahead
                 count = 1 + self._used_later(loader) if ahead else 1
                 return (loader, seconds, count, first) if count else NO_WAITS
         waits = [wait for wait in waits if wait.loader in self._training]

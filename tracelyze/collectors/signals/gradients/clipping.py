@@ -38,8 +38,9 @@ class Clipping(Signal):
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if not self.active:
             self.activate()
-        limit = float(max_norm) if isinstance(max_norm, (int, float)) else None
-        self._clips.append((self.program.trainings.clipped[0], limit))
+        if type(max_norm) is not float:
+            max_norm = float(max_norm) if isinstance(max_norm, (int, float)) else None
+        self._clips.append((self.program.trainings.clipped[0], max_norm))
         if self._scaled_loss and not self._unscaled:
             self._clipped_scaled = True
         self._count = count = self._count + 1
@@ -48,7 +49,7 @@ class Clipping(Signal):
 
     def fast_values(self, tracked: Any, time: float) -> tuple[int, float | None]:
         clips, self._clips = self._clips, []
-        return len(clips), _latest_limit(clips)
+        return len(clips), clips[0][1] if len(clips) == 1 else _latest_limit(clips)
 
     def after_step(self, tracked: Any, row: dict[str, Any]) -> None:
         clips, self._clips = self._clips, []
@@ -64,6 +65,4 @@ class Clipping(Signal):
 
 
 def _latest_limit(clips: list[tuple[Any, float | None]]) -> float | None:
-    if len(clips) == 1:
-        return clips[0][1]
     return next((limit for _, limit in reversed(clips) if limit is not None), None)

@@ -84,6 +84,7 @@ class GradientLifecycle(Signal):
     first_steps = 100
     max_stride = 50
     pausable = ("before_backward", "after_backward", "before_step", "after_step")
+    inactive = ("clip",)  # which counts where updates are made by hand
     needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
@@ -137,6 +138,8 @@ class GradientLifecycle(Signal):
             return
         self._none_sampled = False
         state = self._state(tracked)
+        if isinstance(tracked.optimizer, ManualOptimizer):
+            self.activate()
         if tracked.count and not tracked.is_active(self.progress.steps):
             # It did not step for long, and was not sampled.
             state.kept, state.any_kept, state.sampling = [], False, False

@@ -94,9 +94,10 @@ class GradientNorm(Signal):
         self.meter.spent(perf_counter() - begin)
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
-        if isinstance(total_norm, self.torch.Tensor) and self._clipped_values != self.progress.backwards:
+        tensor = self.torch.Tensor
+        if isinstance(total_norm, tensor) and self._clipped_values != self.progress.backwards:
             source = FROM_CLIP
-            if type(total_norm) is not self.torch.Tensor:
+            if type(total_norm) is not tensor:
                 source = FROM_CLIP if shards.is_whole(total_norm) else OF_SHARDS
                 total_norm = shards.local(total_norm)
             if not self.context.fast_path.on:
@@ -128,9 +129,10 @@ class GradientNorm(Signal):
             self._measure(tracked)
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
-        clips, self._clip_norms = self._clip_norms, []
+        clips = self._clip_norms
         if not clips:
             return None, None
+        self._clip_norms = []
         norm = total_norm([clip.norm.item() for clip in clips])
         if not norm and all(clip.early for clip in clips):
             return None, None

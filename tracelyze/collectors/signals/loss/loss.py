@@ -223,7 +223,7 @@ def divisions(torch: Any, node: Any) -> tuple[list[float | None], Any]:
             break
         other = saved_values.saved_other(node)
         if isinstance(other, torch.Tensor):
-            other = other.item() if other.numel() == 1 and other.device.type == "cpu" else None
+            other = other.item() if other.numel() == 1 and other.is_cpu else None
         if not other or not math.isfinite(other):
             constants.append(None)
         else:

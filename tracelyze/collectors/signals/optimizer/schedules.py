@@ -20,6 +20,7 @@ RESOLVED_EVERY = 20  # steps of a scheduler after which its optimizer is looked 
 HORIZONS = ("total_steps", "T_max", "total_iters")
 MAX_SCHEDULERS = 100
 MODES = ("min", "max")
+NO_RATES = (math.inf, -math.inf)
 
 
 class _Watch:
@@ -55,7 +56,7 @@ class _Scheduler:
         self.early = 0  # its steps before its optimizer made one
         mode = getattr(scheduler, "mode", None) if hasattr(scheduler, "num_bad_epochs") else None
         self.watch = _Watch(mode) if mode in MODES else None
-        self.rates: tuple[float, float] | None = None  # the lowest and the highest that its steps set
+        self.rates = NO_RATES  # the lowest and the highest that its steps set
 
 
 class Schedules(Signal):
@@ -82,34 +83,42 @@ class Schedules(Signal):
 
     def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
         one = self._known.get(scheduler)
+        if one is None or not one.steps:
+            one = self._not_yet(one, scheduler, inner)
+            if one is None or not self.progress.backwards:
+                return  # The constructor of a scheduler makes a first step, which is none of the training's.
+        if inner:
+            one.inner = True
+        if one.lines["site"] is None:
+            one.lines["site"] = self.program.sites.here("schedule")
+            one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
+        one.steps = steps = one.steps + 1
+        if one.watch is not None:
+            one.watch.given(self._value(given))
+        if steps % RESOLVED_EVERY == 0 or one.optimizer_index is None:
+            self._resolve(one)
+        rate = scheduler.optimizer.param_groups[0].get("lr")
+        if type(rate) is not float:
+            rate = _number(rate)
+        if rate is not None:
+            lowest, highest = one.rates
+            if not lowest <= rate <= highest:
+                one.rates = min(rate, lowest), max(rate, highest)
+
+    def _not_yet(self, one: _Scheduler | None, scheduler: Any, inner: bool) -> _Scheduler | None:
+        """A scheduler that has made no step of the training yet is stepped; None once there are too many."""
         if one is None:
             if len(self._all) >= MAX_SCHEDULERS:
-                return
+                return None
             one = self._known[scheduler] = _Scheduler(len(self._all), scheduler)
             self._all.append(one)
             self.activate()
         one.inner |= inner
         if one.first is None:
-            one.first = _rate(scheduler.optimizer)
-        elif not inner and not one.steps:
+            one.first = _number(scheduler.optimizer.param_groups[0].get("lr"))
+        elif not inner:
             one.early += self._before_its_optimizer(scheduler)
-        if not self.progress.backwards:
-            return  # The constructor of a scheduler makes a first step, which is none of the training's.
-        if one.lines["site"] is None:
-            one.lines["site"] = self.program.sites.here("schedule")
-            one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
-        one.steps += 1
-        if one.watch is not None:
-            one.watch.given(self._value(given))
-        if one.optimizer_index is None or one.steps % RESOLVED_EVERY == 0:
-            self._resolve(one)
-        rate = _rate(scheduler.optimizer)
-        if rate is not None:
-            known = one.rates
-            if known is None:
-                one.rates = rate, rate
-            elif not known[0] <= rate <= known[1]:
-                one.rates = min(rate, known[0]), max(rate, known[1])
+        return one
 
     def _before_its_optimizer(self, scheduler: Any) -> bool:
         """Whether the optimizer has not stepped yet. (The constructor's own step is the first one that is seen.)"""
@@ -163,8 +172,8 @@ class Schedules(Signal):
                     "mode": one.watch and one.watch.mode,
                     "watched_first": one.watch and one.watch.first,
                     "watched_last": one.watch and one.watch.last,
-                    "lowest_lr": one.rates and one.rates[0],
-                    "highest_lr": one.rates and one.rates[1],
+                    "lowest_lr": None if one.rates == NO_RATES else one.rates[0],
+                    "highest_lr": None if one.rates == NO_RATES else one.rates[1],
                     **one.lines,
                 },
             )
@@ -205,11 +214,8 @@ def _is_or_wraps(one: Any, other: Any) -> bool:
     return any(id(group) in groups for group in one.param_groups)
 
 
-def _rate(optimizer: Any) -> float | None:
-    """The rate of the first group; None for one on a device, which would have to be waited for."""
-    rate = optimizer.param_groups[0].get("lr")
-    if type(rate) is float:
-        return rate
+def _number(rate: Any) -> float | None:
+    """A rate as a number; None for one on a device, which would have to be waited for."""
     return float(rate) if isinstance(rate, (int, float)) else None
 
 
