@@ -309,6 +309,25 @@ def test_validation_fluctuation_of_a_tiny_set_is_sampling_noise(make) -> None:
     assert make.check("validation-fluctuation", make.process(evals=tiny))[0] == "passed"
 
 
+def with_momentum(make, momentum: float | None, noise: float):
+    random = np.random.default_rng(0)
+    train = 0.7 * np.exp(random.normal(0, 0.25, COUNT))
+    evals = make.evals(20, 20) | {"loss": (0.7 * np.exp(random.normal(0, noise, 20))).tolist()}
+    models = [{"model": 0, "name": "Net", "parameters": 4, "elements": 899, "momentum": momentum}]
+    return make.check(
+        "validation-fluctuation", make.process(make.steps() | {"loss": train.tolist()}, evals=evals, models=models)
+    )
+
+
+def test_running_statistics_of_the_last_batch_explain_a_validation_that_swings(make) -> None:
+    status, _, finding = with_momentum(make, 0.95, 0.2)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "takes 95% of its running statistics from the last batch alone" in finding.summary
+    assert with_momentum(make, 0.1, 0.2)[0] == "passed", "no cause is seen, and training is noisy as well"
+    assert with_momentum(make, None, 0.2)[0] == "passed"
+    assert with_momentum(make, 0.95, 0.03)[0] == "passed", "batches that are alike: no harm is done"
+
+
 def test_two_validation_sets_do_not_fluctuate(make) -> None:
     both = make.evals(20, 20) | {"loss": [0.5, 5.0] * 10, "loader": [1, 2] * 10}
     assert make.check("validation-fluctuation", make.process(evals=both))[0] == "passed"

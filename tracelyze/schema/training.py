@@ -154,6 +154,7 @@ MODELS = Table(
         Column("parameters", "int32", "tensors", "parameter tensors"),
         Column("elements", "int64", "", "parameter elements"),
         Column("sensitive", "string", "", "kinds of mode-sensitive modules, with their number"),
+        Column("momentum", "float64", "", "weight of the last batch in what its BatchNorms store, the largest of them"),
         Column("begin_symbol", "int64", "", "id that begins a text, as the model's configuration says (transformers)"),
         Column("end_symbol", "int64", "", "id that ends a text, by the same"),
     ),

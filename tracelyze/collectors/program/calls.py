@@ -283,6 +283,7 @@ class Calls:
                 "parameters": len(parameters),
                 "elements": sum(p.numel() for p in parameters),
                 "sensitive": mode_sensitivity.kinds([ref() for ref in model.sensitive]) or None,
+                "momentum": mode_sensitivity.momentum(ref() for ref in model.sensitive),
                 "begin_symbol": symbol(module, "bos_token_id"),
                 "end_symbol": symbol(module, "eos_token_id"),
             },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
@@ -14,12 +15,24 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 
+_CAUSE = (
+    "The BatchNorm of the model takes {} of its running statistics from the last batch alone, so that in eval mode the "
+    "model depends on which batch that was."
+)
+_FIX_MOMENTUM = (
+    "Lower the momentum of BatchNorm to 0.1: in PyTorch it is the weight of the newest batch (0.95 elsewhere is 0.05 "
+    "here)."
+)
+
+
 def check(process: Process, limits: Limits) -> Outcome:
     """Noise of the validation curve without its trend, against its level and against training's noise."""
     seen = restless_validation.measure(process)
     if isinstance(seen, Skipped):
         return seen
-    if not (seen.ratio > limits["ratio"] and seen.relative > limits["relative"]):
+    momentum = _momentum(process, limits)
+    ratio = "ratio" if momentum is None else "caused"
+    if not (seen.ratio > limits[ratio] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass")
     if seen.samples is not None and seen.samples < limits["samples"]:
         return Passed(
@@ -31,14 +44,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         Finding(
             rule=RULE.id,
             severity="warning",
-            confidence="possible",
+            confidence="possible" if momentum is None else "likely",
             title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
             summary=(
                 f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while the "
-                f"training loss around it hardly moves ({number(min(seen.ratio, 1e6))} times less). A choice of the "
+                f"training loss around it moves {number(min(seen.ratio, 1e6))} times less. A choice of the "
                 "best checkpoint on such a curve is a matter of luck."
-            ),
-            fix=(
+            )
+            + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
+            fix=_FIX_MOMENTUM
+            if momentum is not None
+            else (
                 "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
                 "all of them; then enlarge the validation set, or average weights or metrics over several passes."
             ),
@@ -56,17 +72,25 @@ def check(process: Process, limits: Limits) -> Outcome:
                     "fluctuation over training's own noise",
                     min(seen.ratio, 1e6),
                     "",
-                    limits["ratio"],
-                    limits.source("ratio"),
+                    limits[ratio],
+                    limits.source(ratio),
                 ),
                 Evidence(
                     "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
                 ),
             ],
+            fix_code="" if momentum is None else "norm = nn.BatchNorm1d(channels, momentum=0.1)",
             charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
         )
     ]
+
+
+def _momentum(process: Process, limits: Limits) -> float | None:
+    """The momentum of the validated models' BatchNorm, where their running statistics are all but the last batch's."""
+    validated = process.evals["model"][validation.passes(process)] if process.evals.has("model") else ()
+    known = [row["momentum"] for row in process.models.records() if row["model"] in validated]
+    return max((one for one in known if one is not None and one >= limits["momentum"]), default=None)
 
 
 RULE = Rule(
@@ -82,6 +106,8 @@ RULE = Rule(
     thresholds=(
         Threshold("relative", 0.05, "share", "simulation: noise of 1% never and of 3% in 2 of 100 runs exceeds it"),
         Threshold("ratio", 6, "", "simulation: training noise of 10% per step, averaged between validations"),
+        Threshold("momentum", 0.9, "", "derived: running statistics of 1.2 batches, (2 - momentum) / momentum"),
+        Threshold("caused", 2, "", "derived: on the same samples each time, validation is calmer than training is"),
         Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
     not_when="Tiny validation sets, fewer than ten passes, several optimizers.",

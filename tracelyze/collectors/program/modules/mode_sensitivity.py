@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import BATCH_NORM, find
@@ -54,6 +55,12 @@ def is_sensitive(torch: Any, module: Any) -> bool:
     if any(_is_zero(getattr(module, rate, None)) for rate in _RATES):
         return False
     return any(word in name.lower() for name in code.co_names for word in _NAMED_IN_SENSITIVE_CODE)
+
+
+def momentum(modules: Iterable[Any]) -> float | None:
+    """The largest weight that a normalisation among them gives the last batch in its running statistics."""
+    known = [getattr(module, "momentum", None) for module in modules if getattr(module, "track_running_stats", False)]
+    return max((float(one) for one in known if isinstance(one, (int, float))), default=None)
 
 
 def in_train(modules: list[weakref.ref[Any]]) -> list[Any]:
