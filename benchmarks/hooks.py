@@ -17,7 +17,7 @@ which have a budget of their own.
 `--loops` compares loops of several shapes (`loops.py`: accumulation, a GAN, Accelerate, the Trainer, Lightning) around
 the same small model, a row each, per backward: how many steps took the fast path, processor time of the training thread
 with and without hooks in turns, what the collector states, and its bytecodes: the mean of all iterations, and their
-median, which is that of an iteration on the fast path and the same in every run.
+median, which is nearly always that of an iteration on the fast path.
 """
 
 from __future__ import annotations
