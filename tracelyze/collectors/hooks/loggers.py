@@ -1,5 +1,6 @@
-"""Numbers that a program hands to a logger: SummaryWriter.add_scalar of TensorBoard, Run.log of Weights & Biases, and
-Trainer.log of transformers, through which TRL's trainers pass their metrics whatever they report to.
+"""Numbers that a program hands to a logger: SummaryWriter.add_scalar of TensorBoard (PyTorch's and tensorboardX's),
+Run.log of Weights & Biases, and Trainer.log of transformers, through which TRL's trainers pass their metrics whatever they report
+to.
 
 These libraries are imported late or never, so they are looked for whenever an optimizer is made.
 """
@@ -15,6 +16,7 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 
 LOGGERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter", "add_scalar"),
+    ("tensorboardX.writer", "SummaryWriter", "add_scalar"),
     ("wandb.sdk.wandb_run", "Run", "log"),
     ("transformers.trainer", "Trainer", "log"),
 )
