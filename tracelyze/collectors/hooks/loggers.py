@@ -1,6 +1,6 @@
 """Numbers that a program hands to a logger: SummaryWriter.add_scalar of TensorBoard (PyTorch's and tensorboardX's),
-Run.log of Weights & Biases, and Trainer.log of transformers, through which TRL's trainers pass their metrics whatever they report
-to.
+Run.log of Weights & Biases, and Trainer.log of transformers, through which TRL's trainers pass their metrics
+whatever they report to.
 
 These libraries are imported late or never, so they are looked for whenever an optimizer is made.
 """
