@@ -387,3 +387,10 @@ def test_findings_of_many_ranks_keep_the_charts_that_are_shown() -> None:
             kept = merging.lightened([*kept, one])
             assert sum(bool(one.charts) for one in kept) <= merging.MAX_CHARTS
         assert merging.merge(kept) == merging.merge(every)
+
+
+@pytest.mark.filterwarnings("error")
+def test_steps_without_a_time_warn_of_nothing(make) -> None:
+    steps = make.steps() | {"time": [None] * 400}
+    diagnosis = diagnose(make.run(make.process(steps, facts={"clock": {"zero": 1.0}})))
+    assert diagnosis.run.steps == 400

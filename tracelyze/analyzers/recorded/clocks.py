@@ -62,7 +62,9 @@ def ends_of(process: Process) -> Ends | None:
     stride = 1
     while len(times) > MOST_STEPS * stride:
         stride *= 2
-    step = float(np.nanmedian(np.diff(times))) if len(times) > 1 else float("nan")
+    gaps = np.diff(times)
+    gaps = gaps[np.isfinite(gaps)]  # of a damaged table not a single time may be known
+    step = float(np.median(gaps)) if len(gaps) else float("nan")
     host = str(process.facts.get("host") or "")
     return Ends(process.rank, host, stride, times[::stride] + float(zero), step)
 
