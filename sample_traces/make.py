@@ -34,7 +34,8 @@ def main() -> None:
 
 def make_neutral(path: Path) -> None:
     facts = json.loads(path.read_text(encoding="utf-8"))
-    facts.update({key: value for key, value in {"host": "sample", "cwd": ".", "pid": 1}.items() if key in facts})
+    neutral = {"host": "sample", "cwd": ".", "pid": 1, "platform": "Linux"}
+    facts.update({key: value for key, value in neutral.items() if key in facts})
     facts.update({key: None for key in ("pid_start", "boot_id") if key in facts})
     path.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
