@@ -50,7 +50,7 @@ def test_the_cost_of_recording_is_stated_without_the_start_of_the_run(make) -> N
     run = diagnosis.run
     assert run.overhead == pytest.approx(0.075)
     assert run.overhead_at_start == pytest.approx(0.4 + 99 * 0.02)
-    assert words.recording(diagnosis).startswith("Recording took 0.3 ms of a 4 ms step (7.5%")
+    assert words.recording(diagnosis).startswith("Recording took 0.3 ms of 4 ms a step (7.5%")
     assert ", and 2.38 s in all at the start." in words.recording(diagnosis)
     undrawn = words.recording(replace(diagnosis, charts=[]))
     assert undrawn.startswith("Recording took 7.5% of the step time")

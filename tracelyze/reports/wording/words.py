@@ -233,7 +233,7 @@ def recording(diagnosis: Diagnosis) -> str:
     if step is None:
         return f"Recording took {share} of the step time{unseen}{_at_start(run)}."
     took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
-    return f"Recording took {took} of a {whole} step ({share}{unseen}){_at_start(run)}."
+    return f"Recording took {took} of {whole} a step ({share}{unseen}){_at_start(run)}."
 
 
 def _median_step(diagnosis: Diagnosis) -> float | None:

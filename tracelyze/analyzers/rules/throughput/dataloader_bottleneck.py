@@ -72,7 +72,7 @@ def _finding(
         severity=contention.severity(crowd, predicted.share >= limits["grave"], waiting.slow(seen, limits), limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
-        f"{duration(seen.idle)} of a {duration(seen.step)} step",
+        f"{duration(seen.idle)} of {duration(seen.step)} a step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
             f"(num_workers={seen.workers}).{slow} {promise}{live if stream else ''}"
