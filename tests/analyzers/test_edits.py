@@ -147,8 +147,9 @@ def test_both_halves_of_a_scaler(make) -> None:
         ("DataLoader(data, num_workers=count())", None),
         ("DataLoader(data, **options)", None),
         ("DataLoader(data,", None),
-        ("[DataLoader(data) for data in parts]", None),
-        ("DataLoader(data)  # slow", None),
+        ("[DataLoader(data) for data in parts]", None),  # nor here
+        ("DataLoader(Data(',', (8, 8)), 8)", "DataLoader(Data(',', (8, 8)), 8, num_workers=4)"),
+        ("DataLoader(data)  # slow", "DataLoader(data, num_workers=4)  # slow"),
         ("DataLoader(data), DataLoader(held_out)", None),  # which of the two is meant is not known
     ],
 )

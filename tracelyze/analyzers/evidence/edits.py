@@ -6,9 +6,11 @@ than the line it depends on, or whose neighbours were not recorded. A reader who
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import parsed_line
 from tracelyze.diagnosis import Diff, Excerpt, Location
 
 if TYPE_CHECKING:
@@ -22,12 +24,6 @@ SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
-SOFTMAX: Final = re.compile(
-    r"(?P<head>[\w. =]+\()(?:(?P<scores>[A-Za-z_][\w.]*(?:\([^()]*\))?)\.softmax\((?:dim=)?-?\d+\)"
-    r"|(?:torch\.|F\.|(?:torch\.)?nn\.functional\.)softmax\((?P<given>[A-Za-z_][\w.]*(?:\([^()]*\))?), "
-    r"(?:dim=)?-?\d+\))(?P<tail>, [^()]*\))"
-)
-LOADER: Final = re.compile(r"(?P<head>.*\bDataLoader\()(?P<arguments>[^()]*(?:\([^()]*\)[^()]*)*)\)")
 
 
 def excerpt_of(process: Process, location: Location) -> Excerpt | None:
@@ -137,29 +133,40 @@ def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:
     """The scores in place of their softmax, where the line of the loss takes it of its first argument."""
     there = loss and statement(process, loss)
-    match = there and SOFTMAX.fullmatch(there[1])
-    if not loss or not there or not match:
+    line = parsed_line.parse(there[1]) if there else None
+    softmaxes = line.calls("softmax") if line else []
+    if not loss or not there or line is None or len(softmaxes) != 1:
         return None
-    scores = match["scores"] or match["given"]
-    return Diff(loss.file, loss.line, ["".join(there)], [f"{there[0]}{match['head']}{scores}{match['tail']}"])
+    (softmax,) = softmaxes
+    of_loss = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call) and node.args[:1] == [softmax]]
+    by_function = parsed_line.is_function_of_torch(softmax.func)
+    holder = softmax.func.value if isinstance(softmax.func, ast.Attribute) else None
+    scores = softmax.args[0] if by_function and softmax.args else holder
+    if not of_loss or scores is None:
+        return None
+    added = line.with_parts({softmax: line.text_of(scores)})
+    return Diff(loss.file, loss.line, ["".join(there)], [there[0] + added])
 
 
 def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:
     """The line that makes a DataLoader with these arguments set, where the whole call stands on it."""
     there = made_at and statement(process, made_at)
-    match = there and LOADER.fullmatch(there[1])
-    if not made_at or not there or not match or "**" in match["arguments"] or there[1].count("DataLoader(") > 1:
-        return None  # of several on a line it is not known which one it is
-    arguments = match["arguments"].rstrip().rstrip(",")
-    for name, value in wanted.items():
-        given = re.compile(rf"\b{name}\s*=\s*[\w.]+(?![\w.(\[])")
-        if given.search(arguments):
-            arguments = given.sub(f"{name}={value}", arguments)
-        elif re.search(rf"\b{name}\s*=", arguments):
-            return None
-        else:
-            arguments += f", {name}={value}"
-    added = f"{there[0]}{match['head']}{arguments})"
+    line = parsed_line.parse(there[1]) if there else None
+    calls = line.calls("DataLoader") if line else []
+    if not made_at or not there or line is None or len(calls) != 1:  # of several it is not known which one it is
+        return None
+    (call,) = calls
+    given = {one.arg: one.value for one in call.keywords}
+    if None in given or any(isinstance(one, ast.Starred) for one in call.args):
+        return None  # what `**options` sets is not known
+    if any(isinstance(node, ast.comprehension) for node in ast.walk(line.tree)):
+        return None
+    if any(name in given and not isinstance(given[name], ast.Constant | ast.Name | ast.Attribute) for name in wanted):
+        return None  # what is computed was meant
+    arguments = [line.text_of(one) for one in call.args]
+    arguments += [f"{one.arg}={wanted.get(one.arg or '', line.text_of(one.value))}" for one in call.keywords]
+    arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
+    added = there[0] + line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"})
     return Diff(made_at.file, made_at.line, ["".join(there)], [added]) if added != "".join(there) else None
 
 

@@ -6,10 +6,11 @@ what is to be changed never or more than once.
 
 from __future__ import annotations
 
-import re
+import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, parsed_line
+from tracelyze.analyzers.evidence.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -17,78 +18,75 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
 
-_SOFTMAX: Final = re.compile(r"(?<!\w)(?:log_)?softmax\(|(?<!\w)(?:Log)?Softmax\(")
-_DIM: Final = re.compile(r"\bdim=-?\d+|(?<=\.softmax\()-?\d+(?=\))|(?<=\.log_softmax\()-?\d+(?=\))")
-_FUNCTION: Final = r"(?<![\w.])(?:torch\.|F\.|(?:torch\.)?nn\.functional\.){name}\("
-_SQRT: Final = re.compile(r"(?<![\w.])torch\.sqrt\(")
-_OWN_SQRT: Final = re.compile(r"\.sqrt\(\)")
-_FORWARD: Final = re.compile(r"(?<![\w.])(?P<model>(?!super)[A-Za-z_][\w.]*)\.forward\(")
+_SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _SHIFTED: Final = (
     "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
     "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())"
 )
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][\w., ]* [-+*/]?= \S")
-_RANDINT: Final = re.compile(r"(?<![\w.])torch\.randint\(")
+_ARITHMETIC: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult)
 
 
 def log_softmax(process: Process, place: Location | None) -> Diff | None:
     """The softmax of the line as log_softmax."""
 
-    def changed(line: str) -> str:
-        line = re.sub(r"(?<!\w)softmax\(", "log_softmax(", line)
-        return re.sub(r"(?<!\w)Softmax\(", "LogSoftmax(", line)
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls(*_SOFTMAXES))
+        logarithm = {"softmax": "log_softmax", "Softmax": "LogSoftmax"}.get(name_of(call.func)) if call else None
+        return _renamed(line, call.func, logarithm) if call and logarithm else None
 
-    return _edit(process, place, changed if place and len(_SOFTMAX.findall(place.source)) == 1 else None)
+    return _edit(process, place, changed)
 
 
 def softmax_dimension(process: Process, place: Location | None, dimension: int) -> Diff | None:
     """The softmax of the line over this dimension, where the line says over which one it runs."""
-    told = place is not None and len(_SOFTMAX.findall(place.source)) == len(_DIM.findall(place.source)) == 1
 
-    def changed(line: str) -> str:
-        return _DIM.sub(lambda found: f"dim={dimension}" if "=" in found[0] else str(dimension), line)
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls(*_SOFTMAXES))
+        first = 1 if call and is_function_of_torch(call.func) and name_of(call.func).endswith("softmax") else 0
+        given = call and _argument(call, first, "dim")
+        return line.with_parts({given: str(dimension)}) if given and _is_integer(given) else None
 
-    return _edit(process, place, changed if told else None)
+    return _edit(process, place, changed)
 
 
 def without_activation(process: Process, place: Location | None, name: str) -> Diff | None:
     """The line of the model without its last activation, `Softmax` or `Sigmoid`: an identity in place of the module,
     what the function was given in place of its call."""
-    module = re.compile(rf"(?<!\w)((?:torch\.)?nn\.){name}\([^()]*\)")
-    call = re.compile(_FUNCTION.format(name=name.lower()))
 
-    def changed(line: str) -> str:
-        if len(module.findall(line)) == 1:
-            return module.sub(r"\1Identity()", line)
-        begin = call.search(line)
-        end = _closing(line, begin.end()) if begin else None
-        if begin is None or end is None or len(call.findall(line)) > 1:
-            return line
-        given, simple = _arguments(line[begin.end() : end])[0], line[end + 1 : end + 2] in ("", ",", ")")
-        return line[: begin.start()] + given + line[end + 1 :] if simple else line
+    def changed(line: ParsedLine) -> str | None:
+        module = _only(line.calls(name))
+        if module and isinstance(module.func, ast.Attribute) and name_of(module.func.value) == "nn":
+            return line.with_parts({module: f"{line.text_of(module.func.value)}.Identity()"})
+        call = _only(line.calls(name.lower()))
+        if not call or not call.args or not is_function_of_torch(call.func):
+            return None
+        given = call.args[0]
+        whole = is_operand(given) or not _is_computed_with(line, call)
+        return line.with_parts({call: line.text_of(given)}) if whole else None
 
     return _edit(process, place, changed)
 
 
 def without_retained_graph(process: Process, place: Location | None) -> Diff | None:
-    """The backward without retain_graph=True."""
-    return _edit(
-        process, place, lambda line: re.sub(r"(\.backward\((?:[^()]*?))(?:, )?retain_graph=True(?=\))", r"\1", line)
-    )
+    """The backward without retain_graph=True; not where a graph of the backward itself needs what is retained."""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("backward"))
+        if not call or [one.arg for one in call.keywords] != ["retain_graph"]:
+            return None
+        kept = ", ".join(line.text_of(argument) for argument in call.args)
+        return line.with_parts({call: f"{line.text_of(call.func)}({kept})"})
+
+    return _edit(process, place, changed)
 
 
 def clipped_at(process: Process, place: Location | None, limit: str) -> Diff | None:
     """The clip of the line with another max_norm."""
 
-    def changed(line: str) -> str:
-        begin = line.find("clip_grad_norm_(")
-        start = begin + len("clip_grad_norm_(")
-        end = _closing(line, start) if begin >= 0 else None
-        arguments = _arguments(line[start:end]) if end is not None else []
-        if len(arguments) < 2 or ("=" in arguments[1] and not arguments[1].startswith("max_norm=")):
-            return line
-        named = "max_norm=" if arguments[1].startswith("max_norm=") else ""
-        return f"{line[:start]}{', '.join([arguments[0], named + limit, *arguments[2:]])}{line[end:]}"
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("clip_grad_norm_"))
+        given = call and _argument(call, 1, "max_norm")
+        return line.with_parts({given: limit}) if given else None
 
     return _edit(process, place, changed)
 
@@ -96,41 +94,52 @@ def clipped_at(process: Process, place: Location | None, limit: str) -> Diff | N
 def kept_from_zero(process: Process, place: Location | None) -> Diff | None:
     """The only square root of the line, of something that is never exactly zero."""
 
-    def changed(line: str) -> str:
-        functions, methods = _SQRT.findall(line), _OWN_SQRT.findall(line)
-        if len(functions) + len(methods) != 1:
-            return line
-        if methods:
-            return _OWN_SQRT.sub(".add(1e-8).sqrt()", line)
-        begin = _SQRT.search(line)
-        end = _closing(line, begin.end()) if begin else None
-        return f"{line[:end]} + 1e-8{line[end:]}" if end is not None else line
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("sqrt"))
+        if call is None or not isinstance(call.func, ast.Attribute):
+            return None
+        if not is_function_of_torch(call.func):
+            return line.with_parts({call: f"{line.text_of(call.func.value)}.add(1e-8).sqrt()"})
+        given = call.args[0] if len(call.args) == 1 else None
+        sums = isinstance(given, ast.BinOp) and isinstance(given.op, _ARITHMETIC)
+        if given is None or not (sums or is_operand(given)):
+            return None
+        return line.with_parts({given: f"{line.text_of(given)} + 1e-8"})
 
     return _edit(process, place, changed)
 
 
 def called_whole(process: Process, place: Location | None) -> Diff | None:
     """`model(x)` in place of `model.forward(x)`."""
-    return _edit(process, place, lambda line: _FORWARD.sub(r"\g<model>(", line))
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("forward"))
+        model = call.func.value if call and isinstance(call.func, ast.Attribute) else None
+        return line.with_parts({call.func: line.text_of(model)}) if call and model and name_of(model) else None
+
+    return _edit(process, place, changed)
 
 
 def anomalies_unseen(process: Process, place: Location | None) -> Diff | None:
     """Anomaly detection switched off."""
-    return _edit(process, place, lambda line: line.replace("set_detect_anomaly(True)", "set_detect_anomaly(False)"))
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("set_detect_anomaly"))
+        given = call and _argument(call, 0, "mode")
+        return line.with_parts({given: "False"}) if isinstance(given, ast.Constant) and given.value is True else None
+
+    return _edit(process, place, changed)
 
 
 def drawn_below(process: Process, place: Location | None, end: int) -> Diff | None:
     """torch.randint(0, end, ...) at the line that draws from less."""
 
-    def changed(line: str) -> str:
-        begin = _RANDINT.search(line)
-        close = _closing(line, begin.end()) if begin else None
-        if begin is None or close is None or len(_RANDINT.findall(line)) > 1:
-            return line
-        arguments = _arguments(line[begin.end() : close])
-        if len(arguments) <= 2 or arguments[0] != "0" or "=" in arguments[1]:
-            return line
-        return f"{line[: begin.end()]}{', '.join(['0', str(end), *arguments[2:]])}{line[close:]}"
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("randint"))
+        if call is None or not is_function_of_torch(call.func) or len(call.args) != len(("low", "high", "size")):
+            return None
+        low, high, _size = call.args
+        return line.with_parts({high: str(end)}) if isinstance(low, ast.Constant) and low.value == 0 else None
 
     return _edit(process, place, changed)
 
@@ -153,51 +162,73 @@ def under(process: Process, place: Location | None, head: str) -> Diff | None:
 def shifted(place: Location | None) -> str:
     """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
     lines to copy where it does not flatten both of them."""
-    flat = re.compile(r"(?P<name>[A-Za-z_]\w*)\.(?:reshape|view)\((?P<sizes>-1(?:, [^()]*)?)\)")
-    found = flat.findall(place.source) if place else []
-    if place is None or len(found) != len(("scores", "targets")):
+    line = parsed_line.parse(place.source) if place else None
+    flattened = [call for call in line.calls("reshape", "view") if _flattens(call)] if line else []
+    if line is None or len(flattened) != len(("scores", "targets")):
         return _SHIFTED
-    ends = iter(("[:, :-1]", "[:, 1:]"))
-    line = flat.sub(lambda one: f"{one['name']}{next(ends)}.reshape({one['sizes']})", place.source)
-    return f"{line}  # [batch, positions, ...]: each position is compared with the token after it"
+    scores, targets = sorted((_held(call) for call in flattened), key=lambda node: node.col_offset)
+    shift = line.with_parts({scores: f"{line.text_of(scores)}[:, :-1]", targets: f"{line.text_of(targets)}[:, 1:]"})
+    shift = shift.replace(".view(", ".reshape(")  # a part of a tensor cannot be viewed as another shape
+    return f"{shift}  # [batch, positions, ...]: each position is compared with the token after it"
 
 
 def line_before(process: Process, place: Location | None, line: str) -> Diff | None:
     """Another statement in front of a whole one."""
     there = edits.statement(process, place) if place else None
     above = edits.recorded_lines(process, place).get(place.line - 1, "") if place else ""
-    whole = there and _ASSIGNMENT.match(there[1]) and there[1].count("(") == there[1].count(")")
+    own = parsed_line.parse(there[1]) if there else None
+    whole = own is not None and isinstance(own.statement, ast.Assign | ast.AugAssign)
     if not place or not there or not whole or above.rstrip().endswith(("(", "[", "{", ",", "\\")):
         return None
     return Diff(place.file, place.line, [], [there[0] + line])
 
 
-def _edit(process: Process, place: Location | None, changed: Callable[[str], str] | None) -> Diff | None:
-    """The line as `changed` leaves it, None where that is the same."""
+def _edit(process: Process, place: Location | None, changed: Callable[[ParsedLine], str | None]) -> Diff | None:
+    """The line as `changed` leaves it; None where that is the same, or is not known."""
     there = edits.statement(process, place) if place else None
-    if not place or not there or changed is None:
+    parsed = parsed_line.parse(there[1]) if there else None
+    line = changed(parsed) if parsed else None
+    if not place or not there or line is None or line == there[1]:
         return None
-    line = changed(there[1])
-    return Diff(place.file, place.line, ["".join(there)], [there[0] + line]) if line != there[1] else None
+    return Diff(place.file, place.line, ["".join(there)], [there[0] + line])
 
 
-def _closing(line: str, start: int) -> int | None:
-    """Where the bracket closes that was opened right before `start`."""
-    depth = 1
-    for at in range(start, len(line)):
-        depth += (line[at] in "([{") - (line[at] in ")]}")
-        if depth == 0:
-            return at
-    return None
+def _only(calls: list[ast.Call]) -> ast.Call | None:
+    return calls[0] if len(calls) == 1 else None
 
 
-def _arguments(text: str) -> list[str]:
-    """The arguments of a call, split at the commas between them."""
-    found, depth = [""], 0
-    for sign in text:
-        depth += (sign in "([{") - (sign in ")]}")
-        if sign == "," and depth == 0:
-            found.append("")
-        else:
-            found[-1] += sign
-    return [argument.strip() for argument in found]
+def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """What an argument is given as, by position or by name."""
+    if any(isinstance(one, ast.Starred) for one in call.args[: position + 1]):
+        return None
+    if len(call.args) > position:
+        return call.args[position]
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def _renamed(line: ParsedLine, function: ast.expr, name: str) -> str:
+    holder = f"{line.text_of(function.value)}." if isinstance(function, ast.Attribute) else ""
+    return line.with_parts({function: holder + name})
+
+
+def _is_integer(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) is int
+
+
+def _is_computed_with(line: ParsedLine, call: ast.Call) -> bool:
+    """Whether the call is an operand of something: `softmax(x) * y`, `softmax(x).argmax()`, `softmax(x)[0]`."""
+    holders = (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.Compare, ast.BoolOp)
+    return any(isinstance(node, holders) and call in ast.iter_child_nodes(node) for node in ast.walk(line.tree))
+
+
+def _flattens(call: ast.Call) -> bool:
+    """`name.reshape(-1, ...)` of a plain name."""
+    first = call.args[0] if call.args else None
+    negative = isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub) and _is_integer(first)
+    return negative and isinstance(_held(call), ast.Name)
+
+
+def _held(call: ast.Call) -> ast.expr:
+    """What the method is called on."""
+    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
