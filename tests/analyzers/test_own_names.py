@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence import own_names
+from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.diagnosis import Location
 
 CLASSIC = """\

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import own_names
+from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.diagnosis import Finding, Location
 from tracelyze.formatting import capitalized

@@ -10,7 +10,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import parsed_line
+from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Excerpt, Location
 
 if TYPE_CHECKING:

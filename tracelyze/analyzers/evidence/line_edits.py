@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, parsed_line
-from tracelyze.analyzers.evidence.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:

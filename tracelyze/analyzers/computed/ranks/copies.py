@@ -29,7 +29,7 @@ class AtStep(NamedTuple):
     norms: Norms
 
 
-MOST_TENSORS = 64  # of a rank, so that what is known of a rank stays small however large the model is
+MOST_TENSORS = 16  # of a rank, so that what is known of it stays small however large the model is
 TINY = 1e-12  # of a norm: a gradient that is zero has no factor
 
 

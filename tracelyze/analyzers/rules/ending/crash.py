@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed import crash_families, inner_exceptions, lost_ranks
-from tracelyze.analyzers.evidence import own_command, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import own_command
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
@@ -57,12 +58,10 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
     lost = own is not None and own.follows
-    fix = family.fix if family else crash_families.unknown(where)
+    title, fix = crash_families.title(name, message, place), family.fix if family else crash_families.unknown(where)
+    meaning = f"It means that {family.title}. {family.meaning}" if family else ""
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
-    else:
-        title = crash_families.title(name, message, place)
-        meaning = f"It means that {family.title}. {family.meaning}" if family else ""
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")
     return Finding(
         rule=RULE.id,

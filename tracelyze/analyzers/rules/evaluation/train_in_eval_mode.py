@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import line_edits, own_names, pictures, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
+from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of

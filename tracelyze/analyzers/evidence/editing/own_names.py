@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, trainer_examples
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import trainer_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
