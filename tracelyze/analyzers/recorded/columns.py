@@ -24,11 +24,6 @@ SMALL_FILE = 1 << 20  # bytes: the columns of so small a file are read together,
 FRAGMENT = "delete or replace that file, or diagnose a copy of the run directory without it"
 
 
-_CODED: dict[str, list[str]] = {}
-"""Columns of text by the name of a file, as the last one of that name had them. A file is opened once where the text in
-it can be left in its dictionary from the start, until it is known how much it is; else twice."""
-
-
 class ParquetPart:
     """One Parquet file of a table. Opening it reads the footer only."""
 
@@ -37,7 +32,7 @@ class ParquetPart:
 
         self.path = path
         try:
-            file = reading.open_parquet(path, _CODED.get(path.name))
+            file = reading.open_parquet(path, _declared_texts(path.stem))
             self._metadata = file.metadata
             self.schema: pa.Schema = file.schema_arrow
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -52,7 +47,6 @@ class ParquetPart:
         plain, self._coded = _texts(self.schema)
         if plain:
             self.forget()
-            _CODED[path.name] = self._coded
 
     def column(self, name: str) -> Any:
         """One column, text as it is stored: a dictionary of words and codes."""
@@ -276,6 +270,13 @@ def _constant(column: Any) -> float | None:
 def _unknown(rows: int) -> tuple[Floats, Mask]:
     """A column that was not measured. Broadcast views: they cost no memory whatever the number of rows."""
     return np.broadcast_to(np.float64("nan"), rows), np.broadcast_to(np.False_, rows)
+
+
+@lru_cache
+def _declared_texts(table: str) -> list[str]:
+    """The columns of text that a table declares: a file that has all of them is opened only once."""
+    columns = [column for one in schema.TABLES if one.name == table for column in one.columns]
+    return [column.name for column in columns if column.type == "string"]
 
 
 @lru_cache(maxsize=256)
