@@ -69,6 +69,12 @@ class Cause(Enum):
         "--ray needs Ray; install it with pip install 'tracelyze[ray]'",
         "Install what the message names, in the environment that tracelyze runs in.",
     )
+    WRONG_CALL = Explained(
+        "T107",
+        "The command, an option or an argument is not known, or one is missing.",
+        "tracelyze diagnose: no such option: --formt, did you mean --format? tracelyze diagnose --help shows the call",
+        "Write the call as `--help` of the command shows it.",
+    )
     NO_SUCH_PATH = Explained(
         "T201",
         "There is no file or folder of this name.",

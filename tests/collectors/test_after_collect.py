@@ -9,6 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+import tracelyze
 from tests.fork_server import client
 
 TRAINING = """
@@ -41,6 +44,12 @@ def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return client.shared().run(command, os.environ, cwd=folder)
 
 
+def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in a process that starts as a user's does: the fork server has torch in memory."""
+    command = [sys.executable, "-m", "tracelyze", "collect", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
 def test_the_verdict_follows_the_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
     done = collect(tmp_path, "--out", "run", "--diagnose", "--", sys.executable, "train.py")
@@ -58,6 +67,26 @@ def test_nothing_recorded_says_why(tmp_path: Path) -> None:
     assert "[tracelyze] nothing was recorded: torch was imported, but no backward ran" in done.stderr
     quiet = collect(tmp_path, "--quiet", "--", sys.executable, "look.py")
     assert "nothing was recorded" not in quiet.stderr
+
+
+@pytest.mark.starts_programs
+def test_a_program_without_torch_says_so(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("import sys\nsys.exit(3)\n")
+    said = "[tracelyze] nothing was recorded: the program never imported torch"
+    done = started(tmp_path, "--out", "run", "--", sys.executable, "plain.py")
+    assert done.returncode == 3
+    assert said in done.stderr
+    assert "plain.py never imported torch" in tracelyze.diagnose(tmp_path / "run").verdict_reason
+    quiet = started(tmp_path, "--quiet", "--out", "quiet", "--", sys.executable, "plain.py")
+    assert said not in quiet.stderr
+    (tmp_path / "launch.py").write_text("import subprocess, sys\nsubprocess.run([sys.executable, *sys.argv[1:]])\n")
+    (tmp_path / "train.py").write_text(TRAINING)
+    (tmp_path / "look.py").write_text("import torch\n")
+    launched = started(tmp_path, "--out", "launched", "--", sys.executable, "launch.py", "train.py")
+    assert "30 steps recorded" in launched.stderr
+    assert "nothing was recorded" not in launched.stderr
+    looked = started(tmp_path, "--out", "looked", "--", sys.executable, "launch.py", "look.py")
+    assert "[tracelyze] nothing was recorded: torch was imported, but nothing trained" in looked.stderr
 
 
 def test_a_wrong_call_and_signals_reach_the_user_as_before(tmp_path: Path) -> None:

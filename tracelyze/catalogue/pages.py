@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tracelyze.catalogue.entries import Entry
     from tracelyze.collectors.signals.signal import Signal
 
+TERMINAL = 80  # columns of a terminal that nobody has made wider
+
 
 def errors_page() -> str:
     """docs/errors.md: every code with its cause, an example, and what to do about it."""
@@ -27,8 +29,7 @@ def errors_page() -> str:
         "",
         "An input that cannot be read, or a call that cannot be carried out, ends a command with exit status 2 and one",
         "line on stderr: a code, the input, the reason and the remedy. From Python it is a `tracelyze.InputError` with",
-        "the same `code`. A code keeps its meaning from version to version; the words of a message do not. Options",
-        "that a command does not have are refused without a code, with the usage of that command.",
+        "the same `code`. A code keeps its meaning from version to version; the words of a message do not.",
     ]
     for group, title in GROUPS.items():
         lines += ["", f"## {title}"]
@@ -99,9 +100,10 @@ def signals_list() -> str:
     lines = []
     for signal in SIGNALS:
         columns = "; ".join(f"{table}: {', '.join(names)}" for table, names in _by_table(signal.columns).items())
-        lines += [f"{signal.name}: {_when(signal)}; {signal.cost or 'cost not measured'}"]
+        start = f"{signal.name}: {_when(signal)}; {signal.cost or 'cost not measured'}"
+        lines += textwrap.wrap(start, TERMINAL, subsequent_indent="  ")
         for text in (signal.about, columns):
-            lines += textwrap.wrap(text, 100, initial_indent="    ", subsequent_indent="    ")
+            lines += textwrap.wrap(text, TERMINAL, initial_indent="    ", subsequent_indent="    ")
     lines += ["", "collect --no-signal NAME switches one off, --signal NAME=every:N sets how often."]
     return "\n".join(lines) + "\n"
 
@@ -109,7 +111,12 @@ def signals_list() -> str:
 def rules_list(entries: Sequence[Entry]) -> str:
     """One line a rule: id, severity, title."""
     width = max((len(entry.id) for entry in entries), default=0)
-    lines = [f"{entry.id:<{width}}  {entry.severity:<8}  {entry.title}" for entry in entries]
+    lines = []
+    for entry in entries:
+        start = f"{entry.id:<{width}}  {entry.severity:<8}  "
+        lines += textwrap.wrap(
+            entry.title, TERMINAL, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+        )
     return "\n".join([*lines, "", "tracelyze rules ID explains one of them.", ""])
 
 
@@ -120,18 +127,22 @@ def rule_page(entry: Entry) -> str:
         f"{entry.severity}, family {entry.family}; from a {' or a '.join(reads(entry))}",
     ]
     for paragraph in paragraphs(entry):
-        lines += ["", *textwrap.wrap(paragraph, 100)]
+        lines += ["", *textwrap.wrap(paragraph, TERMINAL)]
     for heading, reasons in chain(entry):
         lines += ["", f"{heading}:"]
         for rules, why in reasons:
             lines += textwrap.wrap(
-                f"{', '.join(rules)}. {why}", 96, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+                f"{', '.join(rules)}. {why}",
+                TERMINAL,
+                initial_indent="  ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
             )
     if entry.thresholds:
         lines += ["", f"Thresholds, to be set under [tool.tracelyze.thresholds.{entry.id}]:"]
         for threshold in entry.thresholds:
             lines += [f"  {threshold.name} = {threshold.default:g} {threshold.unit}".rstrip()]
-            lines += textwrap.wrap(threshold.source, 96, initial_indent="    ", subsequent_indent="    ")
+            lines += textwrap.wrap(threshold.source, TERMINAL, initial_indent="    ", subsequent_indent="    ")
     if known := references(entry):
         lines += ["", "References:", *[f"  {reference}" for reference in known]]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import NoReturn
 
 from tracelyze.cli.app import ExitCode, app
 from tracelyze.errors import InputError
@@ -23,17 +24,26 @@ def main() -> None:
     if not sys.warnoptions:
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of numbers that a damaged file holds
     try:
-        app(prog_name="tracelyze")
+        sys.exit(app(prog_name="tracelyze", standalone_mode=False))
     except InputError as error:
-        from tracelyze.reports.escaping import one_line
-
-        sys.stderr.write(f"tracelyze: error {error.code}: {one_line(error)}\n")
-        sys.exit(ExitCode.WRONG_INPUT)
+        _refuse(error)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:
+        from tracelyze.cli import wrong_calls
+
+        refused = wrong_calls.refusal(error)
+        if refused is not None:
+            _refuse(refused)
         from tracelyze.cli import failure
         from tracelyze.reports.escaping import one_line
 
         sys.stderr.write(f"tracelyze: {one_line(failure.describe(error, sys.argv[1:]))}\n")
         sys.exit(ExitCode.WRONG_INPUT)
+
+
+def _refuse(error: InputError) -> NoReturn:
+    from tracelyze.reports.escaping import one_line
+
+    sys.stderr.write(f"tracelyze: error {error.code}: {one_line(error)}\n")
+    sys.exit(ExitCode.WRONG_INPUT)

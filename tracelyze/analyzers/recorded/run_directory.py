@@ -27,6 +27,7 @@ PART = re.compile(
 HELD = frozenset(f"{table.name}{end}" for table in schema.TABLES for end in (schema.TABLE_SUFFIX, schema.STREAM_SUFFIX))
 HELD |= {schema.PROCESS_FILE}
 CALLED_MODELS = "imported torch and ran"
+OUT_OF_REACH = "a script that sets PYTHONPATH anew instead of extending it, env -i, sudo, or python -I, -E or -S"
 STOPPED = "recording stopped at step"
 COULD_NOT_WRITE = "a process began to record and could write nothing"
 """Words of notes on processes that may have trained although no step was seen."""
@@ -250,9 +251,8 @@ def _why_unseen(root: Path, manifest: dict[str, Any]) -> str:
     if manifest.get("obstacle"):
         return f"the collector could not get in: {manifest['obstacle']}"
     return (
-        "no Python process of the command imported torch, or none that the collector could reach: what keeps it out is "
-        "a script that sets PYTHONPATH anew instead of extending it, a cleared environment (env -i, sudo), and "
-        "python -I, -E or -S"
+        "no Python process of the command imported torch, or none that the collector could reach: "
+        f"what keeps it out is {OUT_OF_REACH}"
     )
 
 
@@ -260,7 +260,7 @@ def _seen(seen: dict[str, Any]) -> str:
     if seen.get("error"):
         return f"could not be recorded ({seen['error']})"
     if not seen.get("torch"):
-        return "never imported torch"
+        return f"never imported torch (if a process that it started did: what keeps us out is {OUT_OF_REACH})"
     forwards, backwards = seen.get("forwards") or 0, seen.get("backwards") or 0
     if not forwards and not backwards:
         return "imported torch but called no model, and no optimizer stepped"

@@ -6,6 +6,7 @@ before the next line of the script. A sitecustomize of the user's own is run as 
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from importlib._bootstrap import module_from_spec  # importlib.util costs 8 ms
@@ -52,6 +53,7 @@ class _TorchLoader:
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        atexit.unregister(_say_that_torch_never_came)
         # What the program can see of torch is what it would see without us.
         if _TorchFinder in sys.meta_path:
             sys.meta_path.remove(_TorchFinder)
@@ -97,6 +99,31 @@ def _give_up(why: str, text: str = "") -> None:
         pass  # the line above has said it
 
 
+def _say_that_torch_never_came() -> None:
+    """At the end of the program that `collect` became: nothing was recorded, and why. Also left in the run.
+
+    A launcher needs no torch of its own: nothing is said where a process that it started has left something.
+    """
+    import json
+
+    run = os.environ.get("TRACELYZE_RUN", "")
+    try:
+        with open(os.path.join(run, "run.json"), encoding="utf-8") as file:
+            launched = json.load(file).get("pid") == os.getpid()
+        left = [name for name in os.listdir(run) if name.startswith(("rank", "seen-"))]
+        quiet = json.loads(os.environ.get("TRACELYZE_OPTIONS") or "{}").get("quiet")
+        if not launched or any(name.startswith("rank") for name in left):
+            return
+        if not left:
+            with open(os.path.join(run, f"seen-{os.getpid()}.json"), "w", encoding="utf-8") as file:
+                json.dump({"argv": sys.argv[:1]}, file)  # arguments may hold secrets
+        if not quiet:
+            why = "torch was imported, but nothing trained" if left else "the program never imported torch"
+            sys.stderr.write(f"[tracelyze] nothing was recorded: {why}\n")
+    except (OSError, ValueError, AttributeError):
+        pass  # the program ends as it would without us
+
+
 def _leave_no_frame(error: BaseException) -> None:
     """Take the frames of this file from the front of the traceback: a bare `raise` then adds none."""
     trace = error.__traceback__
@@ -131,6 +158,7 @@ def _is_loader_worker() -> bool:
 
 if os.environ.get("TRACELYZE_RUN") and os.environ.get("TRACELYZE_DISABLE", "") in ("", "0") and not _is_loader_worker():
     sys.meta_path.insert(0, _TorchFinder)
+    atexit.register(_say_that_torch_never_came)
 sys.path[:] = [entry for entry in sys.path if entry != HERE]
 try:
     _run_users_own()
