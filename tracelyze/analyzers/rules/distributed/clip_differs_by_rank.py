@@ -84,8 +84,9 @@ def _copies_finding(process: Process, first: int, scaled: dict[int, Scaled], lim
         confidence="likely",
         title=f"Rank {rank} scales gradients of shared weights by {number(most.factor)} against rank {first}",
         summary=(
-            f"{plural(most.copies, 'tensor')} were equal on ranks {first} and {rank}, beside {most.parts:,} that are "
-            f"parts of the model. At step {most.step} the gradients of all these copies differ by one factor, "
+            f"Of {plural(most.copies + most.parts, 'tensor')} that were compared, {most.copies} were equal on ranks "
+            f"{first} and {rank}; the others are parts of the model. At step {most.step} the gradients of all these "
+            "copies differ by one factor, "
             f"{number(most.factor)}: they were clipped or scaled on one rank only. So copies of the same weights are "
             "updated differently and drift apart."
         ),
