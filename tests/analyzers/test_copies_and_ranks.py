@@ -34,6 +34,11 @@ def test_ranks_that_drift_apart(make) -> None:
     apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]
     status, _, finding = judged(make, rank(make, 0, NORMS), rank(make, 1, apart))
     assert (status, finding.severity, finding.ranks) == ("fired", "critical", [0, 1])
+    losses, distance = finding.charts
+    assert [line.name for line in losses.lines] == ["rank 0", "rank 1"]
+    assert distance.x == [float(step) for step in LOOKS]
+    assert distance.lines[0].y[0] == 0.0
+    assert distance.lines[0].y[-1] == pytest.approx(100 * math.log(apart[-1] / NORMS[-1]), rel=0.6)
 
 
 def test_ranks_that_average_gradients_of_models_that_were_never_equal(make) -> None:

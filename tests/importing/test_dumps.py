@@ -202,6 +202,29 @@ def test_a_failed_allocation(tmp_path: Path, after: list[Any], live: int, reserv
     assert (finding.location.file, finding.location.line) == ("/home/me/train.py", 90)
 
 
+def test_the_lines_that_hold_most_are_named(tmp_path: Path) -> None:
+    """Also what was freed between the failure and the dump, and not what was allocated in between."""
+
+    def block(address: int, gib: int, line: int) -> dict[str, Any]:
+        frames = [{"filename": "/x/torch/nn/linear.py", "line": 1}, {"filename": "/home/me/train.py", "line": line}]
+        return {"address": address, "addr": address, "size": gib * GIB, "frames": frames, "state": "active_allocated"}
+
+    held = [block(1, 8, 12), block(2, 8, 12), block(3, 30, 77)]
+    after = [{"action": "alloc"} | block(3, 30, 77), {"action": "free_completed"} | block(4, 40, 31)]
+    segment = {"device": 0, "total_size": 80 * GIB, "allocated_size": 46 * GIB, "blocks": held}
+    file = tmp_path / "snapshot.pickle"
+    file.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [[OOM, *after]]}))
+    (finding,) = tracelyze.diagnose(file).findings
+    said = [evidence.value for evidence in finding.evidence if evidence.name == "held by live tensors then"]
+    assert said == [
+        "40 GiB in 1 tensor, from /home/me/train.py:31",
+        "16 GiB in 2 tensors, from /home/me/train.py:12",
+    ]
+    file.write_bytes(pickle.dumps({"segments": [segment], "device_traces": []}))
+    notes = tracelyze.diagnose(file).run.notes
+    assert any("live in this snapshot: 30 GiB in 1 tensor, from /home/me/train.py:77" in note for note in notes)
+
+
 def test_a_snapshot_without_a_failure_says_so(tmp_path: Path) -> None:
     file = tmp_path / "snapshot.pickle"
     file.write_bytes(snapshot([{"action": "alloc", "size": GIB}], GIB, 2 * GIB))

@@ -24,7 +24,7 @@ RUN: Final[Shape] = {
     "host": "text",
     "job": "text",
     "git": {"commit": "text"},
-    "source": {"left_out": "words"},
+    "source": {"left_out": "words", "live": "words"},
 }
 
 PROCESS: Final[Shape] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from tracelyze.errors import Cause, InputError
 from tracelyze.formatting import size
-from tracelyze.importing.dumps import plain_pickle
+from tracelyze.importing.dumps import live_tensors, plain_pickle
 from tracelyze.importing.run_builder import Log
 
 
@@ -38,15 +38,21 @@ def read(file: Path) -> Log:
     segments = [segment for segment in snapshot["segments"] if isinstance(segment, dict)]
     traces = snapshot.get("device_traces")
     events: list[dict[str, Any]] = []
+    live = live_tensors.in_use(segments)
     for device, trace in enumerate(traces if isinstance(traces, list) else []):
         entries = [entry for entry in trace if isinstance(entry, dict)] if isinstance(trace, list) else []
         failed = next((place for place, entry in enumerate(entries) if entry.get("action") == "oom"), None)
         if failed is not None:
-            now = _level(segment for segment in segments if segment.get("device", 0) == device)
-            events += _failure(device, entries[failed], level_at(entries, failed, now))
-    note = () if events else (f"{file}: no allocation failed in the trace of this snapshot",)
+            here = [segment for segment in segments if segment.get("device", 0) == device]
+            if not events:
+                live = live_tensors.at(entries, failed, live_tensors.in_use(here))
+            events += _failure(device, entries[failed], level_at(entries, failed, _level(here)))
+    most = live_tensors.largest(live)
+    note: tuple[str, ...] = () if events else (f"{file}: no allocation failed in the trace of this snapshot",)
+    if most and not events:
+        note += (f"live in this snapshot: {'; '.join(most)}",)
     held = _level(segments)
-    facts = {"segments": len(segments), "live_bytes": held.live, "reserved_bytes": held.reserved}
+    facts = {"segments": len(segments), "live_bytes": held.live, "reserved_bytes": held.reserved, "live": most}
     return Log("memory-snapshot", file, [], facts, note, {"events": events}, of_training=True)
 
 
@@ -84,10 +90,8 @@ def _failure(device: int, entry: Mapping[str, Any], level: Level) -> list[dict[s
         f"CUDA out of memory. Tried to allocate {size(wanted)} on device {device} with {size(left)} left there; "
         f"{size(level.live)} were in live tensors; {why}"
     )
-    frames = entry.get("frames")
-    own = [f for f in frames if isinstance(f, dict)] if isinstance(frames, list) else []
-    own = [f for f in own if str(f.get("filename", "")).endswith(".py") and "/torch/" not in str(f["filename"])]
-    where = {"file": str(own[0]["filename"])[:500], "line": _whole(own[0], "line")} if own else {}
+    own = live_tensors.own_frame(entry.get("frames"))
+    where = {"file": own[0], "line": own[1]} if own else {}
     return [{"kind": "exception", "name": "torch.OutOfMemoryError", "text": text, **where}]
 
 

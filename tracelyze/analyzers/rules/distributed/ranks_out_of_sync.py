@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, settings, weights
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.computed.ranks import drift, settings, side_by_side, weights
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import fraction, plural
@@ -45,7 +45,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if by_kind["parts"]:
         return Passed("weights differ from the first step on, as parts do, or train at rates of their own")
     if by_kind["never-equal"]:
-        return [_never_equal(process, [process.rank, *by_kind["never-equal"]])]
+        opened = [ranks[rank].open() for rank in by_kind["never-equal"][:MOST_OPENED]]
+        return [_never_equal(process, [process.rank, *by_kind["never-equal"]], opened)]
     if by_kind["equal"] and not by_kind["rates"]:
         return Passed(f"weights of ranks {process.rank} and {by_kind['equal'][0]} are equal, at the end or in between")
     apart = by_kind["rates"] or by_kind["apart"]
@@ -56,7 +57,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(process, apart, opened, averaged, limits)]
 
 
-def _never_equal(process: Process, ranks: list[int]) -> Finding:
+def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> Finding:
     optimization = process.longest
     return Finding(
         rule=RULE.id,
@@ -78,7 +79,7 @@ def _never_equal(process: Process, ranks: list[int]) -> Finding:
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 1),
         location=process.module_location("") or optimization.made_at or optimization.step_location,
         seen_at=optimization.step_location,
-        charts=pictures.loss(optimization),
+        charts=side_by_side.learning(process, opened, 1),
         false_alarm="Parts of a model that are given one gradient on purpose.",
     )
 
@@ -91,6 +92,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
     treated = [] if averaged else settings.apart_by_step(process, opened[0])
     unlike = settings.apart(process, opened[0]) if averaged else treated
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
+    since = max([2, *(one.since for one in unlike)])
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
     effect, fix = ALONE, FIX
     if averaged or unlike:
@@ -110,7 +112,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
         ),
         fix=fix,
         fix_code=EXAMPLE if fix == FIX else "",
-        first_step=max([2, *(one.since for one in unlike)]),
+        first_step=since,
         last_step=timing.last_step(optimization),
         ranks=ranks,
         evidence=[
@@ -121,7 +123,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),
         location=(optimization.made_at if unlike else None) or optimization.step_location,
-        charts=pictures.loss(optimization),
+        charts=side_by_side.learning(process, opened, since),
         false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
     )  # fmt: skip
 

@@ -42,7 +42,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
     early = not step
     when = f" after {plural(step, 'step')}" if step else " before its first step"
     whole = "It never fitted: model, optimizer state and one batch are too large together."
-    if (process.facts.get("source") or {}).get("kind") == "memory-snapshot":
+    source = process.facts.get("source") or {}
+    if source.get("kind") == "memory-snapshot":
         when, whole = "", "The steps done by then are not in a snapshot."
     return [
         Finding(
@@ -67,7 +68,12 @@ def check(process: Process, _limits: Limits) -> Outcome:
             first_step=step,
             last_step=step,
             first_second=event["time"],
-            evidence=[Evidence("exception", name), Evidence("message", crash_families.message(name, text)), *sizes],
+            evidence=[
+                *(Evidence("held by live tensors then", str(one)) for one in source.get("live") or ()),
+                Evidence("exception", name),
+                Evidence("message", crash_families.message(name, text)),
+                *sizes,
+            ],
             location=where,
             charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
             false_alarm="Another process on the same device or machine may have taken the memory.",
