@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
 from tracelyze.analyzers.signatures.hangs import rank_table
+from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
 from tracelyze.diagnosis import Exit
 
 LAST = 20.0  # when the last of 400 steps ended
@@ -195,6 +197,51 @@ def test_a_rank_that_the_launcher_ended_elsewhere_after_others_timed_out(make) -
     gone = "RuntimeError: Connection closed by peer"
     closed = [lost(make, number, 33, "loss.backward()", gone) for number in (0, 2)]
     assert make.check("rank-hang", *closed, rank(make, 1, 7, 7, end=saving))[0] == "passed", "nobody waited in vain"
+
+
+ABORTED = "Fatal Python error: Aborted in a library's thread in a collective, in main at line 30 of train.py"
+
+
+def test_a_rank_that_gloo_aborts_was_in_another_collective(make) -> None:
+    """Gloo ends a process that gets more than it waits for, and the launcher ends the rest."""
+    closed = "RuntimeError: Connection closed by peer"
+    first = lost(make, 0, 30, "dist.all_reduce(metric)", closed)
+    aborted = rank(make, 1, 7, 7, end=Exit("signal", None, ABORTED))
+    asked = Exit("signal", None, "asked to terminate (SIGTERM) in a backward, in main at line 33 of train.py")
+    _, _, finding = make.check("rank-hang", first, aborted, rank(make, 2, 7, 7, end=asked))
+    assert (finding.ranks, finding.location.line) == ([2], 33)
+    assert finding.title == "Rank 2 waited at line 33 while rank 0 waited in dist.all_reduce(metric)"
+    assert "larger than what rank 1 waited for" in finding.summary
+    _, _, finding = make.check("rank-hang", lost(make, 0, 33, "loss.backward()", closed), aborted)
+    assert finding.title == "Ranks 0 and 1 wait for each other in different collectives", "nothing says which one left"
+    by_itself = Exit("signal", None, "Fatal Python error: Aborted, in main at line 30 of train.py")
+    failed = rank(make, 1, 7, 7, end=by_itself)
+    assert make.check("rank-hang", first, failed, rank(make, 2, 7, 7, end=asked))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left_out"),
+    [
+        ([3, 81] * 8 + [81], 3),
+        ([3, 81, 81] * 6 + [3, 81, 3], 81),
+        ([3, 81] * 8 + [3], None),
+        ([3, 81] * 8 + [7], None),  # something new, which the others may have left out
+        ([3, 81, 81], None),
+        ([81] * 12, None),
+        ([3, 81] * 4 + [5, 3, 81] + [3, 81] * 4 + [5], None),
+    ],
+)
+def test_what_a_rank_left_out(sizes: list[int], left_out: int | None) -> None:
+    calls = [Call("0", "", number, "all_reduce", f"[[{size}]]", "") for number, size in enumerate(sizes)]
+    found = left_out_call.of(Rank(0, recent={"0": calls}))
+    assert (found.sizes if found else None) == (f"[[{left_out}]]" if left_out else None)
+
+
+def test_a_rank_that_stood_in_a_debugger_says_so(make) -> None:
+    debugger = Exit("signal", None, "asked to terminate (SIGTERM) in a debugger, in main at line 20 of train.py")
+    _, _, finding = make.check("rank-hang", lost(make, 0, 33, "loss.backward()"), rank(make, 1, 7, 7, end=debugger))
+    assert finding.title == "Rank 1 stood in a debugger at line 20 while rank 0 waited for it"
+    assert "a person answers more slowly" in finding.fix
 
 
 def test_without_dumps_it_is_skipped(make) -> None:

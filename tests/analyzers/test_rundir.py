@@ -207,6 +207,24 @@ def test_another_process_with_the_same_pid_is_not_the_one(run: Path) -> None:
                  '  File "/home/x/train.py", line 12 in main\n'), "signal",
             "asked to terminate (SIGTERM) in a collective, in main at line 12 of train.py",
         ),
+        (
+            {}, ('Stack (most recent call first):\n  File "/lib/python3/pdb.py", line 3 in interaction\n'
+                 '  File "/home/x/train.py", line 12 in main\n'), "signal",
+            "asked to terminate (SIGTERM) in a debugger, in main at line 12 of train.py",
+        ),
+        (  # from a thread of Gloo, which runs no Python: the main thread is the last one
+            {}, ('Fatal Python error: Aborted\n\nThread 0x01 (most recent call first):\n'
+                 '  File "/lib/python3/threading.py", line 3 in wait\n\nThread 0x02 (most recent call first):\n'
+                 '  File "/lib/python3/torch/distributed/distributed_c10d.py", line 9 in all_reduce\n'
+                 '  File "/home/x/train.py", line 12 in main\n'), "signal",
+            "Fatal Python error: Aborted in a library's thread in a collective, in main at line 12 of train.py",
+        ),
+        (
+            {}, ('Fatal Python error: Segmentation fault\n\nCurrent thread 0x01 (most recent call first):\n'
+                 '  File "/home/x/train.py", line 7 in read\n\nThread 0x02 (most recent call first):\n'
+                 '  File "/home/x/train.py", line 12 in main\n'), "signal",
+            "Fatal Python error: Segmentation fault, in read at line 7 of train.py",
+        ),
         (  # a launcher ends the other ranks as soon as one has failed, while this one is on its way out
             {"kind": ["exception"], "name": ["RuntimeError"], "value": [None], "text": ["RuntimeError: bad"]},
             "Stack (most recent call first):\n", "exception", "RuntimeError: bad",

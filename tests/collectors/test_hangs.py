@@ -13,9 +13,9 @@ from tracelyze.collectors.system import flight_recorder
 from .conftest import Collect, program
 
 
-def hanging(collect: Collect, how: str):
+def hanging(collect: Collect, how: str, *independent: str):
     """The run of two ranks that are started apart from each other, the answer of rank-hang, and all findings."""
-    command = (program("forked_ranks.py"), "2", "--independent", program("hanging.py"), how)
+    command = (program("forked_ranks.py"), "2", *independent, program("hanging.py"), how)
     folder = collect(sys.executable, *command).folder
     diagnosis = diagnose(folder)
     (check,) = [check for check in diagnosis.checks if check.rule == "rank-hang"]
@@ -23,7 +23,7 @@ def hanging(collect: Collect, how: str):
 
 
 def test_a_rank_that_does_something_else_is_named_with_its_line(collect: Collect) -> None:
-    folder, _, found = hanging(collect, "sleeps")
+    folder, _, found = hanging(collect, "sleeps", "--independent")
     hang = found["rank-hang"]
     assert hang.ranks == [1]
     assert "did not join all_reduce number" in hang.summary
@@ -37,14 +37,31 @@ def test_a_rank_that_does_something_else_is_named_with_its_line(collect: Collect
 
 
 def test_a_rank_that_has_fewer_batches_is_named(collect: Collect) -> None:
-    _, _, found = hanging(collect, "ends")
+    _, _, found = hanging(collect, "ends", "--independent")
     # Whether the other rank was written down as waiting, or Gloo noticed the closed connection before that.
     assert found["rank-hang"].ranks == [1]
     assert "ended normally after 8 steps" in found["rank-hang"].summary
 
 
+def test_a_rank_that_leaves_out_a_call_is_named_with_it(collect: Collect) -> None:
+    """Gloo aborts the other rank, from a thread without Python, and leaves no message that a run could hold."""
+    folder, _, found = hanging(collect, "skips", "--independent")
+    hang, aborted = found["rank-hang"], load(folder).processes[0].exit
+    assert aborted.detail.startswith("Fatal Python error: Aborted in a library's thread in a collective, in main at")
+    assert (hang.ranks, hang.title) == ([1], "Rank 1 left out all_reduce of [4, 3], in which rank 0 waited")
+    assert hang.location.source == "model(torch.randn(4, 8)).square().mean().backward()"
+    assert "Gloo ends such a process with an abort" in hang.summary
+    assert found["killed"].caused_by == "rank-hang"
+
+
+def test_a_rank_that_asks_a_person_is_named_with_its_line(collect: Collect) -> None:
+    hang = hanging(collect, "keyboard")[2]["rank-hang"]
+    assert (hang.ranks, hang.location.source) == ([1], 'input("Shall we go on? ")')
+    assert "it waited for input from the keyboard at hanging.py" in hang.summary
+
+
 def test_a_slow_evaluation_on_one_rank_that_ends_is_no_hang(collect: Collect) -> None:
-    folder, check, found = hanging(collect, "evaluates")
+    folder, check, found = hanging(collect, "evaluates", "--independent")
     assert (check.status, check.reason) == ("passed", "No rank of 2 waits in a collective.")
     waits = load(folder).processes[1].tables["collectives"].records()
     assert any(row["state"] == "scheduled" for row in waits), "while it lasted, the other rank was seen to wait"

@@ -1,6 +1,7 @@
 """Two ranks over gloo, one of which stands still, as the argument says. Started once for each rank.
 
-skips      rank 1 leaves out one all_reduce and joins the barrier after it much later
+skips      rank 1 leaves out one all_reduce: Gloo aborts the rank that gets more than it waits for
+keyboard   rank 1 waits for input, until the launcher ends it
 sleeps     rank 1 sleeps before a collective for longer than the others are patient
 ends       rank 1 has fewer batches, and ends
 evaluates  rank 0 evaluates for a while, in which rank 1 waits; then both go on
@@ -20,6 +21,7 @@ from tracelyze.collectors.signals.machine import stalls
 
 stalls.SECONDS, stalls.STEPS = 1.0, 0.0
 HOW, RANK = sys.argv[1], int(os.environ["RANK"])
+READS, _WRITES = os.pipe()
 PATIENCE = 60 if HOW == "evaluates" else 5  # seconds
 
 
@@ -51,10 +53,15 @@ def main():
         optimizer.zero_grad()
         model(torch.randn(4, 8)).square().mean().backward()
         optimizer.step()
+        if HOW == "skips":
+            time.sleep(0.1)  # what an aborted process had not written yet is lost, its folder included
         if HOW == "evaluates" and step == 8 and RANK == 0:
             evaluate(model.module)
         if HOW == "sleeps" and step == 8 and RANK == 1:
             wait_for_something_else()
+        if HOW == "keyboard" and step == 8 and RANK == 1:
+            sys.stdin = os.fdopen(READS)
+            input("Shall we go on? ")
         if HOW == "skips" and step == 8 and RANK == 1:
             continue
         total = torch.ones(4, 3)

@@ -23,9 +23,19 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PID_NAMESPACE = Path("/proc/self/ns/pid")
 STILL_SECONDS = 300.0  # clocks of hosts differ, and a disk may hang for a while
 REQUESTED = "asked to terminate (SIGTERM)"
-WAITS = (("torch/distributed/", "a collective"), ("_engine_run_backward", "a backward"))
-"""Where a rank stands that waits for others, by its innermost frames: DistributedDataParallel waits in backward."""
+WAITS = (
+    ("torch/distributed/", "a collective"),
+    ("_engine_run_backward", "a backward"),
+    ("/pdb.py", "a debugger"),
+    ("/bdb.py", "a debugger"),
+    ("/debugpy/", "a debugger"),
+)
+"""Where a process stands by its innermost frames: DistributedDataParallel waits for other ranks in backward."""
 INNERMOST = 3  # frames
+IN_DEBUGGER = " in a debugger"
+ABORTED = "Fatal Python error: Aborted in a library's thread"
+_WAITED = re.compile(r" in a (collective|backward)(, in |$)")  # as _fatal words it
+_THREAD = re.compile(r"^(?=(?:Current thread|Thread|Stack)\b)", re.MULTILINE)  # how a stack of faulthandler begins
 
 
 _PLACE = re.compile(r", in (?P<function>\S+) at line (?P<line>\d+) of (?P<file>.+)$")  # as _fatal words it
@@ -109,7 +119,10 @@ def _is_request(stacks: str) -> bool:
 
 def _fatal(stacks: str) -> str:
     """First line of the stacks that the signal left, with the innermost line of a program file."""
-    what = REQUESTED + _waiting(stacks) if _is_request(stacks) else stacks.splitlines()[0].strip()
+    what = REQUESTED if _is_request(stacks) else stacks.splitlines()[0].strip()
+    stacks, is_other = _of_program(stacks)
+    what += " in a library's thread" if is_other else ""
+    what += _waiting(stacks) if is_other or what == REQUESTED else ""
     frames = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stacks)
     others = (
         "<frozen ",
@@ -124,8 +137,25 @@ def _fatal(stacks: str) -> str:
     return f"{what}, in {function} at line {line} of {Path(file).name}"
 
 
+def _of_program(stacks: str) -> tuple[str, bool]:
+    """The stack of the thread that the signal hit, or else that of the main thread, which is written last.
+
+    True where it hit a thread that runs no Python, as those of Gloo and NCCL.
+    """
+    threads = [part for part in _THREAD.split(stacks) if 'File "' in part]
+    hit = next((part for part in threads if part.startswith(("Current thread", "Stack"))), None)
+    if hit is not None or not threads:
+        return hit or stacks, False
+    return threads[-1], True
+
+
+def waited(detail: str) -> bool:
+    """Whether a process that a signal ended waited for other ranks, by the words for its end."""
+    return bool(_WAITED.search(detail))
+
+
 def _waiting(stacks: str) -> str:
-    """Whether a process that was asked to end waited for other ranks: its innermost frames are torch's."""
+    """Whether a process that was ended waited for other ranks, or in a debugger: by its innermost frames."""
     innermost = "\n".join(line for line in stacks.splitlines() if line.lstrip().startswith("File "))
     frames = innermost.splitlines()[:INNERMOST]
     return next((f" in {what}" for mark, what in WAITS if any(mark in frame for frame in frames)), "")

@@ -171,6 +171,8 @@ class Writer:
             try:
                 if self.folder is None and self._run is not None:
                     self._make_folder()
+                for stream in self.streams.values():  # all rows first: a launcher ends ranks that lost a peer at once
+                    stream.flush()
                 for stream in self.streams.values():
                     in_time = monotonic() < until
                     stream.close(convert=in_time and stream.size < CONVERT_BYTES, mark_end=in_time)

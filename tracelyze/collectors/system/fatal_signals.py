@@ -35,7 +35,8 @@ def watch(folder: Path, in_main_thread: bool) -> bool:
         _registered.add("SIGTERM")
     if faulthandler.is_enabled():
         return False
-    faulthandler.enable(_file.descriptor, all_threads=False)
+    # All of them: Gloo and NCCL abort from threads without Python, while the training waits in a collective.
+    faulthandler.enable(_file.descriptor, all_threads=True)
     _registered.add("fatal")
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +15,9 @@ from tracelyze.formatting import plural, shortened
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+DEBUGGER: Final = "stood in a debugger"
 PLACES: Final = (
+    (re.compile(r"(^|/)(pdb|bdb|ipdb/\S+|debugpy/\S+)\.py"), DEBUGGER),
     (re.compile(r"torch/utils/data/|multiprocessing/queues"), "waited for its data loader"),
     (re.compile(r"torch/serialization|torch/distributed/checkpoint|safetensors"), "read or wrote a checkpoint"),
     (re.compile(r"torch/distributed/"), "waited in a collective"),
@@ -23,6 +25,8 @@ PLACES: Final = (
     (re.compile(r"(^|/)(subprocess|popen_\w+)\.py"), "waited for another program"),
 )
 """What the innermost frames of a stack mean."""
+ASKS: Final = re.compile(r"\binput\(")  # as a line of the program says: it has no frame of its own
+KEYBOARD: Final = "waited for input from the keyboard"
 INNERMOST: Final = 4  # frames that are looked at
 MOST_LINES: Final = 12  # of a stack that are kept
 
@@ -48,6 +52,8 @@ def of(process: Process) -> Doing:
     stack = "\n".join(str(seen["text"] or "").split("\nthread ")[0].splitlines()[1:][-MOST_LINES:]) if seen else ""
     at = f" at {place.file.rsplit('/', 1)[-1]}:{place.line}" if place else ""
     what = _meaning(stack, at) if seen else ""
+    if place and ASKS.search(place.source) and what.startswith("was in "):
+        what = KEYBOARD + at
     end = process.exit
     after = f"after {plural(len(process.steps), 'step')}"
     if end.kind == "finished":
@@ -56,15 +62,28 @@ def of(process: Process) -> Doing:
     if end.kind == "exception" and seen is None:
         return Doing(f"ended {after} in {shortened(end.detail, 120)}", _line_of_exception(process))
     if end.kind in ("vanished", "signal") and seen is None:
-        place = exits.place_of(end, process.sites.text("file"))
+        place = _with_source(process, exits.place_of(end, process.sites.text("file")))
         if place is not None:
             at, how = f"{place.file.rsplit('/', 1)[-1]}:{place.line}", end.detail.partition(", in ")[0]
             how = f"was {how}" if how.startswith("asked ") else f"ended ({shortened(how, 120)})"
-            return Doing(f"was in {place.function}() at {at} when it {how}, {after}", place)
+            where = f"was in {place.function}()"
+            if exits.IN_DEBUGGER in end.detail:
+                where, how = DEBUGGER, how.replace(exits.IN_DEBUGGER, "")
+            elif ASKS.search(place.source):
+                where = KEYBOARD
+            return Doing(f"{where} at {at} when it {how}, {after}", place)
         return Doing(f"was gone {after} ({shortened(end.detail or end.kind, 120)})", place)
     if seen is None:
         return Doing(f"was at work, {after}", running=end.kind == "running")
     return Doing(what, place, stack, end.kind == "running")
+
+
+def _with_source(process: Process, place: Location | None) -> Location | None:
+    """The place with the text of its line, where that is among the lines that were sampled or used."""
+    if place is None:
+        return None
+    known = (row["source"] for row in process.sites.records() if (row["file"], row["line"]) == (place.file, place.line))
+    return replace(place, source=next((str(source) for source in known if source), ""))
 
 
 def _meaning(stack: str, at: str) -> str:

@@ -66,7 +66,8 @@ class Rank:
     `recorded`: by the collector, so `doing` says what the rank did; `failed`: its dump is from after an exception, when
     collectives that failed look complete. `sent`, `receives`: how many sends to each rank and receives from it were
     enqueued; `received`: the last of these receives; `pairs`: groups that have some of them; `cut`: the first ones were
-    overwritten or left out, so that they cannot be counted; `unseen`: its backend does not record them.
+    overwritten or left out, so that they cannot be counted; `unseen`: its backend does not record them. `recent`:
+    the last collectives of each group in their order, complete or not.
     """
 
     rank: int
@@ -83,6 +84,7 @@ class Rank:
     pairs: set[str] = field(default_factory=set)
     cut: bool = False
     unseen: bool = False
+    recent: dict[str, list[Call]] = field(default_factory=dict)
 
     def is_at_work(self) -> bool:
         """Whether the rank still runs, and has not stood still so long that its collectives were written down."""
@@ -174,6 +176,8 @@ def _take(one: Rank, row: Mapping[str, Any]) -> None:
     if sequence is None:
         return
     one.enqueued[group] = max(one.enqueued.get(group, -1), int(sequence))
+    if one.recorded:
+        one.recent.setdefault(group, []).append(Call.of(row, int(sequence)))
     if row["state"] != "completed":
         one.pending.setdefault(group, []).append(Call.of(row, int(sequence)))
 

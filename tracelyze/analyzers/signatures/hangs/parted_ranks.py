@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed.ranks.doing import DEBUGGER, KEYBOARD
+from tracelyze.analyzers.recorded import exits
+from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
+from tracelyze.analyzers.signatures.hangs import rank_table
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracelyze.analyzers.recorded.run import Peer
-    from tracelyze.analyzers.signatures.hangs.late_ranks import Rank
+    from tracelyze.analyzers.recorded.run import Death, Peer
+    from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
     from tracelyze.diagnosis import Location
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
-KILLED = "asked to terminate (SIGTERM), in "  # by the launcher, while it did not wait for other ranks
 PARTED = (
     "A collective ends when all ranks join the same one, so each side waited for the other until the time-out ended "
     "the job. Ranks part like this when one runs out of batches before the others, or takes another branch."
@@ -26,9 +29,18 @@ CAME_NOT = (
     "A collective ends when all ranks have joined it, so the others waited until their time-out ended the job, and the "
     "launcher then ended the rest."
 )
+UNLIKE = (
+    "A collective ends when all ranks join the same one. These ranks were in different ones: what arrived was larger "
+    "than what {who} waited for, and Gloo ends such a process with an abort. Ranks part like this when one leaves out "
+    "a call that the others make, or makes one more."
+)
 FIX_ELSEWHERE = (
     "Find out why this rank stayed there: a retry without end, a slow disk, a lock. Let it raise an error instead of "
     "trying again, and where the work may take long, choose a time-out of init_process_group that is longer."
+)
+FIX_ASKED = (
+    "Take the call out before a job of several ranks starts, or have all ranks wait for it under a time-out that is "
+    "long enough: a person answers more slowly than a collective waits."
 )
 FIX = (
     "Give all ranks the same number of batches: cut every rank's share to the shortest one (drop_last), or let ranks "
@@ -53,6 +65,9 @@ class Parted:
     ended: dict[int, int]
     apart: list[int]
     elsewhere: dict[int, Location] = field(default_factory=dict)
+    aborted: list[int] = field(default_factory=list)
+    left_out: dict[int, Call] = field(default_factory=dict)
+    asked: dict[int, str] = field(default_factory=dict)
 
 
 def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
@@ -60,10 +75,18 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
 
     An exception that says no more than that others are gone, or do not come, shows where its rank waited.
     """
-    own_fault = any(peer.death is not None and not peer.death.follows for peer in peers)
+    aborted = [peer.rank for peer in peers if peer.death is not None and aborted_waiting(peer.death)]
+    own_fault = any(peer.death is not None and not peer.death.follows and peer.rank not in aborted for peer in peers)
     doing = {peer.rank: ranks[peer.rank].doing for peer in peers if peer.rank in ranks}
-    lost = [peer for peer in peers if peer.death is not None and peer.death.exit.kind == "exception"]
-    places = {peer.rank: seen.location for peer in lost if (seen := doing.get(peer.rank)) and seen.location}
+    lost = [
+        peer
+        for peer in peers
+        if peer.death is not None
+        and (peer.death.exit.kind == "exception" or (aborted and exits.waited(peer.death.exit.detail)))
+    ]
+    places = _with_sources(
+        {peer.rank: seen.location for peer in lost if (seen := doing.get(peer.rank)) and seen.location}
+    )
     ended = {
         peer.rank: peer.steps for peer in peers if peer.death is None and (seen := doing.get(peer.rank)) and seen.ended
     }
@@ -74,42 +97,77 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
     elsewhere = {
         peer.rank: seen.location
         for peer in peers
-        if peer.death is not None and KILLED in peer.death.exit.detail
+        if peer.death is not None and _ended_elsewhere(peer.death.exit.detail)
         if (seen := doing.get(peer.rank)) and seen.location and seen.location.line not in {line for _, line in lines}
     }
     if elsewhere and any(TIMED_OUT.search(peer.death.exit.detail) for peer in lost if peer.death):
         steps |= {peer.rank: peer.steps for peer in peers if peer.rank in elsewhere}
-        return Parted(places, steps, {}, sorted(elsewhere), elsewhere)
+        said = {rank: seen.what for rank in elsewhere if (seen := doing.get(rank))}
+        asked = {rank: how for rank, what in said.items() for how in (DEBUGGER, KEYBOARD) if what.startswith(how)}
+        return Parted(places, steps, {}, sorted(elsewhere), elsewhere, asked=asked)
     if len(lines) < 2 and not ended:
         return None
     in_loop = {(place.file, place.line) for place in places.values() if "backward(" in place.source}
+    left_out = {rank: call for rank in places if (call := left_out_call.of(ranks[rank])) is not None}
     usual = max(lines, key=lambda line: (lines[line], line in in_loop))
     apart = [rank for rank, place in places.items() if (place.file, place.line) != usual]
-    return Parted(places, steps, ended, sorted([*apart, *ended]))
+    if left_out and len(lines) > 1 and len({(places[rank].file, places[rank].line) for rank in left_out}) == 1:
+        apart = sorted(left_out)
+    elif aborted and not ended and list(lines.values()).count(max(lines.values())) > 1:
+        apart = sorted(places)  # no side is larger, and nothing shows which one left the path
+    return Parted(places, steps, ended, sorted([*apart, *ended]), aborted=aborted, left_out=left_out)
+
+
+def _with_sources(places: Mapping[int, Location]) -> dict[int, Location]:
+    """The text of a line from another rank, where a signal ended this one and left the number alone."""
+    texts = {(place.file, place.line): place.source for place in places.values() if place.source}
+    return {
+        rank: replace(place, source=place.source or texts.get((place.file, place.line), ""))
+        for rank, place in places.items()
+    }
+
+
+def aborted_waiting(death: Death) -> bool:
+    """Whether a library's thread ended the rank while it waited for others, as Gloo does where sizes do not match."""
+    detail = death.exit.detail
+    return death.job is not None and detail.startswith(exits.ABORTED) and exits.waited(detail)
+
+
+def _ended_elsewhere(detail: str) -> bool:
+    """Whether the launcher ended the rank while it did not wait for others."""
+    return exits.REQUESTED in detail and ", in " in detail and not exits.waited(detail)
 
 
 def finding(parted: Parted, rule: str) -> Finding:
     """Which rank was where, and which one was not where the others were."""
     one, several = parted.apart[0], len(parted.apart) > 1
     place = parted.places.get(one)
-    rest = [rank for rank in parted.places if rank not in parted.apart]
+    rest = [rank for rank in parted.places if rank not in parted.apart] or [parted.apart[-1]]
     waited = parted.places[rest[0]]
     who = f"Rank{'s' if several else ''} {listed(parted.apart, most=8)}"
-    did = f"waited in {shortened(place.source, 30)}" if place else "had ended"
+    did = f"waited {_named(place)}" if place else "had ended"
     if parted.elsewhere:
         place = parted.elsewhere[one]
         inside = "" if place.function == "<module>" else f"in {shortened(place.function, 20)}() "
-        did = f"{'were' if several else 'was'} {inside}at line {place.line}"
+        stood = f"{'were' if several else 'was'} {inside}".rstrip()
+        did = f"{parted.asked.get(one, stood)} at line {place.line}"
+    title = f"{who} {did} while rank {rest[0]} waited {_named(waited)}"
+    if one in parted.asked:
+        title = f"{who} {did} while rank {rest[0]} waited for it"
+    elif one in parted.left_out:
+        call = parted.left_out[one]
+        title = f"{who} left out {call.operation} of {rank_table.sizes(call.sizes)}, in which rank {rest[0]} waited"
+    elif set(parted.apart) == set(parted.places) and len(parted.places) > 1:
+        title = f"{who} wait for each other in different collectives"
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
-        title=f"{who} {did} while rank {rest[0]} waited in {shortened(waited.source, 30)}",
+        title=title,
         summary=(
-            f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} "
-            + (CAME_NOT if parted.elsewhere else PARTED)
+            f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} " + _why(parted)
         ),
-        fix=FIX_ELSEWHERE if parted.elsewhere else FIX,
+        fix=FIX_ASKED if one in parted.asked else FIX_ELSEWHERE if parted.elsewhere else FIX,
         fix_code="" if parted.elsewhere else EXAMPLE,
         ranks=parted.apart,
         first_step=min(parted.steps.values()),
@@ -123,11 +181,29 @@ def finding(parted: Parted, rule: str) -> Finding:
     )
 
 
+def _why(parted: Parted) -> str:
+    if parted.aborted:
+        return UNLIKE.format(who=f"rank {listed(parted.aborted, most=4)}")
+    return CAME_NOT if parted.elsewhere else PARTED
+
+
 def _sentence(parted: Parted, rank: int) -> str:
     place = parted.places.get(rank)
     if (there := parted.elsewhere.get(rank)) is not None:
         inside = "" if there.function == "<module>" else f"in {there.function}() "
-        return f"Rank {rank} was {inside}at line {there.line} after {plural(parted.steps[rank], 'step')}."
+        did = parted.asked.get(rank) or f"was {inside}".rstrip()
+        text = f", `{there.source}`," if there.source else ""
+        return f"Rank {rank} {did} at line {there.line}{text} after {plural(parted.steps[rank], 'step')}."
     if place is None:
         return f"Rank {rank} ended normally after {plural(parted.ended[rank], 'step')}."
-    return f"Rank {rank} waited at line {place.line}, `{place.source}`, after {plural(parted.steps[rank], 'step')}."
+    text = f", `{place.source}`," if place.source else ""
+    sentence = f"Rank {rank} waited at line {place.line}{text} after {plural(parted.steps[rank], 'step')}."
+    call = parted.left_out.get(rank)
+    if call is not None:
+        sentence += f" Just before, it left out the {call.operation} of {rank_table.sizes(call.sizes)} that it had "
+        sentence += "always called there."
+    return sentence
+
+
+def _named(place: Location) -> str:
+    return f"in {shortened(place.source, 30)}" if place.source else f"at line {place.line}"

@@ -17,6 +17,7 @@ from tracelyze.collectors.signals.signal import Signal, Unavailable
 from tracelyze.collectors.system import flight_recorder
 
 KEPT = 16  # collectives of a group that are not complete: the first of them is what the others wait for
+RECENT = 48  # the last ones, complete or not, that are kept at the end: what this rank usually calls after what
 COLUMNS = (
     "time",
     "group",
@@ -60,19 +61,20 @@ class Collectives(Signal):
 
     def finished(self) -> None:
         if self._distributed or self._is_distributed():
-            self._write_down(self.context.now())
+            self._write_down(self.context.now(), RECENT)
 
     def _is_distributed(self) -> bool:
         distributed = sys.modules.get("torch.distributed")
         return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
-    def _write_down(self, now: float) -> None:
+    def _write_down(self, now: float, recent: int = 0) -> None:
         dump = json.loads(self._dump())
         if not isinstance(dump, dict) or not isinstance(dump.get("pg_config"), dict):
             return
         waiting: dict[str, int] = {}
-        for row in flight_recorder.rows(dump):
-            if row.get("operation") is not None:
+        rows = flight_recorder.rows(dump)
+        for number, row in enumerate(rows):
+            if row.get("operation") is not None and number < len(rows) - recent:
                 if row["state"] == "completed":
                     continue
                 waiting[row["group"]] = waiting.get(row["group"], 0) + 1
