@@ -109,6 +109,7 @@ def test_threads_that_train_have_folders_of_their_own(collect: Collect) -> None:
     assert done.own_stderr == ""
     processes = done.run.processes
     assert sorted(process.thread for process in processes) == [1, 2]
+    assert "2 trainings recorded, 60 steps in the longest" in done.process.stderr
     assert {process.facts["thread_name"] for process in processes} == {"careful", "careless"}
     assert [len(process.steps) for process in processes] == [60, 60]
     assert {process.exit.kind for process in processes} == {"finished"}

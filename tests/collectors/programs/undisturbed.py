@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 import signal
 import sys
 import threading
@@ -446,6 +447,41 @@ def asks_functions_what_they_are(_):
     for name in ("dropout", "alpha_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d"):
         torch.manual_seed(0)
         print(name, getattr(functional, name)(ones[0, 0] if name == "dropout1d" else ones).sum().item())
+
+
+def describes_all_functions(_):
+    """Prints what can be asked of torch's functions, and of those of Python that the collector stands in front of, and
+    whether pickle finds each."""
+    train()
+    described = {}
+    for home in (
+        torch, torch.amp.grad_scaler, torch.autograd, nn, nn.functional, nn.init, nn.modules.module, nn.modules.sparse,
+        nn.utils, nn.utils.clip_grad, torch.optim.lr_scheduler, sys.modules["torch.optim.optimizer"],
+        torch.serialization, torch.utils.data.dataloader, torch.utils.data._utils.fetch, os, random,
+        sys.modules["multiprocessing.process"],
+    ):  # fmt: skip
+        for name, found in list(vars(home).items()):
+            owned = vars(found).items() if isinstance(found, type) and found.__module__ == home.__name__ else ()
+            for path, one in [(name, found), *((f"{name}.{inner}", value) for inner, value in owned)]:
+                if callable(one) and hasattr(one, "__name__") and not isinstance(one, type):
+                    described[f"{home.__name__}:{path}"] = _description(one)
+    for path, description in sorted(described.items()):
+        print(path, re.sub("0x[0-9a-f]+", "0x", description))
+
+
+def _description(function):
+    said = [
+        getattr(function, name, None)
+        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__")
+    ]
+    said.append(getattr(function, "__annotations__", None) or None)
+    loaded = lambda one: pickle.loads(pickle.dumps(one)) is one  # noqa: E731
+    for ask in (inspect.signature, inspect.getfullargspec, inspect.iscoroutinefunction, loaded):
+        try:
+            said.append(ask(function))
+        except Exception as error:
+            said.append(type(error).__name__)
+    return repr(said)
 
 
 if __name__ == "__main__":

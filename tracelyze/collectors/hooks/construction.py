@@ -75,10 +75,11 @@ def _placed(owner: Any) -> None:
 
     @unseen_by_warnings
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(*args: Any, **kwargs: Any) -> None:
         try:
-            construction.optimizers.note(self, sys._getframe(1))
-            original(self, *args, **kwargs)
+            if args:
+                construction.optimizers.note(args[0], sys._getframe(1))
+            original(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
@@ -117,15 +118,15 @@ def _embedding(torch: Any) -> None:
 
     @unseen_by_warnings
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(*args: Any, **kwargs: Any) -> None:
         try:
-            original(self, *args, **kwargs)
+            original(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
         if not is_compiling() and may_compute(torch):
             with contextlib.suppress(Exception), unseen(torch), torch.no_grad():
-                vocabularies.made(self)
+                vocabularies.made(args[0])
 
     owner.__init__ = __init__
     wrappers.append(__init__)
@@ -140,18 +141,18 @@ def _step(
 ) -> Callable[..., Any]:
     @unseen_by_warnings
     @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(*args: Any, **kwargs: Any) -> Any:
         depth.schedulers += 1
         try:
-            result = original(self, *args, **kwargs)
+            result = original(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
         finally:
             depth.schedulers -= 1
         if not in_dynamo() and not compiling._is_compiling_flag:
-            given = args[0] if args else kwargs.get("metrics") if kwargs else None
-            recorder().fire("scheduled", self, depth.schedulers > 0, given)
+            given = args[1] if len(args) > 1 else kwargs.get("metrics") if kwargs else None
+            recorder().fire("scheduled", args[0], depth.schedulers > 0, given)
         return result
 
     wrappers.append(step)

@@ -16,37 +16,35 @@ NOTHING = object()
 
 def install(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
     """Wrap the functions. An optimizer's step sets `calling.optimizer_stepped`."""
-    _clipping(torch, recorder)
+    _clipping(torch, recorder, calling)
     _loss_scaling(torch, recorder, calling)
 
 
-def _clipping(torch: Any, recorder: Callable[[], Any]) -> None:
+def _clipping(torch: Any, recorder: Callable[[], Any], calling: Any) -> None:
     """Both homes of each function: `from torch.nn.utils import clip_grad_norm_` copies the name.
 
-    `clip_grads_with_norm_` (torch 2.6) has a home of its own: its other one is called within `clip_grad_norm_`.
+    `clip_grads_with_norm_` (torch 2.6) bears another name in the other home, where `clip_grad_norm_` calls it.
     """
     utils = torch.nn.utils
-    for name in ("clip_grad_norm_", "clip_grad_value_"):
-        original = getattr(utils.clip_grad, name)
-        wrapper = _clip_wrapper(torch, original, recorder, returns_norm=name == "clip_grad_norm_")
-        for home in (utils.clip_grad, utils):
-            if getattr(home, name) is original:
-                setattr(home, name, wrapper)
-    if hasattr(utils, "clip_grads_with_norm_"):
-        wrapper = _clip_wrapper(torch, utils.clip_grads_with_norm_, recorder, returns_norm=False)
-        wrapper.__module__, wrapper.__qualname__ = "torch.nn.utils", "clip_grads_with_norm_"  # where pickle finds it
-        utils.clip_grads_with_norm_ = wrapper
+    for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+        original = getattr(utils, name, None)
+        if original is not None:
+            wrapper = _clip_wrapper(torch, original, recorder, calling, returns_norm=name == "clip_grad_norm_")
+            for home in (utils.clip_grad, utils):
+                for known in {name, original.__name__}:
+                    if getattr(home, known, None) is original:
+                        setattr(home, known, wrapper)
 
 
 def _clip_wrapper(
-    torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], returns_norm: bool
+    torch: Any, original: Callable[..., Any], recorder: Callable[[], Any], calling: Any, returns_norm: bool
 ) -> Callable[..., Any]:
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     @unseen_by_warnings
     @functools.wraps(original)
     def clip(*args: Any, **kwargs: Any) -> Any:
-        if in_dynamo() or compiling._is_compiling_flag or not (args or "parameters" in kwargs):
+        if in_dynamo() or compiling._is_compiling_flag or calling.clipping or not (args or "parameters" in kwargs):
             return original(*args, **kwargs)
         try:
             parameters, args = (args[0], args[1:]) if args else (kwargs.pop("parameters"), ())
@@ -61,7 +59,11 @@ def _clip_wrapper(
                 parameters = kept(torch, parameters)
                 if isinstance(parameters, (torch.Tensor, list, tuple)):
                     recording.fire("clips_values", parameters)
-            total_norm = original(parameters, *args, **kwargs)
+            try:
+                calling.clipping = True
+                total_norm = original(parameters, *args, **kwargs)
+            finally:
+                calling.clipping = False
             limit = args[0] if args else kwargs.get("max_norm", kwargs.get("clip_value"))
             recording.fire("clip", limit, total_norm if norm_known else None)
             return total_norm

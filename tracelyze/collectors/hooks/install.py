@@ -222,8 +222,13 @@ def _modules(torch: Any) -> None:
             leave_no_frame(error)
             raise
 
-    __call__.__qualname__ = "Module.__call__"  # Pickle finds it by this name; torch's own has another name inside.
-    owner.__call__ = unseen_by_warnings(__call__)
+    _stand_for(owner, original, unseen_by_warnings(__call__))
+
+
+def _stand_for(owner: Any, original: Any, wrapper: Any) -> None:
+    """Under each name of the class: torch's `__call__` has another one, by which pickle looks for it."""
+    for name in [name for name, value in vars(owner).items() if value is original]:
+        setattr(owner, name, wrapper)
 
 
 def _functions(torch: Any) -> None:
@@ -307,13 +312,14 @@ def _backward(torch: Any) -> None:
     in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
 
     @functools.wraps(original)
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:
         if in_dynamo() or compiling._is_compiling_flag or calling.backward or current_graph_task() != -1:
-            return original(tensors, *args, **kwargs)
+            return original(*args, **kwargs)
+        tensors = args[0] if args else kwargs.get("tensors")
         fast_path, progress, watch = this_thread.fast_path, None, calling.watch
         try:
             calling.backward, calling.watch = True, False  # what is called within recomputes activations
-            retains_graph = kwargs.get("retain_graph", args[1] if len(args) > 1 else None) is True
+            retains_graph = kwargs.get("retain_graph", args[2] if len(args) > 2 else None) is True
             if fast_path is not None and fast_path.on and fast_path.backward_begins(tensors, retains_graph):
                 progress = fast_path.progress
             else:
@@ -321,7 +327,7 @@ def _backward(torch: Any) -> None:
                 progress = recording.progress
                 recording.backwards.begins(tensors, retains_graph)
                 calling.watch = recording.program.calls.recomputation()
-            result = original(tensors, *args, **kwargs)
+            result = original(*args, **kwargs)
             if fast_path is None or not fast_path.backward_ends():
                 recorder().backwards.ends(tensors)
             return result

@@ -31,10 +31,10 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
 
     @unseen_by_warnings
     @functools.wraps(made)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(*args: Any, **kwargs: Any) -> None:
         try:
-            made(self, *args, **kwargs)
-            recorder().fire("loader_made", self)
+            made(*args, **kwargs)
+            recorder().fire("loader_made", args[0])
         except BaseException as error:
             leave_no_frame(error)
             raise

@@ -19,27 +19,29 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
 
     @unseen_by_warnings
     @functools.wraps(take)
-    def state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def state_dict(*args: Any, **kwargs: Any) -> Any:
         try:
-            state = take(self, *args, **kwargs)
+            state = take(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
-        if not args and kwargs.get("destination") is None and not kwargs.get("prefix"):  # else a module within one
-            recorder().fire("state_taken", self, state)
+        # With others it is that of a module within one.
+        if len(args) == 1 and kwargs.get("destination") is None and not kwargs.get("prefix"):
+            recorder().fire("state_taken", args[0], state)
         return state
 
     @unseen_by_warnings
     @functools.wraps(load)
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = args[0] if args else kwargs.get("state_dict")
-        recorder().fire("state_loading", self, given)
+    def load_state_dict(*args: Any, **kwargs: Any) -> Any:
+        given = args[1] if len(args) > 1 else kwargs.get("state_dict")
+        if args:
+            recorder().fire("state_loading", args[0], given)
         try:
-            result = load(self, *args, **kwargs)
+            result = load(*args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
-        recorder().fire("state_loaded", self, given, result)
+        recorder().fire("state_loaded", args[0], given, result)
         return result
 
     owner.state_dict, owner.load_state_dict = state_dict, load_state_dict

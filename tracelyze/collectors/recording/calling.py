@@ -18,6 +18,7 @@ class _Local(threading.local):
     """Who watches the modules that are called within `root` (signals.context.ModuleWatch); False if nobody does."""
 
     backward = False  # inside torch.autograd.backward on this thread
+    clipping = False  # inside one of torch's functions that clip: one calls another
     optimizer_stepped = False
 
 

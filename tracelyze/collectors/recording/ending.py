@@ -9,13 +9,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import inspect
 import json
 import multiprocessing
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -63,33 +64,34 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
         first, *others = recorders()
         for other in others:
             _safely(functools.partial(end, other, "finished"))
-        _safely(lambda: _finish(first, quiet))
+        _safely(lambda: _finish(first, others, quiet))
         for one in (first, *others):
             if one.folder is not None:
                 _safely(functools.partial(exit_status.note, one.folder))
 
     for name in ("execv", "execve"):  # execl, execvp and the others call these
-        setattr(os, name, _found_in_os(_replacing(getattr(os, name), recorders)))
+        _put_in_os(name, _replacing(getattr(os, name), recorders))
     BaseProcess.run = _running(BaseProcess.run, recorder)  # type: ignore[method-assign]
     sys.excepthook = excepthook
     threading.excepthook = thread_excepthook
-    os._exit = _found_in_os(functools.update_wrapper(leave, previous_exit))
+    _put_in_os("_exit", functools.update_wrapper(leave, previous_exit))
     atexit.register(at_exit)
 
 
-def _found_in_os(function: Any) -> Any:
-    """A function that pickle finds by its name: what it stands for belongs to the module `posix`."""
-    function.__module__ = "os"
-    return function
+def _put_in_os(name: str, function: Any) -> None:
+    """Also in the module `posix`, which the original says it belongs to: pickle looks for it there."""
+    setattr(os, name, function)
+    setattr(sys.modules[function.__module__], name, function)
+    function.__annotations__, function.__signature__ = {}, inspect.signature(function.__wrapped__)
 
 
 def _running(run: Any, recorder: Callable[[], Recorder]) -> Any:
     """Wraps `multiprocessing.Process.run`, because multiprocessing prints its exceptions without `sys.excepthook`."""
 
     @functools.wraps(run)
-    def observed(process: Any) -> Any:
+    def observed(self: Any) -> Any:
         try:
-            return run(process)
+            return run(self)
         except Exception as error:
             _safely(functools.partial(_note_of_child, recorder, error))
             leave_no_frame(error)
@@ -165,7 +167,8 @@ def end(recorder: Recorder, name: str, code: float | None = None) -> None:
         recorder.writer.note_end(name, code)
 
 
-def _finish(recorder: Recorder, quiet: bool) -> None:
+def _finish(recorder: Recorder, others: list[Recorder], quiet: bool) -> None:
+    """End the recording of the process's own recorder; `others` are those of threads that trained beside it."""
     error = _noted.get("error") or _last_error()
     name = "finished" if error is None else "interrupted" if error == "KeyboardInterrupt" else "exception"
     if recorder.ended:  # a `with tracelyze.Recorder()` block that is over
@@ -177,23 +180,25 @@ def _finish(recorder: Recorder, quiet: bool) -> None:
         return
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
     if not quiet:
-        say_what_is_next(recorder)
+        say_what_is_next(recorder, others)
 
 
-def say_what_is_next(recorder: Recorder) -> None:
+def say_what_is_next(recorder: Recorder, others: Iterable[Recorder] = ()) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
         run = os.fspath(recorder.run)
         with contextlib.suppress(OSError):  # The program may have deleted the folder that it works in.
             run = os.path.relpath(run)
-        notices.say(f"{_recorded(recorder)}. Next: tracelyze diagnose {run}")
+        notices.say(f"{_recorded([recorder, *others])}. Next: tracelyze diagnose {run}")
 
 
-def _recorded(recorder: Recorder) -> str:
+def _recorded(recorders: list[Recorder]) -> str:
     """How much was recorded, in the words of a diagnosis; which optimizers carry each other on is known there only."""
-    longest, every = recorder.progress.longest, recorder.progress.steps
-    trainings, optimizers = recorder.program.trainings.counted()
+    longest = max(one.progress.longest for one in recorders)
+    every = sum(one.progress.steps for one in recorders)
+    counted = [one.program.trainings.counted() for one in recorders]
+    trainings, optimizers = (sum(of_each) for of_each in zip(*counted, strict=True))
     steps = f"{longest} step{'' if longest == 1 else 's'}"
     if not longest:
         return "logged values recorded"

@@ -14,6 +14,8 @@ from tracelyze.collectors.recording.guards import on_training_thread
 from tracelyze.collectors.recording.parts import Parts
 from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.storage import arrow
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors.safe_computing import unseen
 
 
 class Forwards:
@@ -41,7 +43,16 @@ class Forwards:
         if not self._prepared:
             self._prepare()
         watch = self._next_call.watch or self._next_call.of_new_model
-        return None if watch is None else watch.begins(module)
+        if watch is None:
+            return None
+        try:
+            with unseen(self._torch):
+                return watch.begins(module)
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
+            self.guard.writer.stop(error)
+            return None
 
     def _prepare(self) -> None:
         """A model is about to be called for the first time: import what writing takes, before there are activations.

@@ -137,11 +137,12 @@ class _Forward(ModuleWatch):
         start = perf_counter()
         try:
             self._order += 1
-            if self._gates is not None and self.error is None:
-                self._gates.returned(module, output)
-            if self._order % self._every == 0 and self.error is None:
+            if self.error is None:
                 with unseen(self._torch):
-                    self._sample(module, output)
+                    if self._gates is not None:
+                        self._gates.returned(module, output)
+                    if self._order % self._every == 0:
+                        self._sample(module, output)
         except Exception as error:
             self.error = error
         self._seconds += perf_counter() - start
