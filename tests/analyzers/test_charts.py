@@ -37,15 +37,15 @@ def test_nan_becomes_a_gap_with_a_mark_and_unmeasured_does_not() -> None:
     drawn = chart("t", "step", "y", np.arange(5.0), {"loss": values}, known={"loss": known})
     assert drawn.x == [0, 1, 3, 4]
     assert drawn.lines[0].y == [1.0, 2.0, None, 5.0]
-    assert drawn.marks == [Mark(3.0, "first NaN in loss")]
-    told = [Mark(3.0, "loss is NaN")]
+    assert drawn.marks == [Mark(3.0, "first NaN in loss", "not-finite")]
+    told = [Mark(3.0, "so ist es", "not-finite")]
     assert chart("t", "step", "y", np.arange(5.0), {"loss": values}, known={"loss": known}, marks=told).marks == told
 
 
 def test_infinity_is_named() -> None:
     drawn = chart("t", "step", "y", np.arange(3.0), {"norm": np.array([1.0, np.inf, 2.0])})
     assert drawn.lines[0].y == [1.0, None, 2.0]
-    assert drawn.marks == [Mark(1.0, "first Inf in norm")]
+    assert drawn.marks == [Mark(1.0, "first Inf in norm", "not-finite")]
 
 
 def test_a_logarithmic_axis_draws_no_zero() -> None:

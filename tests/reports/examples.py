@@ -137,10 +137,11 @@ def growth() -> Chart:
             Line("used by the step", [round(value, 4) if step < 131 else None for step, value in enumerate(norm, 1)]),
             Line("of this batch alone", [round(value, 4) if step < 131 else None for step, value in enumerate(own, 1)]),
         ],
-        marks=[Mark(2.0, "carried over since step 2"), Mark(131.0, "not a number from step 131 on")],
+        marks=[Mark(2.0, "carried over"), Mark(131.0, "not a number")],
         threshold=100.0,
         threshold_label="100 times the first steps",
         log_y=True,
+        over="steps",
     )
 
 
@@ -154,8 +155,8 @@ def loss() -> Chart:
         else math.nan
         for step in range(1, 151)
     ]
-    marks = [Mark(133.0, "NaN from step 133 on")]
-    return Chart("Training loss", "optimizer step", "loss", x, [Line("loss", y)], marks, shows="loss")
+    marks = [Mark(133.0, "NaN")]
+    return Chart("Training loss", "optimizer step", "loss", x, [Line("loss", y)], marks, shows="loss", over="steps")
 
 
 SOURCE = [
@@ -265,7 +266,7 @@ def step_time() -> Chart:
     y: list[float | None] = [
         round(0.211 + 0.012 * math.sin(step * 1.7) + (0.3 if step % 100 == 0 else 0), 4) for step in x
     ]
-    return Chart("Step time", "optimizer step", "seconds", x, [Line("step", y, "points")])
+    return Chart("Step time", "optimizer step", "seconds", x, [Line("step", y, "points")], over="steps", unit="s")
 
 
 def warning() -> Diagnosis:
@@ -286,6 +287,8 @@ def warning() -> Diagnosis:
         ],
         threshold=0.1,
         threshold_label="bar",
+        over="steps",
+        unit="share",
     )
     finding = Finding(
         rule="dataloader-bottleneck",
@@ -513,7 +516,7 @@ def ranks() -> Diagnosis:
     lines = [Line(f"rank {rank}", [0.1 + 0.02 * rank + 0.01 * math.sin(step) for step in x]) for rank in range(8)]
     chart = Chart(
         "Arrival after the first rank", "step", "share", x, lines, [Mark(1.0, "from the start")], 0.2, "limit",
-        about="8 ranks", healthy="below",
+        about="8 ranks", healthy="below", over="steps", unit="share",
     )  # fmt: skip
     finding = Finding(
         rule="straggler",

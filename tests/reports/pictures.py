@@ -66,7 +66,7 @@ def stack(text: Callable[[], str]) -> Chart:
         Line(text(), [40.0, 50.0, 10.0], "bars", "input"),
         Line(text(), [10.0, float("nan"), 90.0], "bars", "no such kind"),
     ]
-    return Chart(text(), text(), "ms", [5.0, 6.0, 7.0], lines)
+    return Chart(text(), text(), "ms", [5.0, 6.0, 7.0], lines, over="profiled-steps", unit="ms")
 
 
 def picture(text: Callable[[], str]) -> Picture:

@@ -156,6 +156,8 @@ def test_the_loss_of_one_rank_stands_for_that_of_the_others() -> None:
             marks,
             about=f"rank {rank}",
             shows="loss",
+            over="steps",
+            rank=rank,
         )
 
     findings = [replace(diagnosis.findings[0], ranks=[1], charts=[loss(1, 1.1)]), *diagnosis.findings[1:]]
@@ -315,7 +317,7 @@ def luminance(color: str) -> float:
 def loss_chart(values: list[float | None], marks: list[Mark] | None = None, title: str = "Training loss") -> Chart:
     steps = [float(step) for step in range(1, len(values) + 1)]
     return Chart(
-        title, "step", "loss", steps, [Line("training", values)], marks=marks or [], about="rank 0", shows="loss"
+        title, "step", "loss", steps, [Line("training", values)], marks=marks or [], shows="loss", over="steps", rank=0
     )
 
 
@@ -352,7 +354,10 @@ def test_the_ranks_batches_side_by_side_stand_in_place_of_a_healthy_loss() -> No
 def test_the_loss_is_that_of_the_training_the_finding_is_about() -> None:
     diagnosis = examples.warning()
     rising = [one + 0.0 for one in reversed([value or 0.0 for value in FALLING])]
-    charts = [loss_chart([*rising], title=f"Training loss of training {number} of 2") for number in (1, 2)]
+    charts = [
+        replace(loss_chart([*rising], title=f"Training loss of {name}"), training=name)
+        for name in ("training 1 of 2", "training 2 of 2")
+    ]
     finding = replace(
         diagnosis.findings[0], charts=[], evidence=[], first_step=1, trainings=["training 2 of 2"], caused_by=None
     )
@@ -395,7 +400,7 @@ def test_steps_numbered_by_a_profiler_are_not_counted_from_one() -> None:
 def test_a_legend_of_times_has_one_unit_and_no_crumbs() -> None:
     parts = {"computing": 10.0, "waiting": 4.0, "copies": 0.02, "launches": 0.05}
     lines = [Line(name, [value, value], "bars", "compute") for name, value in parts.items()]
-    chart = Chart("Where the step went", "rank", "milliseconds", [0.0, 1.0], lines)
+    chart = Chart("Where the step went", "rank", "milliseconds", [0.0, 1.0], lines, over="ranks", unit="ms")
     diagnosis = examples.warning()
     page = render(replace(diagnosis, findings=[replace(diagnosis.findings[0], charts=[chart])]), "html")
     legend = page.split('class="legend"')[1].split("</ul>")[0]

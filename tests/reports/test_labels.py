@@ -1,39 +1,127 @@
-"""Reports take numbers from a chart by what it shows: how it and its lines are called is for people alone."""
+"""Reports go by what a diagnosis declares: how charts, lines, marks and units are called is for people alone."""
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 import tracelyze
-from tracelyze.diagnosis import Diagnosis
+from tracelyze.diagnosis import Chart, Diagnosis, Finding, Line
+from tracelyze.reports import render
 from tracelyze.reports.html import hero
 from tracelyze.reports.wording import words
+
+from . import examples
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def translated(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis with charts, axes over which they stand, and lines called otherwise."""
+def other(text: str) -> str:
+    """Other words that are as long, so that they need as much room; a number stays, with its unit."""
+    parts = re.split(r"([\d.,]+ ?(?:ms|s|MiB|GiB|%)?(?![A-Za-z]))", text)
+    return "".join(part if at % 2 else codecs.encode(part, "rot13") for at, part in enumerate(parts))
 
-    charts = [
-        replace(
-            chart,
-            title=f"Bild {'abcdefgh'[place]}",
-            x_label="Schritt",
-            lines=[replace(line, name=f"Reihe {'abcdefgh'[at]}") for at, line in enumerate(chart.lines)],
-        )
-        for place, chart in enumerate(diagnosis.charts)
-    ]
-    return replace(diagnosis, charts=charts)
+
+def translated(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with everything called otherwise that a person reads."""
+    return replace(
+        diagnosis,
+        findings=[_finding(one) for one in diagnosis.findings],
+        charts=[_chart(one) for one in diagnosis.charts],
+    )
+
+
+def _finding(one: Finding) -> Finding:
+    return replace(one, title=other(one.title), charts=[_chart(chart) for chart in one.charts])
+
+
+def _chart(one: Chart) -> Chart:
+    return replace(
+        one,
+        title=other(one.title),
+        x_label=other(one.x_label),
+        y_label=other(one.y_label),
+        lines=[replace(line, name=other(line.name)) for line in one.lines],
+        marks=[replace(mark, label=other(mark.label)) for mark in one.marks],
+        threshold_label=other(one.threshold_label),
+        about=other(one.about),
+    )
+
+
+@cache
+def sample(name: str) -> Diagnosis:
+    return tracelyze.diagnose(SAMPLES / name)
 
 
 def test_no_number_depends_on_what_a_chart_is_called() -> None:
-    diagnosis = tracelyze.diagnose(SAMPLES / "healthy")
-    other = translated(diagnosis)
+    diagnosis = sample("healthy")
+    renamed = translated(diagnosis)
     assert [chart.shows for chart in diagnosis.charts if chart.shows] == ["loss", "step-time", "memory"]
-    assert words.recording(diagnosis) == words.recording(other)
+    assert words.recording(diagnosis) == words.recording(renamed)
     said = hero._run_numbers(diagnosis)
-    assert [values for _, values, _ in said] == [values for _, values, _ in hero._run_numbers(other)]
+    assert [values for _, values, _ in said] == [values for _, values, _ in hero._run_numbers(renamed)]
     assert len([values for _, values, _ in said if re.search(r"\d", values)]) == 4
+
+
+def beside_others() -> Diagnosis:
+    """One rank of eight is slow: the ranks side by side, and the loss of rank 1 that stands for that of rank 0."""
+    steps = [float(step) for step in range(1, 101)]
+    falling: list[float | None] = [2.0 - step / 100 for step in range(100)]
+    loss = Chart("Training loss", "step", "loss", steps, [Line("training", falling)], over="steps", shows="loss")
+    ranks = Chart(
+        "A step of each rank",
+        "rank",
+        "milliseconds",
+        [float(rank) for rank in range(8)],
+        [Line("own work", [10.0 + rank for rank in range(8)], "bars", "compute")],
+        shows="ranks",
+        over="ranks",
+        unit="ms",
+    )
+    diagnosis = examples.ranks()
+    charts = [replace(loss, rank=1, about="rank 1"), ranks]
+    finding = replace(diagnosis.findings[0], ranks=[7], charts=charts)
+    return replace(diagnosis, findings=[finding], charts=[replace(loss, rank=0, about="rank 0"), ranks])
+
+
+PAGES: dict[str, Callable[[], Diagnosis]] = {
+    **{name: lambda name=name: sample(name) for name in ("healthy", "missing-zero-grad", "dataloader-bottleneck")},
+    "memory": lambda: sample("memory-leak"),
+    "chain": examples.chain,
+    "trace": examples.traced,
+    "share": examples.warning,
+    "ranks": examples.ranks,
+    "one rank among others": beside_others,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_draws_and_writes_the_same_whatever_things_are_called(name: str) -> None:
+    diagnosis = PAGES[name]()
+    page, renamed = (_drawn(render(one, "html")) for one in (diagnosis, translated(diagnosis)))
+    assert page == renamed
+    assert page["charts"]
+
+
+def _drawn(page: str) -> dict[str, list[str]]:
+    """Which charts a page shows, what is drawn in them, and every number with its unit in and around them."""
+    page = page.partition('<script type="application/json"')[0]
+    found = {
+        "charts": re.findall(r'data-chart="([^"]+)"|class="card (charts)"', page),
+        "paths": re.findall(r'<path d="([^"]+)" class="([^"]+)"', page),
+        "ticks": re.findall(r'<div class="[xy]-axis".*?</div>', page, re.DOTALL),
+        "marks": re.findall(r"step [\d,]+(?=:)|since step [\d,]+", page),
+        "rows": re.findall(r'<span class="quiet">([\d.]+ \w+)</span>', page),
+        "ends": re.findall(r'class="chart-label last[^>]*>([^<]+) at the end<', page),
+        "tables": re.findall(r'<td class="number"[^>]*>([^<]*)<', page),
+        "facts": re.findall(r"[\d,.]+ ?(?:ms|MiB|GiB|%|s)?\b", " ".join(re.findall(r"<(?:dd|b)>([^<]*)<", page))),
+    }
+    # Beside the numbers of an axis stands its name.
+    found["ticks"] = [re.sub(r"[A-Za-z]{4,}", "", one) for one in found["ticks"]]
+    return {key: [str(one) for one in part] for key, part in found.items()}

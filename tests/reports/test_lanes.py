@@ -100,7 +100,7 @@ def test_many_bars_stand_on_each_other_and_reach_the_sum() -> None:
     steps = [float(step) for step in range(10)]
     parts = (("compute", 50.0), ("input", 40.0), ("no such kind", 10.0))
     lines = [Line(kind, [height for _ in steps], "bars", kind) for kind, height in parts]
-    drawing = svg.draw(Chart("Where each step went", "step", "ms", steps, lines))
+    drawing = svg.draw(Chart("Where each step went", "step", "ms", steps, lines, over="profiled-steps", unit="ms"))
     paths = re.findall(r'<path d="([^"]+)" class="bars (k-[\w-]+)"', drawing)
     assert [kind for _, kind in paths] == ["k-compute", "k-input", "k-other"]
     spans = [[float(y) for y in re.findall(r"[V ]([\d.]+)", path)] for path, _ in paths]
@@ -374,7 +374,10 @@ def test_without_script_the_picture_is_complete_and_has_no_dead_buttons(browser:
 def test_stacked_bars_open_live(browser: Chromium, tmp_path: Path) -> None:
     steps = [float(step) for step in range(400)]
     lines = [Line(kind, [1.0 for _ in steps], "bars", kind) for kind in ("compute", "copy", "input")]
-    long = replace(examples.traced(), charts=[Chart("Where each step went", "step", "ms", steps, lines)])
+    long = replace(
+        examples.traced(),
+        charts=[Chart("Where each step went", "step", "ms", steps, lines, over="profiled-steps", unit="ms")],
+    )
     opened = browser
     opened.open(reports.write(long, tmp_path / "bars.html"))
     opened.evaluate("document.querySelector('.explore').click()")

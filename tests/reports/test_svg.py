@@ -26,6 +26,7 @@ def chart(y: list[float | None], **changes: object) -> Chart:
         "y_label": "loss",
         "x": [float(index) for index in range(len(y))],
         "lines": [Line("loss", y)],
+        "over": "steps",
     }
     return Chart(**(facts | changes))  # type: ignore[arg-type]
 
@@ -138,13 +139,13 @@ def test_looks_far_apart_are_joined_by_dashes() -> None:
 
 
 def test_the_last_value_stands_at_the_end_of_the_only_line() -> None:
-    assert "30 ms at the end" in labels(chart([10.0, 20.0, 30.0], y_label="milliseconds"))
+    assert "30 ms at the end" in labels(chart([10.0, 20.0, 30.0], unit="ms"))
     two = chart([1.0, 2.0], lines=[Line("a", [1.0, 2.0]), Line("b", [2.0, 1.0])])
     assert not [label for label in labels(two) if label.endswith("at the end")]
 
 
 def test_shares_read_in_percent() -> None:
-    assert "50%" in labels(chart([0.0, 0.5, 1.0], y_label="share"))
+    assert "50%" in labels(chart([0.0, 0.5, 1.0], unit="share"))
 
 
 def test_marks_without_room_are_listed_below() -> None:
@@ -159,7 +160,7 @@ def test_it_can_be_read_aloud() -> None:
     picture = next(drawn(examples.growth()).iter("svg"))
     assert picture.get("role") == "img"
     said = picture.get("aria-label") or ""
-    for words in ("Gradient norm", "from 0.8 at 1", "20 gaps", "Limit 100", "not a number from step 131 on at 131"):
+    for words in ("Gradient norm", "from 0.8 at 1", "20 gaps", "Limit 100", "not a number at 131"):
         assert words in said
 
 

@@ -190,7 +190,9 @@ class Facts:
     def charts(self, findings: Sequence[Finding]) -> list[Chart]:
         """The overview's pictures, with the onset of every root cause marked."""
         roots = [f for f in findings if f.caused_by is None and f.first_step is not None]
-        marks = [Mark(float(f.first_step or 0), f.rule) for f in sorted(roots, key=lambda f: f.first_step or 0)]
+        marks = [
+            Mark(float(f.first_step or 0), f.rule, "finding") for f in sorted(roots, key=lambda f: f.first_step or 0)
+        ]
         return [replace(picture, marks=[*marks, *picture.marks]) for picture in self.drawn]
 
 

@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
+from tracelyze.diagnosis.charts import Chart as Chart
+from tracelyze.diagnosis.charts import Line as Line
+from tracelyze.diagnosis.charts import Mark as Mark
+from tracelyze.diagnosis.charts import Over as Over
+from tracelyze.diagnosis.charts import Unit as Unit
 from tracelyze.diagnosis.pictures import Lane as Lane
 from tracelyze.diagnosis.pictures import Listing as Listing
 from tracelyze.diagnosis.pictures import Picture as Picture
@@ -120,52 +125,6 @@ class Diff:
     line: int
     removed: list[str]
     added: list[str]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a chart; None is a gap. NaN and Inf are drawn as gaps, so name them in a mark.
-
-    `bars`: parts of a whole at each x; all lines of this style in a chart stand on top of each other.
-    `kind`: one of KINDS where the line is the time that went into it, else empty.
-    """
-
-    name: str
-    y: list[float | None]
-    style: Literal["line", "points", "steps", "bars"] = "line"
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A labelled position on the x axis: the onset of the fault, an evaluation, an exception."""
-
-    x: float
-    label: str
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A picture of the evidence, already thinned to at most a few hundred points.
-
-    `x` is shared by all lines; `threshold` is a horizontal line; `marks` are vertical ones, the onset first. `about`
-    qualifies the title: the rank, what the loss is. `healthy`: the side of the threshold on which runs are healthy,
-    where that is known. `log_y` asks for a logarithmic axis where the values span enough for one. `shows`: what reports
-    take numbers from, whatever it is called in words; the first line of a step's time is that of the whole step.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    x: list[float]
-    lines: list[Line]
-    marks: list[Mark] = field(default_factory=list)
-    threshold: float | None = None
-    threshold_label: str = ""
-    log_y: bool = False
-    about: str = ""
-    healthy: Literal["", "above", "below"] = ""
-    shows: Literal["", "loss", "step-time", "memory", "ranks"] = ""
 
 
 EndCause = Literal[

@@ -10,19 +10,19 @@ import numpy as np
 from tracelyze.analyzers.comparing.runs import longest
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.charts import chart
-from tracelyze.analyzers.evidence.pictures import WIDE
+from tracelyze.analyzers.evidence.pictures import SIZES, WIDE
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Run
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.diagnosis import Chart
+    from tracelyze.diagnosis import Chart, Unit
 
-COLUMNS: Final = (
-    ("Training loss", "loss", "loss", 1.0),
-    ("Time per step", "milliseconds", "seconds", 1e-3),
-    ("Gradient norm", "L2 norm", "grad_norm", 1.0),
+COLUMNS: Final[tuple[tuple[str, str, str, Unit], ...]] = (
+    ("Training loss", "loss", "loss", ""),
+    ("Time per step", "milliseconds", "seconds", "ms"),
+    ("Gradient norm", "L2 norm", "grad_norm", ""),
 )
-"""Title, name of the y axis, column of the step table, and the unit that its values are divided by."""
+"""Title, name of the y axis, column of the step table, and the unit in which its values are drawn."""
 
 
 def charts(one: Run, two: Run) -> list[Chart]:
@@ -37,19 +37,21 @@ def charts(one: Run, two: Run) -> list[Chart]:
     ]
 
 
-def _over(a: Optimization, b: Optimization, title: str, y_label: str, column: str, unit: float) -> Chart:
+def _over(a: Optimization, b: Optimization, title: str, y_label: str, column: str, unit: Unit) -> Chart:
     steps = np.union1d(timing.numbers(a), timing.numbers(b))
     lines: dict[str, Floats] = {}
     known = {}
     for name, optimization in (("A", a), ("B", b)):
         values, measured = np.full(len(steps), np.nan), np.zeros(len(steps), dtype=bool)
         places = np.searchsorted(steps, timing.numbers(optimization))
-        values[places] = optimization.steps[column] / unit
+        values[places] = optimization.steps[column] / SIZES[unit]
         measured[places] = optimization.steps.known(column)
         lines[name], known[name] = values, measured
     finite = np.concatenate([values[np.isfinite(values)] for values in lines.values()])
     wide = len(finite) > 0 and float(finite.min()) > 0 and float(finite.max()) > WIDE * float(finite.min())
-    ranks = f"rank {a.process.rank}" if a.process.rank == b.process.rank else ""
-    log = wide and y_label != "milliseconds"
-    drawn = chart(title, "step", y_label, steps, lines, known=known, log_y=log)
-    return replace(drawn, about=ranks, shows="loss" if column == "loss" else "")
+    rank = a.process.rank if a.process.rank == b.process.rank else None
+    log = wide and unit != "ms"
+    drawn = chart(title, "step", y_label, steps, lines, known=known, log_y=log, unit=unit)
+    return replace(
+        drawn, about="" if rank is None else f"rank {rank}", rank=rank, shows="loss" if column == "loss" else ""
+    )

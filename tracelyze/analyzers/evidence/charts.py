@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.diagnosis import Unit
 
 MAX_POINTS = 300
 MAX_SCATTERED = 80
@@ -33,8 +34,9 @@ def chart(
     threshold_label: str = "",
     log_y: bool = False,
     steps: bool = False,
+    unit: Unit = "",
 ) -> Chart:
-    """A chart of `lines` (each of shape [len(x)]) over the increasing `x`, with at most 300 points.
+    """A chart of `lines` (each of shape [len(x)]) over the steps `x`, which increase, with at most 300 points.
 
     `scattered` holds sparse series with positions of their own, such as validation losses: drawn as points at the
     nearest position of `x`. Buckets keep their smallest and largest values, and all marked positions stay. NaN and Inf
@@ -61,11 +63,23 @@ def chart(
         column[places] = values
         drawn.append(Line(name, plain(column[kept], log_y), "points"))
     notes = [
-        Mark(float(x[index]), f"first {_what(series[name][index])} in {name}")
+        Mark(float(x[index]), f"first {_what(series[name][index])} in {name}", "not-finite")
         for name, index in broken.items()
-        if index is not None and not _is_marked(float(x[index]), _what(series[name][index]), marks)
+        if index is not None and not any(mark.x == x[index] and mark.kind == "not-finite" for mark in marks)
     ]
-    return Chart(title, x_label, y_label, x[kept].tolist(), drawn, [*marks, *notes], threshold, threshold_label, log_y)
+    return Chart(
+        title,
+        x_label,
+        y_label,
+        x[kept].tolist(),
+        drawn,
+        [*marks, *notes],
+        threshold,
+        threshold_label,
+        log_y,
+        over="steps",
+        unit=unit,
+    )
 
 
 def thin(
@@ -104,10 +118,6 @@ def _first(flags: Mask) -> int | None:
     """Index of the first true value."""
     places = np.flatnonzero(flags)
     return int(places[0]) if len(places) else None
-
-
-def _is_marked(place: float, what: str, marks: Sequence[Mark]) -> bool:
-    return any(mark.x == place and what in mark.label for mark in marks)
 
 
 def _what(value: float) -> str:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.diagnosis import Mark
+    from tracelyze.diagnosis import Mark, Unit
 
-MIB = 2.0**20
+SIZES: Final[Mapping[Unit, float]] = {"": 1.0, "share": 1.0, "ms": 1e-3, "s": 1.0, "MiB": 2.0**20, "GiB": 2.0**30}
+"""What a unit of a chart is in the units of the tables: seconds and bytes."""
 _RANKS: Final = 64  # bars of one chart
 _SETS: Final = 2  # of validation, in one chart
 WIDE = 20
@@ -33,7 +34,7 @@ def over_steps(
     columns: Mapping[str, str],
     marks: Sequence[Mark] = (),
     *,
-    unit: float = 1.0,
+    unit: Unit = "",
     threshold: float | None = None,
     threshold_label: str = "",
     log_y: bool = False,
@@ -41,14 +42,14 @@ def over_steps(
 ) -> list[Chart]:
     """Columns of the step table over the step number, one line each (`columns`: name of the line to column).
 
-    Columns that were not measured are left out; without any there is no chart (an empty list). Values are divided by
-    `unit`.
+    Columns that were not measured are left out; without any there is no chart (an empty list). Seconds and bytes
+    are drawn in `unit`.
     """
     steps = optimization.steps
     present = {name: column for name, column in columns.items() if steps.has(column)}
     if not present:
         return []
-    lines = {name: steps[column] / unit for name, column in present.items()}
+    lines = {name: steps[column] / SIZES[unit] for name, column in present.items()}
     known = {name: steps.known(column) for name, column in present.items()}
     drawn = chart(
         title,
@@ -62,8 +63,10 @@ def over_steps(
         threshold=threshold,
         threshold_label=threshold_label,
         log_y=log_y,
+        unit=unit,
     )
-    return [replace(drawn, about=f"rank {optimization.process.rank}")]
+    rank = optimization.process.rank
+    return [replace(drawn, about=f"rank {rank}", rank=rank, training=timing.training_of(optimization))]
 
 
 def loss(optimization: Optimization, marks: Sequence[Mark] = (), name: str = "") -> list[Chart]:
@@ -123,11 +126,14 @@ def grad_norm(
     return [replace(one, threshold=limit[0], threshold_label=limit[1], healthy="below") for one in drawn]
 
 
-def of_ranks(title: str, y_label: str, ranks: Sequence[int], parts: Mapping[str, tuple[str, list[float]]]) -> Chart:
+def of_ranks(
+    title: str, y_label: str, ranks: Sequence[int], parts: Mapping[str, tuple[str, list[float]]], unit: Unit = ""
+) -> Chart:
     """A bar for each rank, made of `parts`: by name the kind of time they are, if any, and their values."""
     kept = sorted(range(len(ranks)), key=lambda index: ranks[index])[:_RANKS]
     lines = [Line(name, plain(np.array(values)[kept]), "bars", kind) for name, (kind, values) in parts.items()]
-    return Chart(title, "rank", y_label, [float(ranks[index]) for index in kept], lines, shows="ranks")
+    places = [float(ranks[index]) for index in kept]
+    return Chart(title, "rank", y_label, places, lines, shows="ranks", over="ranks", unit=unit)
 
 
 def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
@@ -138,7 +144,7 @@ def loss_scale(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[C
 def memory(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
     """Memory of the device and of the host, in MiB."""
     names = {"device, in tensors": "device_allocated", "device, reserved": "device_reserved", "host": "host_rss"}
-    return [replace(one, shows="memory") for one in over_steps(optimization, "Memory", "MiB", names, marks, unit=MIB)]
+    return [replace(one, shows="memory") for one in over_steps(optimization, "Memory", "MiB", names, marks, unit="MiB")]
 
 
 def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[Chart]:
@@ -155,5 +161,5 @@ def time_split(optimization: Optimization, marks: Sequence[Mark] = ()) -> list[C
         "device": "device_seconds",
         "tracelyze": "overhead",
     }
-    drawn = over_steps(optimization, "Time per step", "milliseconds", names, marks, unit=1e-3, log_y=bool(spikes))
+    drawn = over_steps(optimization, "Time per step", "milliseconds", names, marks, unit="ms", log_y=bool(spikes))
     return [replace(one, shows="step-time") for one in drawn] if optimization.steps.has("seconds") else drawn

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 def name_of(optimization: Optimization) -> str:
     """How to call the training in a sentence: empty if it is the only one, else " of opt_heads (Adam)"."""
+    name = training_of(optimization)
+    return f" of {name}" if name else ""
+
+
+def training_of(optimization: Optimization) -> str:
+    """The name of the training among those of its process, "opt_heads (Adam)"; empty if it is the only one."""
     if len(optimization.process.optimizations) < 2:
-        return f" of {optimization.process.training}" if optimization.process.training else ""
-    return f" of {called.optimizer(optimization)}"
+        return optimization.process.training or ""
+    return called.optimizer(optimization)
 
 
 def numbers(optimization: Optimization) -> Floats:

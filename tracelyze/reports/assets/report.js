@@ -89,7 +89,6 @@
     const diagnosis = JSON.parse(data.textContent);
     const number = (value) => value === null || value === undefined ? "not measured"
       : Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
-    const units = { milliseconds: " ms", ms: " ms", seconds: " s", s: " s", MiB: " MiB", GiB: " GiB" };
 
     all("[data-crosshair]").forEach((card) => {
       const parts = all("[data-chart]", card).map((figure) => {
@@ -108,9 +107,8 @@
         values.forEach((value, index) => { if (Math.abs(value - x) < Math.abs(values[best] - x)) best = index; });
         return best;
       };
-      const share = ({ chart }) => chart.y_label === "share" || chart.y_label.startsWith("share of ");
-      const written = (part, value) => value === null || value === undefined ? "not measured"
-        : share(part) ? `${number(value * 100)}%` : number(value) + (units[part.chart.y_label] || "");
+      const written = ({ chart }, value) => value === null || value === undefined ? "not measured"
+        : chart.unit === "share" ? `${number(value * 100)}%` : `${number(value)} ${chart.unit}`.trim();
       const height = (part, value) => part.log
         ? (Math.log(value) - Math.log(part.low)) / (Math.log(part.high) - Math.log(part.low))
         : (value - part.low) / (part.high - part.low);

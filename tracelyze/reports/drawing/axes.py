@@ -7,16 +7,13 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze import formatting
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+    from tracelyze.diagnosis import Unit
 
 WIDE: Final = 20
 """Values that span less than this factor are drawn on a linear axis, on which differences look as large as they are."""
-
-UNITS: Final = {"milliseconds": "ms", "ms": "ms", "seconds": "s", "s": "s", "MiB": "MiB", "GiB": "GiB"}
-"""The names of y axes that are units of their values, with how the unit is written."""
 
 
 @dataclass(frozen=True)
@@ -100,31 +97,9 @@ def label(value: float) -> str:
     return f"{value:,.6g}"
 
 
-def unit(y_label: str) -> str:
-    """The unit that a y axis names: `ms`, `MiB`, `%` for shares, empty where the values are bare numbers."""
-    return "%" if is_share(y_label) else UNITS.get(y_label, "")
-
-
-def is_share(y_label: str) -> bool:
-    """Whether the values of the axis are shares of 1, which are written in percent."""
-    return y_label == "share" or y_label.startswith("share of ")
-
-
-def tick(value: float, y_label: str) -> str:
+def tick(value: float, unit: Unit) -> str:
     """A label of the y axis: shares in percent, everything else as a bare number."""
-    return f"{label(float(f'{value * 100:.4g}'))}%" if is_share(y_label) else label(value)
-
-
-def quantity(value: float | None, y_label: str) -> str:
-    """A value of the y axis with its unit."""
-    return formatting.percent(value) if is_share(y_label) else formatting.quantity(value, UNITS.get(y_label, ""))
-
-
-def quantities(values: Sequence[float], y_label: str) -> list[str]:
-    """Values of the y axis that are compared with each other, in one unit."""
-    if is_share(y_label):
-        return [formatting.percent(value) for value in values]
-    return formatting.in_one_unit(values, UNITS.get(y_label, ""))
+    return f"{label(float(f'{value * 100:.4g}'))}%" if unit == "share" else label(value)
 
 
 def _range(values: Iterable[float | None]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tracelyze import formatting
 from tracelyze.diagnosis import KINDS, Line
 from tracelyze.reports import escaping
 from tracelyze.reports.drawing import axes
@@ -123,7 +124,7 @@ def rows(chart: Chart) -> Markup:
             element(
                 "p",
                 element("b" if at in marked else "span", f"{name} {axes.label(at)}"),
-                element("span", f"{axes.quantity(total, chart.y_label)}", class_="quiet"),
+                element("span", f"{formatting.quantity(total, chart.unit)}", class_="quiet"),
                 element("span", marked[at], class_="tag critical") if marked.get(at) else None,
             ),
             element(
@@ -142,7 +143,7 @@ def rows(chart: Chart) -> Markup:
 def said(chart: Chart) -> str:
     """The mean of each part in words."""
     means = (
-        f"{escaping.one_line(part.line.name)}: {axes.quantity(part.mean, chart.y_label)}" for part in stacked(chart)
+        f"{escaping.one_line(part.line.name)}: {formatting.quantity(part.mean, chart.unit)}" for part in stacked(chart)
     )
     return f"{escaping.one_line(chart.title)}. On average {', '.join(means)}."
 

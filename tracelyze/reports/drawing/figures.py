@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.reports import escaping
-from tracelyze.reports.drawing import axes, bars, svg
+from tracelyze.reports.drawing import bars, svg
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Line
@@ -34,7 +34,7 @@ def figure(chart: Chart) -> dict[str, Any]:
             "yaxis": {
                 "title": {"text": _text(chart.y_label)},
                 "type": "log" if log else "linear",
-                **({"tickformat": ".0%"} if axes.is_share(chart.y_label) else {}),
+                **({"tickformat": ".0%"} if chart.unit == "share" else {}),
             },
             "shapes": shapes,
             "annotations": labels,

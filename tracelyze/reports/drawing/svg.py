@@ -309,13 +309,13 @@ def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
     )
     if above >= 0.88 and below < 0.12:
         return None
-    said = f"{axes.quantity(value, chart.y_label)} at the end"
+    said = f"{formatting.quantity(value, chart.unit)} at the end"
     return element("span", said, class_="chart-label last end s0", style=f"left:{labels.percent(across)};{place}")
 
 
 def _y_axis(chart: Chart, y: Axis) -> Markup:
     ticks = [
-        element("span", axes.tick(tick, chart.y_label), style=f"top:{labels.percent(1 - (y.fraction(tick) or 0.0))}")
+        element("span", axes.tick(tick, chart.unit), style=f"top:{labels.percent(1 - (y.fraction(tick) or 0.0))}")
         for tick in y.ticks
     ]
     return element("div", ticks, class_="y-axis", aria_hidden="true")

@@ -33,10 +33,14 @@ _CHANGED = 0.2  # of the value before the onset
 
 @dataclass(frozen=True)
 class Shown:
-    """A chart with where it stands in the diagnosis, as the page's data: `findings.0.charts.1`."""
+    """A chart with where it stands in the diagnosis, as the page's data: `findings.0.charts.1`.
+
+    `placed`: the labels of its marks begin with where they stand.
+    """
 
     chart: Chart
     path: str
+    placed: bool = False
 
 
 class Gallery:
@@ -51,7 +55,7 @@ class Gallery:
     def cards(self, shown: Sequence[Shown], onset: bool = True, take: bool = True) -> list[Markup]:
         """A card for the charts over steps, and one for each other chart; those drawn before are left out."""
         fresh = [one for one in shown if self._is_new(one.chart)]
-        stepped = [one for one in fresh if one.chart.x_label == "step" and not bars.are_drawn(one.chart)]
+        stepped = [one for one in fresh if one.chart.over == "steps" and not bars.are_drawn(one.chart)]
         groups = ([stepped] if stepped else []) + [[one] for one in fresh if one not in stepped]
         return [self._card(group, onset, take) for group in groups]
 
@@ -67,13 +71,13 @@ class Gallery:
         key = _identity(chart)
         known = key in self._drawn
         self._drawn.add(key)
-        if chart.about.startswith("rank "):
+        if chart.rank is not None:
             self._of_ranks.add((chart.title, chart.y_label))
         return not known
 
     def draws_another_rank(self, chart: Chart) -> bool:
         """Whether what this chart shows of one rank is drawn of another one already."""
-        return chart.about.startswith("rank ") and (chart.title, chart.y_label) in self._of_ranks
+        return chart.rank is not None and (chart.title, chart.y_label) in self._of_ranks
 
     def _card(self, group: Sequence[Shown], onset: bool, take: bool) -> Markup:
         x = svg.span([one.chart for one in group])
@@ -118,7 +122,7 @@ class Gallery:
             ),
             element("div", bars.rows(chart) if lying else svg.draw(plain, own, height, last, onset), class_="canvas"),
             _legend(chart) if lying else None,
-            _unnamed(chart, own) if index == 0 and not lying else None,
+            _unnamed(one, own) if index == 0 and not lying else None,
             button,
             class_="chart",
             data_chart=one.path,
@@ -140,7 +144,7 @@ def conclusion(chart: Chart) -> str:
         return ""
     if chart.shows == "loss" and after[-1][1] < before[-1][1]:
         return ""  # A loss that falls proves nothing.
-    values = (axes.quantity(before[-1][1], chart.y_label), axes.quantity(after[-1][1], chart.y_label))
+    values = (formatting.quantity(before[-1][1], chart.unit), formatting.quantity(after[-1][1], chart.unit))
     if values[0] == values[1]:
         return ""
     where = f"before {_position(chart)} {axes.label(onset)}"
@@ -191,9 +195,9 @@ def _identity(chart: Chart) -> object:
 
 def _qualified(chart: Chart) -> str:
     """Rank, unit and scale, as far as the title does not say them."""
-    unit = axes.unit(chart.y_label) or escaping.one_line(chart.y_label)
+    unit = chart.unit or escaping.one_line(chart.y_label)
     said = [escaping.one_line(chart.about)]
-    said += [unit] if unit not in ("", "%") and unit.lower() not in chart.title.lower() else []
+    said += [unit] if unit not in ("", "share") and unit.lower() not in chart.title.lower() else []
     said += ["log scale"] if svg.is_log(chart) else []
     return ", ".join(part for part in said if part)
 
@@ -225,7 +229,7 @@ def _legend_of_parts(chart: Chart) -> Markup:
     """Each part, with its mean where all bars look about the same; all of them in one unit."""
     parts = bars.lying(chart)
     alike = all(map(_alike, parts))
-    said = axes.quantities([part.mean for part in parts], chart.y_label)
+    said = formatting.in_one_unit([part.mean for part in parts], chart.unit)
     shown = [
         element(
             "li",
@@ -303,7 +307,7 @@ def _of_lines(chart: Chart) -> tuple[list[str], list[Markup]]:
 
 def _value(chart: Chart, line: Line, index: int) -> str:
     value = line.y[index] if index < len(line.y) else None
-    return axes.quantity(value, chart.y_label) if value is not None else "not measured"
+    return formatting.quantity(value, chart.unit) if value is not None else "not measured"
 
 
 def _row(name: str, said: Sequence[str], heads: Sequence[str]) -> Markup:
@@ -319,20 +323,17 @@ def _table(heads: Sequence[str], rows: Sequence[Markup]) -> Markup:
     return element("div", table, class_="wide", tabindex="0", role="group", aria_label="Values")
 
 
-def _unnamed(chart: Chart, x: axes.Axis | None) -> Child:
+def _unnamed(one: Shown, x: axes.Axis | None) -> Child:
     """Marks that the drawing has no room to name."""
-    rest = [mark for mark in svg.unlabelled(chart, x) if mark.label]
+    rest = [mark for mark in svg.unlabelled(one.chart, x) if mark.label]
     if not rest:
         return None
-    said = "; ".join(_mark(escaping.shortened(escaping.one_line(mark.label), 200), mark.x) for mark in rest[:20])
+    names = [escaping.shortened(escaping.one_line(mark.label), 200) for mark in rest[:20]]
+    if not one.placed:
+        names = [f"{name} ({formatting.number(mark.x)})" for name, mark in zip(names, rest, strict=False)]
+    said = "; ".join(names)
     more = f"; and {len(rest) - 20:,} more" if len(rest) > 20 else ""
     return element("p", f"Also marked: {said}{more}.", class_="quiet small also-marked")
-
-
-def _mark(label: str, x: float) -> str:
-    """The label of a mark with its place, which labels of consequences begin with already."""
-    place = formatting.number(x)
-    return label if label.startswith(f"step {place}:") else f"{label} ({place})"
 
 
 def _finite(value: float | None) -> bool:

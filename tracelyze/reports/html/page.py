@@ -147,10 +147,9 @@ def _bar(main: Markup) -> Markup:
 
 def _picture(diagnosis: Diagnosis, gallery: Gallery, leading: bool) -> Child:
     """The charts of the run that no finding has drawn; single steps and what took the time, where a trace was read."""
-    rules = {one.rule for one in diagnosis.findings}
     # The loss of one rank stands for that of the others: where a finding has drawn that of rank 1, rank 0 is not drawn.
     shown = [
-        Shown(replace(chart, marks=[mark for mark in chart.marks if mark.label not in rules]), f"charts.{index}")
+        Shown(replace(chart, marks=[mark for mark in chart.marks if mark.kind != "finding"]), f"charts.{index}")
         for index, chart in enumerate(diagnosis.charts)
         if not gallery.draws_another_rank(chart)
     ]

@@ -65,7 +65,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             "Gradients added to those of another optimizer's step",
             "tensors",
             {"mixed": "grads_mixed", "trainable": "parameters"},
-            [Mark(float(begin), "first such step")],
+            [Mark(float(begin), "first mixed gradients")],
         ),
         false_alarm="Two losses that one optimizer is to follow in sum, each with a step of another optimizer between.",
     )

@@ -41,6 +41,8 @@ def step_chart(summary: TraceSummary, rank_in_title: bool, waits: Floats | None 
         title=title,
         x_label=f"step (found by {summary.steps_from})",
         y_label="ms",
+        over="profiled-steps",
+        unit="ms",
         x=[float(summary.number[group[0]]) for group in groups],
         lines=[_line(name, kind, [float(values[g].mean()) for g in groups]) for name, kind, values in drawn],
     )
@@ -65,7 +67,8 @@ def rank_chart(summaries: Sequence[TraceSummary], waits: Mapping[str, Floats]) -
     drawn = _worth_drawing(parts, float(sum(values.sum() for _, _, values in parts)))
     lines = [_line(name, kind, values.tolist()) for name, kind, values in drawn]
     title = "Where the mean step of each rank went"
-    return Chart(title, "rank", "ms", [float(rank) for rank in ranks], lines, shows="ranks")
+    places = [float(rank) for rank in ranks]
+    return Chart(title, "rank", "ms", places, lines, shows="ranks", over="ranks", unit="ms")
 
 
 def _line(name: str, kind: str, values: list[float]) -> Line:

@@ -91,7 +91,7 @@ def _side_by_side(paces: dict[int, OwnWork]) -> list[Chart]:
         "own work": ("compute", [pace.own * 1e3 for pace in paces.values()]),
         "backward, and waiting in it": ("communication", [pace.backward * 1e3 for pace in paces.values()]),
     }
-    return [pictures.of_ranks("A step of each rank", "milliseconds", list(paces), parts)]
+    return [pictures.of_ranks("A step of each rank", "milliseconds", list(paces), parts, "ms")]
 
 
 RULE = Rule(

@@ -53,7 +53,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:]) & ~bad[first:]
     begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
-    before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}")]
+    before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
     of = f"{total:,} of the {plural(len(bad) - first, 'loss')} from step {begin:,} on {'is' if total == 1 else 'are'}"
     told, harm = f"became {what}", f"{of} not finite"
     if recovered:

@@ -89,7 +89,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
         ],
         location=optimization.process.module_location(root["module"]) or optimization.backward_location,
         seen_at=optimization.backward_location,
-        charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}")]),
+        charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}", "not-finite")]),
         false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",
     )
 

@@ -83,7 +83,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
         cost=timing.cost_of(optimization, affected),
         location=(_prepared_at(process, loader) if loader else None) or seen,
         seen_at=seen,
-        charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf")]),
+        charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf", "not-finite")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
     )
 

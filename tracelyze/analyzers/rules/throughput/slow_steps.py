@@ -86,7 +86,7 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
         ],
         cost=Cost(excess, found.lost),
         location=reason.location,
-        charts=pictures.time_split(optimization, [Mark(float(step), "slow step") for step in steps[:6]]),
+        charts=pictures.time_split(optimization, [Mark(float(step), "slow") for step in steps[:6]]),
         false_alarm="Checkpoints and logging that are meant to take that long; a machine that others use too.",
     )
 

@@ -38,7 +38,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
     affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[found.first :] = True
-    marks = [Mark(float(raised), "rate raised" if found.stable else "first step")]
+    marks = [Mark(float(raised), "rate raised" if found.stable else "training begins")]
     title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
     if found.stable:
         fix = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze import formatting
 from tracelyze.diagnosis import Mark
 from tracelyze.reports import escaping
-from tracelyze.reports.drawing import axes, bars
+from tracelyze.reports.drawing import bars
 from tracelyze.reports.html import hero
 from tracelyze.reports.html.charts import Shown, proves_nothing
 from tracelyze.reports.html.findings import evidence, repair
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tracelyze.reports.wording.story import Anchored, Chapter
 
 _MOST_CHARTS = 3  # of a card with the loss in front
-_TIME_OR_MEMORY = ("ms", "s", "MiB", "GiB", "%")
 
 
 def first(chapter: Chapter, diagnosis: Diagnosis, gallery: Gallery) -> Child:
@@ -95,7 +94,7 @@ def charts(chapter: Chapter, diagnosis: Diagnosis) -> list[Shown]:
                 own = [leading, *own][:_MOST_CHARTS]
         elif any(_is_loss(one.chart) for one in own):
             own.sort(key=lambda one: not _is_loss(one.chart))
-    return [replace(one, chart=replace(one.chart, marks=_placed(one.chart, marks))) for one in own]
+    return [_placed(one, marks) for one in own]
 
 
 def _consequence(anchored: Anchored, gallery: Gallery, diagnosis: Diagnosis) -> Markup:
@@ -181,16 +180,15 @@ def _about_learning(finding: Finding) -> bool:
     """Whether the charts of the finding show what the model does rather than where time or memory went."""
     if any(is_traceback(one) for one in finding.evidence):
         return True
-    return all(axes.unit(chart.y_label) not in _TIME_OR_MEMORY for chart in finding.charts) and bool(
-        finding.charts or finding.first_step is not None
-    )
+    # Time, memory and shares of them have a unit; what a model computes has none.
+    return all(not chart.unit for chart in finding.charts) and bool(finding.charts or finding.first_step is not None)
 
 
 def _loss(chapter: Chapter, diagnosis: Diagnosis) -> Shown | None:
     """The loss of the run, of the training that the finding is about where there are several, or of a consequence."""
     of = chapter.root.finding.trainings
     for index, chart in enumerate(diagnosis.charts):
-        if _is_loss(chart) and (not of or any(chart.title.endswith(f" of {name}") for name in of)):
+        if _is_loss(chart) and (not of or chart.training in of):
             return Shown(chart, f"charts.{index}")
     shown = [one for anchored in chapter.consequences for one in _shown(anchored.finding, diagnosis)]
     return next((one for one in shown if _is_loss(one.chart)), None)
@@ -213,7 +211,7 @@ def _is_loss(chart: Chart) -> bool:
 
 
 def _onset(finding: Finding) -> list[Mark]:
-    return [] if not finding.first_step else [Mark(float(finding.first_step), f"since step {finding.first_step:,}")]
+    return [Mark(float(finding.first_step), "")] if finding.first_step else []
 
 
 def _following(chapter: Chapter) -> list[Mark]:
@@ -225,13 +223,15 @@ def _following(chapter: Chapter) -> list[Mark]:
     ]
 
 
-def _placed(chart: Chart, further: Sequence[Mark]) -> list[Mark]:
-    """The marks of a chart and of what followed, each with its step."""
+def _placed(one: Shown, further: Sequence[Mark]) -> Shown:
+    """The chart with its marks and those of what followed, each with its step."""
+    chart = one.chart
     places = {mark.x for mark in chart.marks}
     marks = [*chart.marks, *(mark for mark in further if mark.x not in places)]
-    if chart.x_label != "step":
-        return marks
-    return [
-        replace(mark, label=f"step {mark.x:,.0f}: {mark.label}" if "step" not in mark.label else mark.label)
-        for mark in marks
-    ]
+    placed = chart.over == "steps"
+    if placed:
+        marks = [
+            replace(mark, label=f"step {mark.x:,.0f}: {mark.label}" if mark.label else f"since step {mark.x:,.0f}")
+            for mark in marks
+        ]
+    return replace(one, chart=replace(chart, marks=marks), placed=placed)
