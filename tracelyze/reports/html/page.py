@@ -156,7 +156,7 @@ def _picture(diagnosis: Diagnosis, gallery: Gallery, leading: bool) -> Child:
     cards = gallery.cards(shown, onset=False)
     ident = None if not leading else "chart"
     heading = element("h2", "The run at a glance", class_="hidden-label" if leading else None)
-    charts = element("section", heading, cards, id=ident, class_="after-hero" if leading else None)
+    charts = element("section", heading, cards, id=ident, class_="glance after-hero" if leading else "glance")
     picture = diagnosis.picture
     return [
         charts if cards else None,
