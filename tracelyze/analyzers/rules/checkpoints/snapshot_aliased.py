@@ -68,10 +68,9 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         confidence="certain",
         title=f"The weights kept at step {row['taken_at']:,} went on training: loading them changed nothing",
         summary=(
-            f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer went on changing them for "
-            f"{plural(lost, 'step')}, so that load_state_dict copied each of the {row['own']} tensors onto itself: the "
-            "model still has its latest weights, not the best ones. What was evaluated, saved or reported after "
-            f"that line belongs to step {row['step']:,}; the weights of step {row['taken_at']:,} are lost."
+            f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer changed them for "
+            f"{plural(lost, 'step')} more, so that load_state_dict copied the {row['own']} tensors onto themselves. "
+            f"The model has the weights of step {row['step']:,}; those of step {row['taken_at']:,} are lost."
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"

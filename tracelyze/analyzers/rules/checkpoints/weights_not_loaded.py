@@ -62,8 +62,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         title=f"{row['name']} loaded no weights: {row['missing']} of {row['expected']} names were not in the file",
         summary=(
             f"{row['unexpected']} of the {row['given']} names given are none of the model's, and with strict=False "
-            f"that is no error. {why} The model went on with the weights that it had, freshly initialised unless "
-            "something else set them; what was built on pretrained or resumed weights was built on none."
+            f"that is no error. {why} The model kept the weights that it had, freshly initialised unless something "
+            "else set them."
         ),
         fix="Make the names match, and look at what load_state_dict says did not fit.",
         fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\n"

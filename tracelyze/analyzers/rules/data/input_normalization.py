@@ -72,7 +72,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
             f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
-            f"{plural(field.batches, 'batch')}, and it is not normalised on the way: {met.name} put out values "
+            f"{plural(field.batches, 'batch')}, not normalised: {met.name} put out values "
             f"of {number(met.scale)} in an early step, where normalised input gives about one. "
             + (SATURATED if met.squashed else TOO_FAST)
         ),

@@ -76,9 +76,8 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         confidence="certain" if loader else "likely",
         title="Training data are sorted by label and never shuffled",
         summary=(
-            f"{read} in an order that is the order of the labels: a batch {held} (labels of some batches: {shown}). "
-            "Each batch pulls the network towards the few classes that it holds and away from the others, and the last "
-            "ones of an epoch win."
+            f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). "
+            "Each batch pulls the network towards the few classes that it holds, and the last ones of an epoch win."
         ),
         fix="Shuffle the training data, and leave the validation data as they are.",
         fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)"

@@ -87,9 +87,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         title="Every epoch uses the same order, although the loader shuffles",
         summary=(
             f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
-            f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} The network "
-            "sees the same batches over and over: their noise does not average out, and whatever else draws random "
-            "numbers after that point repeats itself as well."
+            f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} So "
+            "the noise of the batches does not average out, and later random numbers repeat as well."
         ),
         fix=fix,
         fix_code=code,

@@ -88,9 +88,8 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
         title=f"{part} validation samples are also in the training data",
         summary=(
             f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
-            f"in training, where only some batches are looked at; so {part.lower()} validation "
-            "data are part of the training data. On them validation measures what was memorised: its numbers are too "
-            "good, early stopping and every choice made by them are in doubt. No evaluation on other data was seen."
+            f"in training: {part.lower()} validation data are training data. On them validation measures what was "
+            "memorised, so its numbers are too good."
         ),
         fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
         fix_code=(

@@ -69,7 +69,7 @@ def _finding(
         confidence="likely",
         title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
         summary=f"Outside of backward rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. The "
-        f"wait is inside the backward of {them}, which takes {duration(waited)} longer. {why} At the pace of {them} a "
+        f"wait is inside the backward of {them}: {duration(waited)} a step. {why} At the pace of {them} a "
         f"step would be {percent(lost / step)} shorter on all ranks.",
         fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
         ranks=[rank],

@@ -79,8 +79,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         confidence="certain" if measured.mean() >= limits["measured"] and not functional else "likely",
         title=title,
         summary=(
-            f"{cause} Validation numbers of these passes do not say how good the model is, and any choice made by "
-            "them (early stopping, best checkpoint) is unreliable."
+            f"{cause} Do not trust the validation numbers of these passes, nor what was chosen by "
+            "them (early stopping, best checkpoint)."
         ),
         fix=FIX_FUNCTIONAL if functional else FIX,
         fix_code=CODE_FUNCTIONAL if functional else FIX_CODE,

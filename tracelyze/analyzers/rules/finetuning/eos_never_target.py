@@ -60,10 +60,9 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="certain" if end in texts.symbols(process, "end_symbol") else "likely",
         title=f"The end of a text is never learned: id {end} ends the rows and is no target that counts",
         summary=(
-            f"{percent(ended)} of the rows that were looked at end in id {end}, and among all targets that "
-            f"{line.function} counts there is none with it. So the model never learns to produce it: what it generates "
-            "runs on to the length limit. The usual cause is a padding token that is the end-of-text token as well: "
-            "whatever masks the padding masks the end."
+            f"{percent(ended)} of the rows that were looked at end in id {end}, which {line.function} never counts as "
+            "a target: what the model generates runs on to the length limit. Usually the padding token is the "
+            "end-of-text token as well, so that whatever masks the padding masks the end."
         ),
         fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
         "ends in the end-of-text token.",

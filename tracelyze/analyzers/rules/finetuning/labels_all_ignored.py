@@ -53,10 +53,9 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         title=f"No target counts in {'any batch' if part == 1 else which}: the loss is {outcome} there",
         summary=(
             f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
-            f"ignore_index, so that there is nothing to learn from: the loss is {outcome}. In all, "
-            f"{percent(1.0 - float(np.mean(known)))} of the targets count. That happens when the prompt is masked and "
-            "truncation cuts the answers off, when the answer's marker is never found, or when ignore_index is also a "
-            "class."
+            f"ignore_index ({percent(1.0 - float(np.mean(known)))} of all targets count): there is nothing to learn "
+            f"from, and the loss is {outcome}. Usually truncation cuts the answers off behind a masked prompt, the "
+            "answer's marker is never found, or ignore_index is also a class."
         ),
         fix="Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length, drop "
         "samples without an answer, and check the template that the collator looks for.",

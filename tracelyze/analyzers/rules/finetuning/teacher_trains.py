@@ -65,8 +65,8 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         summary=(
             f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
             f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "
-            "moves towards the student: both agree soon, on something that neither was right about."
-            + (" It is in eval mode, as a model that is not to be trained." if evaluating else "")
+            "moves towards the student, and both agree on something that neither was right about."
+            + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
         fix="Compute the teacher's output without autograd, and leave its parameters out of the optimizer.",
         fix_code="with torch.no_grad():\n    target = teacher(x).softmax(-1)",

@@ -41,10 +41,9 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
         title=f"retain_graph=True keeps every step's graph: {graphs[-1]:,.0f} graphs are alive",
         summary=(
             f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True, so that its "
-            f"activations stay instead of being freed on the way. {graphs[-1]:,.0f} graphs are alive at the end: "
-            "something of every step is kept (a loss in a list, a state that is carried over), and all of its "
-            'activations with it. Often retain_graph=True was added to silence "backward through the graph a second '
-            'time", whose cause is a state that is carried from step to step without detach().'
+            f"activations stay. {graphs[-1]:,.0f} graphs are alive at the end: something of every step is kept, as a "
+            'loss in a list is. Often it was added to silence "backward through the graph a second time", whose cause '
+            "is a state that is carried from step to step without detach()."
         ),
         fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
         fix_code="hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()",

@@ -77,8 +77,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         title=f"Gradients vanish: layer {early} gets {ratio:.1g} of what layer {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
-            f"layer {early}, one by one: per element {profile.gradient[-1]:.2g} at the last and "
-            f"{profile.gradient[0]:.2g} at the first (step {profile.step:,}). The loss does not fall. "
+            f"layer {early}: per element {profile.gradient[-1]:.2g} at the last and {profile.gradient[0]:.2g} at the "
+            f"first (step {profile.step:,}). The loss does not fall. "
             + (
                 f"In {plural(steps, 'step')} the updates of the first layers add up to {percent(max(moved, TINY))} of "
                 "the size of their weights: they hardly train."

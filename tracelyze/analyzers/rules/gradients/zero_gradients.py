@@ -52,7 +52,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
         title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}: nothing is learned",
         summary=f"From step {number} on, all gradients were {what} when the optimizer stepped"
-        f"{', in the whole run' if stretch.whole else ''}. Nothing is learned from such steps. "
+        f"{', in the whole run' if stretch.whole else ''}.  "
         f"{_cause(stretch, cut)}",
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
         "backward.",
@@ -91,8 +91,8 @@ def _cause(stretch: Stretch, cut: Location | None) -> str:
     """What leaves gradients like these."""
     if stretch.missing:
         return (
-            "Either backward never reaches these parameters: the loss is cut off from them (detach, .data, no_grad, "
-            "numpy on the way), or the optimizer holds another model's. Or zero_grad() comes between backward and step."
+            "Nothing is learned from such steps: the loss is cut off from these parameters (detach, .data, no_grad, "
+            "numpy), the optimizer holds another model's, or zero_grad() comes between backward and step."
             + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation")
         )
     if stretch.without_loss:
@@ -102,8 +102,8 @@ def _cause(stretch: Stretch, cut: Location | None) -> str:
             "everything."
         )
     return (
-        "Zero gradients mean that the loss does not react: dead units, a saturated or clamped output, a loss "
-        "multiplied by zero, a mask that hides everything, or gradients that are zeroed between backward and step."
+        "Nothing is learned from such steps: units are dead, an output is saturated or clamped, the loss is multiplied "
+        "by zero or masked whole, or gradients are zeroed between backward and step."
     )
 
 

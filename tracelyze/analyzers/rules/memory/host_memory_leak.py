@@ -95,8 +95,8 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         summary=(
             f"While each of {found.workers} workers of {loader['dataset']} made {found.batches:,} batches, memory that "
             f"is theirs alone grew from {size(found.before)} to {size(found.before + found.grown)} in all, also after "
-            "the first pass. Either the dataset keeps something of each sample, once in every worker; or it holds many "
-            "Python objects: reading one writes its reference count, and so copies the page that workers shared."
+            "the first pass. The dataset keeps something of each sample in every worker, or holds many Python objects: "
+            "reading one writes its reference count, which copies a page that the workers shared."
         ),
         fix="Hold samples in few large arrays instead of lists or dictionaries of Python objects, and bound what the "
         "dataset caches.",

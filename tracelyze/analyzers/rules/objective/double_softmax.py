@@ -48,9 +48,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title="Softmax is applied twice: cross_entropy gets probabilities instead of scores",
         summary=(
             f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
-            "expects raw scores (logits) and applies log-softmax itself. On probabilities the second softmax is almost "
-            f"flat: with {classes} classes the loss cannot fall below {number(_floor(classes))} even if every answer "
-            "is right, gradients are small, and the network trains slowly or stops early."
+            "applies log-softmax itself and expects raw scores (logits). "
+            f"With {classes} classes this loss cannot fall below {number(_floor(classes))} even if every answer is "
+            "right, and its gradients are small."
         ),
         fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
         + "Pass the scores of the last linear layer to the loss. Apply the softmax only where probabilities are shown "

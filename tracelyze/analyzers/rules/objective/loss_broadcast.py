@@ -75,9 +75,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title=f"{subject} compares {given} with {target}: every prediction meets every target",
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
-            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all between a prediction and the "
-            "target of another sample. The best answer to that is the mean of all targets, whatever the input, so the "
-            "network learns to predict a constant." + ("" if by_hand else " torch warns of it once.")
+            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all with the target of another "
+            "sample. The network learns to predict the mean of all targets, whatever the input."
+            + ("" if by_hand else " torch warns of it once.")
         ),
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "

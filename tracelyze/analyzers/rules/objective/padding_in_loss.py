@@ -49,9 +49,8 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         title=f"Padding counts in the loss: {percent(share)} of the targets of {line.function}",
         summary=(
             f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
-            f"{percent(share)} of its targets, all of class {value}. They are easy to name, so that the loss looks "
-            "better than the model is, tokens that matter get a smaller share of each step, and batches weigh by how "
-            "unequal their sequences are."
+            f"{percent(share)} of its targets, all of class {value}. They are easy to predict, so that "
+            "the loss looks better than the model is, and real tokens count for less in each step."
         ),
         fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
         f"token has class {value}, naming it as ignore_index is enough.",

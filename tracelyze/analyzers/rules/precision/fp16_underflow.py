@@ -58,8 +58,7 @@ def _finding(
         summary=(
             f"In {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements "
             f"are exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, where "
-            f"float16 ends: its smallest number is {number(smallest)} here. What is smaller is lost without an error, "
-            "and what is left has one or two digits."
+            f"float16 ends: its smallest number is {number(smallest)} here. What is smaller is lost without an error."
             + (" The loss scale is too small for these gradients." if scaled else " Nothing scales the loss.")
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",

@@ -90,8 +90,8 @@ def _finding(
         title=f"Steps keep getting slower: {duration(climb.floor_start)}{of} at first, "
         f"{duration(climb.floor_end)} at the end",
         summary=(
-            f"Since step {begin:,} each step takes {duration(climb.slope)}{of} more than the one before, "
-            f"evaluations and other programs left out. That has cost {duration(cost.seconds or 0.0)}, "
+            f"Since step {begin:,} each step takes {duration(climb.slope)}{of} more than the one before. "
+            f"That has cost {duration(cost.seconds or 0.0)}, "
             f"{percent(cost.share or 0.0)} of {'that time' if of else 'the run'}. {why}"
         ),
         fix=fix,

@@ -72,9 +72,8 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         title=f"Updates are too small: {plural(count, 'step')} move the weights by {at_most}",
         summary=(
             f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
-            f"size; about 1e-3 is usual. If all {count:,} steps went in one direction, the weights would have moved by "
-            f"{percent(way)}. The loss is where it began (it changed by {percent(abs(fell))}): hardly anything is "
-            "trained."
+            f"size; about 1e-3 is usual. Even if all {count:,} steps went in one direction, the weights "
+            f"would have moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))})."
         ),
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
         fix_code=schedulers.with_rate(optimization, higher),
