@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import objectives, ratios, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import diverged_evaluations
+from tracelyze.analyzers.signatures import diverged_evaluations, harder_stages
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
@@ -57,14 +57,20 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
         )
     if objectives.risen_beside(optimization, seen, timing.step_at(optimization, first)):
         return Passed("the loss rose, and what its loss functions say did not: another term of it, or its weight, did")
+    leapt = harder_stages.leap(optimization, rows, loss, seen)
+    begins = timing.step_at(optimization, int(rows[leapt])) if leapt is not None else None
+    column = harder_stages.changed_column(process, begins) if begins is not None else None
+    if column is not None:
+        return Passed(f"the loss leapt at step {begins:,} and has fallen since: {column} there")
     updates = ratios.of(optimization)
     late = updates.update[(updates.step >= first) & np.isfinite(updates.update)]
-    unsound = len(late) == 0 or float(late.max()) >= limits["update"]
-    return [_finding(optimization, first, seen, limits, seen.end > seen.start or unsound)]
+    unsound = float(late.max()) >= limits["update"] if len(late) else leapt is None
+    harmful = unsound or (seen.end > seen.start and leapt is None)
+    return [_finding(optimization, first, seen, limits, harmful, harder_stages.words(leapt))]
 
 
 def _finding(
-    optimization: Optimization, first: int, seen: statistics.Divergence, limits: Limits, harmful: bool
+    optimization: Optimization, first: int, seen: statistics.Divergence, limits: Limits, harmful: bool, harder: str
 ) -> Finding:
     """`harmful`: the loss is above its start, or updates are as large as those that blow up; else the task may have
     become harder on purpose."""
@@ -75,7 +81,7 @@ def _finding(
     marks = [Mark(float(begin), "minimum passed")]
     return Finding(
         rule=RULE.id,
-        severity="critical" if worse else "warning" if harmful else "info",
+        severity="info" if not harmful else "critical" if worse else "warning",
         confidence="likely" if harmful else "possible",
         title=f"The loss {'diverged' if harmful else 'rose again'}: {number(seen.minimum)} at its lowest, about "
         f"{number(seen.end)} at the end",
@@ -83,12 +89,7 @@ def _finding(
             f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
             f"about {number(seen.end)} at the end"
             + (", above where it had started." if worse else f", of {number(seen.start)} at the start.")
-            + (
-                " No step since then has brought it back." + misplaced_clips.told(optimization)
-                if harmful
-                else " Updates are no larger than sound ones, so the task may have become harder there, which may be "
-                "meant: other data, a term that grows, an adversary."
-            )
+            + (" No step since then has brought it back." + misplaced_clips.told(optimization) if harmful else harder)
         ),
         fix=misplaced_clips.FIX
         if misplaced_clips.seen(optimization)

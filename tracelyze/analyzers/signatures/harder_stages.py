@@ -1,0 +1,89 @@
+"""A loss that leaps at one step and is learned down again from there: a harder stage of the data, or a restart."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.statistics import Divergence
+
+AROUND: Final = 8  # losses on either side of the leap
+SUDDEN: Final = 0.5  # of the whole rise, from one loss to the next
+BLOCKS: Final = 8  # of the losses behind the leap; each has at least as many losses
+FALLING: Final = 6  # of the steps from block to block, so that noise does it in one run of thirty
+FALLEN: Final = 0.1  # of the leap: what was learned since, in the second half of the time as well
+LATER: Final = 0.25  # of that
+LARGER: Final = 3.0  # times the median gradient norm before
+BESIDE: Final = 0.02  # of the run, between the leap and the change of another column
+DATA: Final = re.compile(
+    r"seq|length|\blen|context|stage|phase|curriculum|difficulty|level|task|resolution|image_?size|crop", re.IGNORECASE
+)
+"""Names of columns that say which data, or how large, a training is given."""
+
+
+def leap(optimization: Optimization, rows: npt.NDArray[np.intp], loss: Floats, seen: Divergence) -> int | None:
+    """Where the loss (shape [losses], at these rows of the steps) leapt, if it has fallen steadily from there on.
+
+    None if it did not: a training that blew up stays at what a guess costs, or falls there at once and then no further.
+    Gradients that are much larger from then on say that it blew up, too.
+    """
+    if len(loss) < AROUND * (BLOCKS + 1):
+        return None
+    at = int(np.argmax(np.diff(loss[AROUND:-AROUND]))) + AROUND + 1
+    before, after = statistics.median(loss[at - AROUND : at]), statistics.median(loss[at : at + AROUND])
+    rise = after - before
+    if loss[at] - loss[at - 1] < SUDDEN * rise or rise < SUDDEN * (seen.end - seen.minimum):
+        return None
+    if before > seen.minimum + seen.margin or len(loss) - at < AROUND * BLOCKS:
+        return None
+    level = statistics.block_medians(loss[at:], BLOCKS)
+    fallen, later = float(level[0] - level[-1]), float(level[BLOCKS // 2] - level[-1])
+    falls = int((np.diff(level) < 0).sum()) >= FALLING and later >= LATER * fallen
+    norm = optimization.steps["grad_norm"]
+    sides = [side[np.isfinite(side)] for side in (norm[: rows[at]], norm[rows[at] + 1 :])]
+    blown_up = all(len(side) >= AROUND for side in sides) and np.median(sides[1]) > LARGER * np.median(sides[0])
+    return at if falls and fallen >= FALLEN * rise and not blown_up else None
+
+
+def changed_column(process: Process, step: int) -> str | None:
+    """A column that says which data is trained on, and had one value before this step and another one behind it."""
+    scalars = process.tables["scalars"]
+    steps = scalars["step"]
+    rows = [(str(row["name"]), row["step"], row["value"]) for row in scalars.records() if DATA.search(str(row["name"]))]
+    columns: dict[str, list[tuple[float, float]]] = {}
+    for name, at, value in rows:
+        if at is not None and value is not None:
+            columns.setdefault(name, []).append((float(at), float(value)))
+    near = BESIDE * float(np.nanmax(steps)) if len(steps) else 0.0
+    for name, points in columns.items():
+        points.sort()
+        changes = [later[0] for (_, was), later in itertools.pairwise(points) if later[1] != was]
+        if len(changes) == 1 and abs(changes[0] - step) <= near:
+            return f"{name} goes from {points[0][1]:g} to {points[-1][1]:g}"
+    return None
+
+
+HARDER: Final = (
+    " Updates are no larger than sound ones, so the task may have become harder there, which may be meant: other data, "
+    "a term that grows, an adversary."
+)
+BOTH: Final = (
+    " It leapt there from one step to the next and has fallen ever since. So a harder stage of the data, or another "
+    "objective, may have begun, which may be meant; or the training blew up there and learns again from scratch. A "
+    "gradient norm that is far above the earlier ones, or validation on the same data as before, tells the two apart."
+)
+
+
+def words(leapt: int | None) -> str:
+    """Why a loss that rose may be meant."""
+    return HARDER if leapt is None else BOTH
