@@ -72,6 +72,19 @@ def test_labels_of_the_next_position(make) -> None:
     assert make.check("labels-shifted-twice", make.process())[0] == "skipped"
 
 
+def test_a_second_head_for_the_token_after_the_next_one(make) -> None:
+    """Each head has a line of its own, and one of them learns the next token."""
+    heads = [
+        {"step": step, "function": "cross_entropy", "site": site, "training": True, "ids_compared": 90.0,
+         "ids_ahead": float(site == 2), "ids_next": float(site == 1)}
+        for step in range(COUNT) for site in (1, 2)
+    ]  # fmt: skip
+    sites = [{"site": site, "role": "loss", "file": "a.py", "line": 40 + site, "source": "l = f(x)"} for site in (1, 2)]
+    assert make.check("labels-shifted-twice", make.process(more={"loss_calls": heads}, sites=sites))[0] == "passed"
+    alone = [row for row in heads if row["site"] == 2]
+    assert make.check("labels-shifted-twice", make.process(more={"loss_calls": alone}, sites=sites))[0] == "fired"
+
+
 UNEQUAL = [0.1, 0.8, 0.95, 0.5] * (COUNT // 4)
 
 

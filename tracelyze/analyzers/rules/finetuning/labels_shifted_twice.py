@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import share_of
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
+
+
+FUNCTIONS = ("cross_entropy", "nll_loss")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -25,8 +28,19 @@ def check(process: Process, limits: Limits) -> Outcome:
             return None
         return bool(row["ids_ahead"] >= limits["equal"])
 
-    functions = ("cross_entropy", "nll_loss")
-    return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
+    if _learns_the_next(process, limits):
+        return Passed("another loss of the training is about the next token: heads that predict several tokens ahead")
+    return loss_calls.judge(process, FUNCTIONS, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
+
+
+def _learns_the_next(process: Process, limits: Limits) -> bool:
+    """Whether the targets of a line that trains are the next ids, at nearly every call."""
+    for line in loss_calls.lines(process, FUNCTIONS):
+        shares = [row["ids_next"] for row in line.rows if row["ids_next"] is not None]
+        following = [share for share in shares if share >= limits["equal"]]
+        if line.training and len(following) >= max(limits["calls"], limits["share"] * len(shares)):
+            return True
+    return False
 
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
@@ -72,7 +86,7 @@ RULE = Rule(
     verify="Record the run again: targets are the id of the next position.",
     excluded=(
         "Data that repeat themselves: only positions whose next id is another one are compared.",
-        "A second head for the token after the next one: no loss of the line is about the next token.",
+        "A second head for the token after the next one: no loss of the training is about the next token.",
     ),
     needs=(("loss_calls.ids_ahead",),),
     thresholds=(
