@@ -33,6 +33,28 @@ def test_dataloader_bottleneck(make) -> None:
     assert {"num_workers", "pin_memory", "dataset"} <= {evidence.name for evidence in finding.evidence}
 
 
+def test_workers_of_a_dataset_with_a_generator_of_its_own_need_seeds(make) -> None:
+    """Torch seeds random and numpy.random in each worker; a generator that the dataset holds is copied as it is."""
+    process = loading(make, 0.04, 0.06)
+    fetch = {
+        "time": 0.0,
+        "step": 0,
+        "loader": 0,
+        "epoch": 0,
+        "worker": None,
+        "batches": 4,
+        "start": "a1",
+        "second": "b2",
+    }
+    for moved, seeds in (("own", True), ("numpy", False)):
+        tables = make.process(more={"fetches": [fetch | {"moved": moved}]}).tables
+        _, _, finding = make.check(
+            "dataloader-bottleneck", replace(process, tables={**process.tables, "fetches": tables["fetches"]})
+        )
+        assert ("worker_init_fn=worker_init_fn" in finding.fix_code) is seeds
+        assert ("draw the same numbers" in finding.fix) is seeds
+
+
 def test_the_line_of_the_dataset_that_is_slow(make) -> None:
     def looked(*sites: int, cpus: int = 2, wait: float = 0.58, **loader: object):
         lines = [

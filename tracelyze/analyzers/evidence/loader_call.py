@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SEED_OF_EACH_WORKER = (
+    "def worker_init_fn(worker_id):\n"
+    "    info = torch.utils.data.get_worker_info()\n"
+    "    info.dataset.rng = np.random.default_rng(info.seed)  # rng: the generator that the dataset holds\n\n"
+)
+"""Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
 _DRAWN_BY_TORCH = ("RandomSampler", "SequentialSampler", "_InfiniteConstantSampler", "", None)
 
 

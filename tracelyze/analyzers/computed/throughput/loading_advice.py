@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.evidence import loader_call
 from tracelyze.formatting import duration, percent
 
@@ -19,8 +20,8 @@ PLACES = {RESTART: "site", CHEAPER: "read_by", WORKERS: "made_at"}  # columns of
 _FIRST_WITHOUT_FORK = 14  # Python 3.14 starts processes by forkserver, also on Linux
 
 
-def of(way: str, predicted: Prediction, process: Process) -> tuple[str, str]:
-    """The fix, and a sentence on what it brings."""
+def of(way: str, predicted: Prediction, process: Process, held: bool = False) -> tuple[str, str]:
+    """The fix, and a sentence on what it brings. `held`: as :func:`draws_itself` says."""
     guard = "" if forks(process) else f" {GUARD}"
     gain = percent(predicted.share)
     if way == RESTART:
@@ -28,6 +29,8 @@ def of(way: str, predicted: Prediction, process: Process) -> tuple[str, str]:
     if way == CHEAPER:
         return CHEAPER_FIX, f"Were a sample as cheap as one in memory, a step would be {gain} shorter."
     count = predicted.workers
+    if held:
+        guard += f" {SEEDS}"
     processes = f"{count} worker processes" if count > 1 else "a worker process"
     return (
         f"Load in {processes}, so that batches are made while the model computes.{guard}",
@@ -42,7 +45,12 @@ def waits(seen: Waiting) -> str:
     return f"the device is idle for {duration(seen.idle)} of it while the host waits {duration(seen.wait)}"
 
 
-def code(way: str, predicted: Prediction, loader: Mapping[str, Any]) -> str:
+def draws_itself(process: Process, loader: Mapping[str, Any]) -> bool:
+    """Whether this loader's dataset draws from a generator that it holds: each worker would have a copy of it."""
+    return any(part.loader == loader.get("loader") and "own" in part.start for part in draws.parts(process))
+
+
+def code(way: str, predicted: Prediction, loader: Mapping[str, Any], held: bool = False) -> str:
     """The fix as code, empty where it depends on the data."""
     if way == RESTART:
         return (
@@ -50,7 +58,10 @@ def code(way: str, predicted: Prediction, loader: Mapping[str, Any]) -> str:
         )
     if way == CHEAPER:
         return ""
-    return loader_call.example(loader, num_workers=predicted.workers, persistent_workers=True)
+    given: dict[str, object] = {"num_workers": predicted.workers, "persistent_workers": True}
+    if held:
+        return loader_call.SEED_OF_EACH_WORKER + loader_call.example(loader, **given, worker_init_fn="worker_init_fn")
+    return loader_call.example(loader, **given)
 
 
 def forks(process: Process) -> bool:
@@ -63,6 +74,10 @@ def forks(process: Process) -> bool:
 GUARD = (
     "Where processes start by spawn (Windows, macOS, Python 3.14), put the script's code under "
     '`if __name__ == "__main__":` first.'
+)
+SEEDS = (
+    "The dataset draws from a generator that it holds, of which each worker gets a copy in one and the same state: seed "
+    "it in each worker, or all of them draw the same numbers."
 )
 RESTART_FIX = (
     "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices and "

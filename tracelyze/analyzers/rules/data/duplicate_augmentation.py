@@ -54,14 +54,14 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         ),
         fix="Let each worker seed what it draws from by its own number, and hand the function to the loader.",
         fix_code=(
-            "def worker_init_fn(worker_id):\n"
-            "    info = torch.utils.data.get_worker_info()\n"
-            + (
-                "    info.dataset.rng = np.random.default_rng(info.seed)  # rng: the generator that the dataset holds"
+            (
+                loader_call.SEED_OF_EACH_WORKER
                 if held
-                else "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch"
+                else "def worker_init_fn(worker_id):\n"
+                "    info = torch.utils.data.get_worker_info()\n"
+                "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
             )
-            + f"\n\n{loader_call.example(loader, worker_init_fn='worker_init_fn')}"
+            + f"{loader_call.example(loader, worker_init_fn='worker_init_fn')}"
         ),
         first_step=1,
         evidence=[

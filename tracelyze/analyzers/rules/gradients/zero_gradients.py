@@ -52,7 +52,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
         title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}: nothing is learned",
         summary=f"From step {number} on, all gradients were {what} when the optimizer stepped"
-        f"{', in the whole run' if stretch.whole else ''}.  "
+        f"{', in the whole run' if stretch.whole else ''}. "
         f"{_cause(stretch, cut)}",
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
         "backward.",
