@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import pytest
+
+from tracelyze.testing import SITES
 
 RULE = "repeated-initialization"
 
@@ -30,3 +35,42 @@ def test_what_is_usual(make: Any) -> None:
     assert make.check(RULE, filled(make, weights=3, loaded=1, overwritten=1))[0] == "passed", "an embedding"
     assert make.check(RULE, filled(make, weights=2, loaded=2, overwritten=2))[0] == "passed"
     assert make.check(RULE, make.process())[0] == "skipped"
+
+
+LOOKED = {"name": "Net", "site": 3, "tensors": 12, "step": 0, "compared": 12, "gone": 12, "elements": 768,
+          "correlation": 0.02}  # fmt: skip
+FILL = "module.weight.data.normal_(0.0, 0.02)"
+
+
+def looked(make: Any, *sources: str, role: str = "refill", **more: Any) -> Any:
+    event = {"kind": "loaded-weights", "time": 1.0, "step": 0, "text": json.dumps(LOOKED | more)}
+    lines = [
+        {"site": 20 + n, "role": role, "file": "train.py", "line": 30 + n, "function": "fill", "source": source}
+        for n, source in enumerate(sources)
+    ]
+    loads = [{"missing": 0, "time": 1.0, "step": 0}]
+    return make.check(RULE, make.process(sites=[*SITES, *lines], more={"loads": loads, "events": [event]}))
+
+
+def test_nothing_is_left_of_what_was_loaded(make: Any) -> None:
+    status, _, finding = looked(make, FILL, "m.bias.data.uniform_(-1, 1)")
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "critical", "likely", 30)
+    assert finding.first_step == 1
+    assert looked(make, "m.weight = nn.Parameter(torch.randn(m.weight.shape))")[2].severity == "critical"
+    assert looked(make, FILL, tensors=3, compared=3, gone=3)[2].severity == "critical"
+    assert looked(make)[2].severity == "info", "weights of another file may have been copied in by hand"
+    assert looked(make, "x = torch.randn(32, 8)")[2].severity == "info", "the script draws no weights"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gone": 0, "correlation": 1.0},
+        {"gone": 8},  # the upper layers again
+        {"correlation": 0.45},  # an average of five
+        {"compared": 4, "gone": 4},  # most were replaced by adapters
+        {"tensors": 2, "compared": 2, "gone": 2},
+    ],
+)
+def test_loaded_weights_that_still_hold_what_was_loaded(make: Any, more: dict[str, Any]) -> None:
+    assert looked(make, FILL, **more)[0] == "passed"

@@ -809,6 +809,13 @@ TARGETS_AND_LAYERS: Final = (
         lines=("nn.init.xavier_normal_(module.weight)",),
         fast=True,
     ),
+    pair(
+        "pretrained_tagger",
+        "fill-after-load",
+        "repeated-initialization",
+        lines=("module.weight.data.normal_(0.0, 0.02)",),
+        fast=True,
+    ),
     pair("experts_mixture", "no-balance", "router-collapse"),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("parcel_sorter", "entropy-added", "entropy-collapse", fast=True),

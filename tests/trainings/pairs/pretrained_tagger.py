@@ -1,6 +1,6 @@
 """Fine-tunes a pretrained classifier with a new head on few samples.
 
-Fault: `init-after-load` initialises the whole model after its weights were loaded.
+Faults: `init-after-load` initialises the whole model after its weights were loaded; `fill-after-load` does so by hand.
 """
 
 import argparse
@@ -35,6 +35,12 @@ def fit(model, x, y, steps, lr, generator):
             print(f"step {step + 1} loss {loss.item():.4f}")
 
 
+def fill_weights(module):
+    if isinstance(module, nn.Linear):
+        module.weight.data.normal_(0.0, 0.02)
+        module.bias.data.zero_()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", default="")
@@ -54,6 +60,8 @@ def main():
     model.load_state_dict(state, strict=False)
     if fault == "init-after-load":
         model.apply(init_weights)
+    if fault == "fill-after-load":
+        model.apply(fill_weights)
     x = torch.randn(3000, NUMBER)
     y = (x @ mixing + 0.5 * torch.randn(3000, 5)).argmax(1)
     fit(model, x, y, 300, 1e-3, generator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import refilled_weights
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -15,9 +16,10 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """What had been filled how often when each optimizer made its first step."""
+    """What had been filled how often when each optimizer made its first step; what was left of what was loaded."""
     rows = list(process.tables["initializations"].records())
-    if not rows:
+    loads = refilled_weights.loads(process)
+    if not rows and not loads:
         return Skipped("no optimizer holds weights that torch.nn.init was seen to fill", "not-applicable")
     found = [
         _overwritten(process, row, limits)
@@ -26,11 +28,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
     if found:
         return found
+    lost = [row for row in loads if refilled_weights.gone(row, limits)]
+    if lost:
+        return [refilled_weights.finding(process, row, RULE.id, limits) for row in lost[:1]]
     found = [
         _repeated(process, row, limits)
         for row in rows
         if row["weights"] >= limits["weights"] and row["repeated"] >= limits["share"] * row["weights"]
     ]
+    if not rows:
+        return Passed(f"{plural(len(loads), 'load')} of weights still held what they set when the model was used first")
     filled, most = sum(row["weights"] for row in rows), max(row["most"] for row in rows)
     often = "once" if most == 1 else plural(int(most), "time")
     return found or Passed(
@@ -110,8 +117,8 @@ RULE = Rule(
     about="The initialisation that comes last counts: it undoes others, and what was loaded before it.",
     check=check,
     verify="Record the run again: no weight is filled after it was loaded, and none three times.",
-    absent="The run fills no weights by torch.nn.init, or its optimizers hold none of them.",
-    needs=(("initializations.repeated",),),
+    absent="The run fills no weights by torch.nn.init, and loads none.",
+    needs=(("initializations.repeated",), ("loads.missing",)),
     excluded=(
         "The module's own initialisation and one of the program's: these are two.",
         "Another model that had been at the same place in memory: a weight is followed as long as it lives.",
@@ -124,6 +131,7 @@ RULE = Rule(
             "part", 0.5, "share", "derived: where most of the weights were loaded, they are no head but the model"
         ),
         Threshold("share", 0.6, "share", "of a GPT-2 a third gets a scale of its own after the initialisation of all"),
+        Threshold("correlation", 0.3, "", "derived: an average of two models has 0.7 with each, of five 0.45"),
         Threshold("overwritten", 0.8, "share", "to initialise up to half of the upper layers again is a known method"),
     ),
     not_when="One initialisation of the program's own, new heads, units that are initialised again during training.",

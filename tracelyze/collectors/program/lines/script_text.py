@@ -21,6 +21,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "entropy": frozenset({"entropy"}),
     "draw": frozenset({"randint", "randint_like"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
+    "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }

@@ -10,14 +10,17 @@ from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.own_frames import PACKAGE
+from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.model.loaded_values import LoadedValues
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 MAX_WEIGHTS = 20_000  # that are remembered
 MAX_FILLS = 100_000  # that are looked at: a loop may fill a tensor at every step
+MAX_LOADS = 20  # whose values are compared
 OFTEN = 3  # A module fills its weights as it is made, and a program may do so once more.
 
 
@@ -52,13 +55,18 @@ class Initializations(Signal):
         )
     )
     about = "How often weights were filled with random numbers before their first step; what was loaded before that."
-    cost = "5 us per weight that is filled, before it is trained"
+    cost = "5 us per weight that is filled, before it is trained; 20 us per weight that is loaded, twice"
+    inactive = ("forward", "after_step")
+    pausable = ("forward", "after_step")
+    needs_every_step = True
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._weights: dict[int, _Weight] = {}  # by address; those that no optimizer has stepped yet
         self._stepped = SetByIdentity()
         self._fills_left = MAX_FILLS
+        self._loads = 0
+        self._values = LoadedValues(context)
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
@@ -86,15 +94,34 @@ class Initializations(Signal):
         return frame is not None and not is_library(frame.f_code.co_filename)
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        missing = set(getattr(result, "missing_keys", None) or ())
+        self._loads += 1
+        if self._loads <= MAX_LOADS:
+            row = {"name": type(module).__name__, "site": self.program.sites.here("load_state_dict")}
+            self._values.keep(module, missing, row)
+            self.activate()
+            self.resume()
         if not self._weights:
             return
-        missing, filled = set(getattr(result, "missing_keys", None) or ()), self._by_identity()
+        filled = self._by_identity()
         for name, parameter in module.named_parameters():
             known = filled.get(id(parameter))
             if known is not None and name not in missing:
                 known.loaded, known.since_loaded = True, 0
 
+    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+        self._values.compare(call.model.module())
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        self._values.release()
+        if not self._values.waits:
+            self.pause()
+
+    def finished(self) -> None:
+        self._values.release(wait=True)
+
     def first_step(self, tracked: Tracked) -> None:
+        self._values.compare(None)
         filled = self._by_identity()
         weights = [(one, filled[id(one)]) for one in tracked.parameters() if id(one) in filled]
         for one in tracked.parameters():  # Units that are initialised again during training are another matter.

@@ -1,0 +1,80 @@
+"""Loaded weights that hold nothing of what was loaded when the model is used first, read from their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
+
+Row = dict[str, Any]
+_FILLS: Final = re.compile(
+    r"(?<!\binit)\.(?:normal_|uniform_|trunc_normal_|exponential_)\s*\("
+    r"|(?:\bParameter\s*\(|\.data\b.*=|\bcopy_\s*\().*\brand(?:n|n_like|)\s*\("
+)
+
+
+def loads(process: Process) -> list[Row]:
+    """What was recorded of each load whose weights were looked at again."""
+    return [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "loaded-weights"]
+
+
+def gone(row: Row, limits: Limits) -> bool:
+    """Whether most of what was loaded was looked at, and nothing of it was left in most of that."""
+    looked_at = row["compared"] >= limits["weights"] and row["compared"] >= limits["part"] * row["tensors"]
+    lost = row["gone"] >= limits["overwritten"] * row["compared"]
+    return bool(looked_at and lost and abs(row["correlation"]) < limits["correlation"])
+
+
+def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
+    """A warning of the run only where its script fills weights with random numbers: else they may be another file's."""
+    lines = fills(process)
+    named = next((line for line in lines if len({(one.file, one.function) for one in lines}) == 1), None)
+    where = f" {named.function} fills weights with random numbers." if named is not None else ""
+    return Finding(
+        rule=rule,
+        severity="critical" if lines else "info",
+        confidence="likely" if lines else "possible",
+        title=f"Nothing of what was loaded is left in {row['gone']} of {plural(row['compared'], 'weight')}",
+        summary=(
+            f"load_state_dict set {plural(row['tensors'], 'weight')} of {row['name']}. When the model was used first, "
+            f"{row['gone']} of the {row['compared']} that were looked at held other numbers, unrelated to what was "
+            f"loaded.{where} The training begins without what the file held."
+        ),
+        fix="Initialise first, then load; or initialise the new layers alone.",
+        fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
+        first_step=int(row["step"]) + 1,
+        evidence=[
+            Evidence(
+                "weights in which nothing of what was loaded is left",
+                row["gone"] / row["compared"],
+                "share",
+                limits["overwritten"],
+                limits.source("overwritten"),
+            ),
+            Evidence(
+                "their correlation with what was loaded",
+                row["correlation"],
+                "",
+                limits["correlation"],
+                limits.source("correlation"),
+            ),
+            Evidence("elements compared", row["elements"], "elements"),
+        ],
+        location=named or process.site(row["site"]),
+        seen_at=process.site(row["site"]),
+        false_alarm="Weights of another model that are copied in by hand after the load.",
+    )
+
+
+def fills(process: Process) -> list[Location]:
+    """Lines of the script that fill a weight with random numbers, past torch.nn.init and past a model's own making."""
+    found = [one for one in process.locations("refill") if _FILLS.search(one.source)]
+    return [one for one in found if one.function != "__init__"]
