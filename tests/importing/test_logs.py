@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tracelyze
 from tracelyze import analyzers
 from tracelyze.errors import InputError
 from tracelyze.importing import recordings
@@ -104,6 +105,37 @@ def test_one_time_for_all_steps_is_when_the_log_was_written(tmp_path: Path) -> N
     (tmp_path / "log.csv").write_text("\n".join(["step,loss,time", *rows]) + "\n")
     recordings.import_recording(tmp_path / "log.csv", tmp_path / "run")
     assert analyzers.diagnose(tmp_path / "run").run.duration_s is None
+
+
+@pytest.mark.parametrize(
+    ("discriminator", "generator"), [("d_loss", "g_loss"), ("train/loss_D", "train/loss_G"), ("errD", "errG")]
+)
+def test_the_losses_of_two_adversaries_are_those_of_two_optimizers(
+    discriminator: str, generator: str, tmp_path: Path
+) -> None:
+    rows = [f"{step},0.6,{'nan' if step > 30 else 1.2},0.001" for step in range(1, 41)]
+    log = tmp_path / "gan.csv"
+    log.write_text("\n".join([f"step,{discriminator},{generator},lr", *rows]))
+    steps = imported(log, tmp_path / "run")
+    assert column(steps, "optimizer") == [0.0, 1.0] * 40
+    assert column(steps, "loss")[:4] == [0.6, 1.2, 0.6, 1.2]
+    assert set(column(steps, "lr")) == {0.001}
+    diagnosis = tracelyze.diagnose(log)
+    assert [one.title for one in diagnosis.findings] == [
+        "The loss of the generator (optimizer 1) became NaN at step 31"
+    ]
+
+
+@pytest.mark.parametrize("policy", ["policy_loss", "train/policy_gradient_loss", "actor_loss", "loss/pg"])
+def test_the_loss_of_a_policy_is_that_of_a_training_which_acts(policy: str, tmp_path: Path) -> None:
+    """A log of PPO has losses of its parts alone: they can become NaN, and have no minimum to keep to."""
+    rows = [f"{step},{0.01 * (-1) ** step},{50 / step},1.2" for step in range(1, 61)]
+    log = tmp_path / "ppo.csv"
+    log.write_text("\n".join([f"step,{policy},value_loss,mean_reward", *rows]))
+    diagnosis = tracelyze.diagnose(log)
+    assert (diagnosis.verdict, diagnosis.findings) == ("ok", [])
+    reasons = {check.rule: check.reason for check in diagnosis.checks}
+    assert reasons["loss-divergence"].startswith("The model acts between its steps (reinforcement learning)")
 
 
 def test_rows_of_one_step_that_disagree_stay_two_rows(tmp_path: Path) -> None:

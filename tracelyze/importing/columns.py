@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 Row = Mapping[str, float | None]
@@ -38,8 +38,14 @@ _PARTS = frozenset(
     ("policy", "value", "vf", "pg", "actor", "critic", "entropy", "kl", "aux", "balance", "z", "router",
      "d", "g", "gen", "disc", "generator", "discriminator", "adv", "adversarial", "q", "qf", "alpha", "commit")
 )  # fmt: skip
+_PLAYERS: Mapping[str, str] = {
+    **dict.fromkeys(("d", "disc", "discriminator", "critic"), "discriminator"),
+    **dict.fromkeys(("g", "gen", "generator"), "generator"),
+}
 _EPOCH = re.compile(r"(?:\w+/)?epoch(?:_?num)?", re.IGNORECASE)
-_REWARD = re.compile(r"(?:^|/)(?:rewards?|returns?|scores?|ep_rew_mean|ep_return|episode_reward)(?:_mean)?(?:/|$)")
+_REWARD = re.compile(
+    r"(?:^|/)(?:(?:mean|avg|average)_)?(?:rewards?|returns?|scores?|ep_rew_mean|ep_return|episode_reward)(?:_mean)?(?:/|$)"
+)
 _NO_SET = frozenset(("total", "mean", "average", "avg", "lm", "nll", "ce", "epoch", "at", "iteration"))
 _BEHIND_A_LOSS = frozenset(("epoch", "step", "value", "total", "mean", "average", "avg"))
 _UNKNOWN = 50  # rank of a loss under a name of its own (`ctc_loss`), behind all names that say plainly what they are
@@ -63,17 +69,22 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which column of the log becomes what. `evaluations` map names to phase (train, eval, test) and set."""
+    """Which column of the log becomes what. `evaluations` map names to phase (train, eval, test) and set.
+
+    `players`: the losses of two adversaries by player, in a log that has no other one.
+    """
 
     step: str | None
     steps: Mapping[str, str]
     evaluations: Mapping[str, tuple[str, str]]
     scalars: Mapping[str, tuple[str, str]]
+    players: Mapping[str, str] = field(default_factory=dict)
 
     def named(self) -> dict[str, str]:
         """Our columns with the log's names for them, as they are shown to the user and kept in run.json."""
         found = {"step": self.step} if self.step else {}
         found |= dict(self.steps)
+        found |= {f"loss of the {player}": name for player, name in self.players.items()}
         for name, (phase, held) in self.evaluations.items():
             ours = {"eval": "val_loss", "test": "test_loss", "train": "evaluated_train_loss"}[phase]
             found.setdefault(f"{ours} ({held})" if held else ours, name)
@@ -124,12 +135,34 @@ def plan(rows: Sequence[Row]) -> Plan:
     training = _training_loss(others or beside, names, rows)
     if training is not None:
         best["loss"] = training
+    elif len(policies := [name for name in names if _of_policy(name)]) == 1 and not evaluations:
+        best["loss"] = policies[0]  # all that the log has of the updates of reinforcement learning
     evaluations |= {n: ("train", names[n].set) for n in beside if n != training}
     step = best.pop("step", None)
-    used = {step, *best.values(), *evaluations}
-    scalars = {name: (what.phase, what.metric) for name, what in names.items() if name not in used}
+    players = {} if training is not None or evaluations else _players(names)
+    used = {step, *best.values(), *evaluations, *players.values()}
+    scalars = {n: (what.phase, what.metric) for n, what in names.items() if n not in used or _of_policy(n)}
     ordered = {ours: best[ours] for ours in _NAMES if ours in best}
-    return Plan(step, ordered, evaluations, scalars)
+    return Plan(step, ordered, evaluations, scalars, players)
+
+
+def _of_policy(name: str) -> bool:
+    """Whether a column holds the loss of a policy: `train/policy_gradient_loss`, `actor_loss`, `loss/pg`."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return bool(words & {"policy", "actor", "pg"}) and bool(words & {"loss", "losses"})
+
+
+def _players(names: Iterable[str]) -> dict[str, str]:
+    """The losses of a discriminator and a generator, where a log has just one of each: `d_loss`, `loss_G`, `errD`."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        text = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
+        words = _without_namespace([word for word in re.split(r"[^a-z0-9]+", text) if word])
+        words = [word for word in _phase(words)[1] if word not in _BEHIND_A_LOSS]
+        rest = [word for word in words if word not in ("loss", "losses", "err")]
+        if len(words) == 2 and len(rest) == 1 and rest[0] in _PLAYERS:
+            found.setdefault(_PLAYERS[rest[0]], []).append(name)
+    return {player: given[0] for player, given in found.items() if len(given) == 1} if len(found) == 2 else {}
 
 
 def step_among(names: Iterable[str]) -> str | None:

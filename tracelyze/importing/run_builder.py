@@ -102,7 +102,13 @@ def _require(log: Log, chosen: Plan) -> None:
             f"{log.file}: has no column that numbers the steps; rename one to 'step' (it has: {shown})",
         )
     rewarded = any(map(is_reward, chosen.scalars))
-    if not (chosen.steps.keys() & {"loss", "grad_norm"} or chosen.evaluations or rewarded or log.of_training):
+    if not (
+        chosen.steps.keys() & {"loss", "grad_norm"}
+        or chosen.evaluations
+        or chosen.players
+        or rewarded
+        or log.of_training
+    ):
         raise InputError(
             Cause.NO_STEP_OR_LOSS,
             f"{log.file}: has no loss; rename the column to 'loss' or 'val_loss' (it has: {shown})",
@@ -121,12 +127,15 @@ def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
             continue
         time = row.get(chosen.steps.get("time", ""))
         values = {name: value for name, theirs in ours.items() if (value := row.get(theirs)) is not None}
-        if values:
+        if values and not chosen.players:
             last = steps[-1] if steps else {}
             if last.get("step") == int(step) and not last.keys() & values.keys():
                 last |= values
             else:
                 steps.append({"optimizer": 0, "step": int(step), "time": time, **values})
+        for number, name in enumerate(chosen.players.values()):
+            if (loss := row.get(name)) is not None:
+                steps.append({"optimizer": number, "step": int(step), "time": time, **values, "loss": loss})
         for name, (phase, held) in chosen.evaluations.items():
             loss = row.get(name)
             if loss is not None:
@@ -138,7 +147,8 @@ def _tables(log: Log, chosen: Plan) -> dict[str, list[dict[str, Any]]]:
             one["time"] = None
         for one in evals:
             one["time_end"] = None
-    return {"steps": steps, "evals": evals, "scalars": scalars}
+    players = [{"optimizer": number, "name": f"the {player}"} for number, player in enumerate(chosen.players)]
+    return {"steps": steps, "evals": evals, "scalars": scalars, "optimizers": players}
 
 
 def _scalars(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,9 @@ ROLLOUT_PASSES_PER_STEP = 0.2  # a validation every fifth step would be rare; ac
 REWARDS = ("reward", "rollout/ep_rew_mean", "env/reward/total", "critic/rewards/mean", "objective/scores")
 SMALL = 0.5  # of a training batch: what environments, or prompts, give at a time
 FEWEST = 10  # passes
+POLICY = re.compile(
+    r"\b(?:policy|actor|pg)(?:[_ ]gradient)?[_ /]loss\b|\bloss[_ /](?:policy|actor|pg)\b", re.IGNORECASE
+)
 REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 
 
@@ -34,9 +38,10 @@ def acts(process: Process) -> bool:
     it is trained on, and its loss weighs choices, is about the value of one choice (Q-learning), or was not looked at.
     Beside a loss that says otherwise, calls are no evidence: a program that measures its accuracy makes them, too.
 
-    In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`).
+    In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`), or the
+    loss of a policy.
     """
-    if rewarded(process):
+    if rewarded(process) or _logs_a_policy(process):
         return True
     graphs = process.tables["loss_graphs"]
     weighed = graphs["weights"] > 0
@@ -44,6 +49,11 @@ def acts(process: Process) -> bool:
     if len(negative) and 0 < float(np.median(negative)) < 1:
         return True
     return (bool(weighed.any()) or _values_choices(process) or not _shows_its_loss(process)) and _plays(process)
+
+
+def _logs_a_policy(process: Process) -> bool:
+    scalars = process.tables.get("scalars")
+    return scalars is not None and any(POLICY.search(name) for name in set(scalars.text("name")) if name)
 
 
 def _shows_its_loss(process: Process) -> bool:
