@@ -20,8 +20,8 @@ PLACES = {RESTART: "site", CHEAPER: "read_by", WORKERS: "made_at"}  # columns of
 _FIRST_WITHOUT_FORK = 14  # Python 3.14 starts processes by forkserver, also on Linux
 
 
-def of(way: str, predicted: Prediction, process: Process, held: bool = False) -> tuple[str, str]:
-    """The fix, and a sentence on what it brings. `held`: as :func:`draws_itself` says."""
+def of(way: str, predicted: Prediction, process: Process, loader: Mapping[str, Any]) -> tuple[str, str]:
+    """The fix, and a sentence on what it brings."""
     guard = "" if forks(process) else f" {GUARD}"
     gain = percent(predicted.share)
     if way == RESTART:
@@ -29,7 +29,7 @@ def of(way: str, predicted: Prediction, process: Process, held: bool = False) ->
     if way == CHEAPER:
         return CHEAPER_FIX, f"Were a sample as cheap as one in memory, a step would be {gain} shorter."
     count = predicted.workers
-    if held:
+    if draws_itself(process, loader):
         guard += f" {SEEDS}"
     processes = f"{count} worker processes" if count > 1 else "a worker process"
     return (
@@ -50,7 +50,12 @@ def draws_itself(process: Process, loader: Mapping[str, Any]) -> bool:
     return any(part.loader == loader.get("loader") and "own" in part.start for part in draws.parts(process))
 
 
-def code(way: str, predicted: Prediction, loader: Mapping[str, Any], held: bool = False) -> str:
+def needs_no_more(process: Process, loader: Mapping[str, Any]) -> bool:
+    """Whether workers take no more than arguments of the loader: no guard around the script, no seeds of their own."""
+    return forks(process) and not draws_itself(process, loader)
+
+
+def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str, Any]) -> str:
     """The fix as code, empty where it depends on the data."""
     if way == RESTART:
         return (
@@ -59,7 +64,7 @@ def code(way: str, predicted: Prediction, loader: Mapping[str, Any], held: bool 
     if way == CHEAPER:
         return ""
     given: dict[str, object] = {"num_workers": predicted.workers, "persistent_workers": True}
-    if held:
+    if draws_itself(process, loader):
         return loader_call.SEED_OF_EACH_WORKER + loader_call.example(loader, **given, worker_init_fn="worker_init_fn")
     return loader_call.example(loader, **given)
 
@@ -76,8 +81,8 @@ GUARD = (
     '`if __name__ == "__main__":` first.'
 )
 SEEDS = (
-    "The dataset draws from a generator that it holds, of which each worker gets a copy in one and the same state: seed "
-    "it in each worker, or all of them draw the same numbers."
+    "The dataset draws from a generator that it holds, of which each worker gets a copy in one and the same state: "
+    "seed it in each worker, or all of them draw the same numbers."
 )
 RESTART_FIX = (
     "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices and "

@@ -36,10 +36,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     sample = limits["sample"] * 1e-6  # seconds
     who = "the device was idle for" if seen.on_device else "a step waited"
     measured = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
-    if (
-        own.share < limits["grave" if seen.loader.get("iterable") else "share"]
-        or own.idle < limits[_least(seen, limits)]
-    ):
+    share = limits["grave" if seen.loader.get("iterable") else "share"]
+    if own.share < share or own.idle < limits[_least(seen, limits)]:
         return Passed(measured)
     if not seen.restarts and own.per_sample is not None and own.per_sample < sample:
         return Passed(f"{measured}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
@@ -66,8 +64,7 @@ def _finding(
     # Of the step as it was, what others' use of the processors took included, where that was much.
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
-    held = advice.draws_itself(optimization.process, seen.loader)
-    fix, promise = advice.of(way, replace(predicted, share=gain), optimization.process, held)
+    fix, promise = advice.of(way, replace(predicted, share=gain), optimization.process, seen.loader)
     place, slow, more = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
@@ -82,7 +79,7 @@ def _finding(
             + contention.said(crowd, limits)
         ),
         fix=fix + more,
-        fix_code=advice.code(way, predicted, seen.loader, held),
+        fix_code=advice.code(way, predicted, optimization.process, seen.loader),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -101,15 +98,15 @@ def _finding(
         location=place or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
-        diff=None if held else _edit(optimization, seen, predicted, way),
+        diff=_edit(optimization, seen, predicted, way),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
     )  # fmt: skip
 
 
 def _edit(optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
-    """More workers at the line that makes the loader, where processes start by fork: elsewhere scripts need a guard."""
+    """More workers at the line that makes the loader, where they need neither a guard nor seeds of their own."""
     process = optimization.process
-    if way != advice.WORKERS or seen.loader.get("iterable") or not advice.forks(process):
+    if way != advice.WORKERS or seen.loader.get("iterable") or not advice.needs_no_more(process, seen.loader):
         return None
     wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}
     return edits.loader_arguments(process, process.site(seen.loader.get("made_at")), wanted)
