@@ -18,6 +18,7 @@ _SETTINGS: Final = 12
 _COLORS: Final = {"critical": "31", "warning": "33", "info": "34", "ok": "32"}
 _SIGNS: Final = {"critical": "✖", "warning": "▲", "info": "●", "ok": "✔"}
 _NUMBERS: Final = (11, 11, 12, 12)
+_MEANING: Final = 14  # columns for "within noise"
 
 
 def render(comparison: Comparison, color: bool = False, width: int = 88) -> str:
@@ -42,7 +43,7 @@ def _table(section: Section, width: int) -> list[str]:
     shown = section.changes[: _ROWS.get(section.id, 6)]
     if section.id not in ("step", "recorded", "loss"):
         shown = [change for change in shown if words.meaning(change) != "too small to matter"] or shown[:1]
-    room = max(20, width - sum(_NUMBERS) - 14)
+    room = max(20, width - sum(_NUMBERS) - _MEANING)
     head = _row(section.title, ("A", "B", "B - A", ""), "", room)
     lines = ["", head, *[_change(change, room) for change in shown]]
     rest = len(section.changes) - len(shown)
@@ -62,9 +63,13 @@ def _change(change: Change, room: int) -> str:
 def _row(name: str, numbers: Sequence[str], meaning: str, room: int) -> str:
     said = escaping.one_line(name)
     indent = name[: len(name) - len(name.lstrip())]
-    said = indent + (said if len(said) + len(indent) <= room else said[: room - len(indent) - 1] + "…")
+    said = indent + said
     cells = "".join(f" {escaping.one_line(cell):>{size - 1}}" for cell, size in zip(numbers, _NUMBERS, strict=True))
-    return f"{said:<{room}}{cells}  {meaning}".rstrip()
+    if len(said) <= room:
+        return f"{said:<{room}}{cells}  {meaning}".rstrip()
+    width = room + sum(_NUMBERS) + _MEANING  # a name that finds no room stands on a line of its own
+    own_line = said if len(said) <= width else said[: width - 1] + "…"
+    return f"{own_line}\n{'':<{room}}{cells}  {meaning}".rstrip()
 
 
 def _findings(comparison: Comparison, width: int) -> list[str]:
