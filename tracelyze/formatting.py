@@ -116,8 +116,8 @@ def quantity(value: float | int | str | None, unit: str, digits: int = 3) -> str
         return UNKNOWN
     if unit in ("%", "percent"):
         return f"{number(value, digits)}%"
-    if unit == "share" or unit.startswith("share of "):
-        return f"{percent(value)}{unit.removeprefix('share')}"
+    if unit == "share":
+        return percent(value)
     if unit in _TIME:
         return duration(value * _TIME[unit], digits)
     if unit in _SIZE:

@@ -31,7 +31,7 @@ def causes(*found: Finding, steps: int = RUN) -> dict[str, str | None]:
 
 
 def crash(step: int, exception: str, message: str) -> Finding:
-    told = [Evidence("exception", exception), Evidence("message", message)]
+    told = [Evidence("exception", exception, role="message"), Evidence("message", message, role="message")]
     return finding("crash", step, step, confidence="certain", evidence=told)
 
 

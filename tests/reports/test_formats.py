@@ -46,7 +46,7 @@ def test_json_is_the_contract() -> None:
         "caused_by",
     }
     assert all(set(finding) >= contract for finding in data["findings"])
-    evidence = {"name", "value", "unit", "threshold", "source", "fires_at"}
+    evidence = {"name", "value", "unit", "threshold", "source", "role", "of", "measure", "fires_at"}
     assert all(set(one) == evidence for one in data["findings"][0]["evidence"])
     assert all(set(check) >= {"rule", "status", "why", "reason"} for check in data["checks"])
 

@@ -370,7 +370,7 @@ def test_no_number_is_a_fact_twice() -> None:
     diagnosis = examples.warning()
     evidence = [
         Evidence("optimizer steps done before", 370, "steps"),
-        Evidence("delay caused", 0.38, "share of the step", 0.05),
+        Evidence("delay caused", 0.38, "share", 0.05, of="the step"),
         Evidence("largest delay", 4.67, "ms"),
     ]
     finding = replace(

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import tracelyze
-from tracelyze.diagnosis import Chart, Diagnosis, Finding, Line
+from tracelyze import formatting
+from tracelyze.diagnosis import Chart, Diagnosis, Evidence, Finding, Line, Measure
 from tracelyze.reports import render
 from tracelyze.reports.html import hero
 from tracelyze.reports.wording import words
@@ -38,7 +40,17 @@ def translated(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _finding(one: Finding) -> Finding:
-    return replace(one, title=other(one.title), charts=[_chart(chart) for chart in one.charts])
+    evidence = [
+        replace(
+            item,
+            name=other(item.name),
+            unit=item.measure or other(item.unit),
+            of=other(item.of),
+            source=other(item.source),
+        )
+        for item in one.evidence
+    ]
+    return replace(one, title=other(one.title), charts=[_chart(chart) for chart in one.charts], evidence=evidence)
 
 
 def _chart(one: Chart) -> Chart:
@@ -120,8 +132,45 @@ def _drawn(page: str) -> dict[str, list[str]]:
         "rows": re.findall(r'<span class="quiet">([\d.]+ \w+)</span>', page),
         "ends": re.findall(r'class="chart-label last[^>]*>([^<]+) at the end<', page),
         "tables": re.findall(r'<td class="number"[^>]*>([^<]*)<', page),
+        "evidence": re.findall(
+            r'<table class="evidence">|<h3>(Evidence|Settings)</h3>|<th scope="row">(<code>)?', page
+        ),
         "facts": re.findall(r"[\d,.]+ ?(?:ms|MiB|GiB|%|s)?\b", " ".join(re.findall(r"<(?:dd|b)>([^<]*)<", page))),
     }
     # Beside the numbers of an axis stands its name.
     found["ticks"] = [re.sub(r"[A-Za-z]{4,}", "", one) for one in found["ticks"]]
     return {key: [str(one) for one in part] for key, part in found.items()}
+
+
+def test_evidence_is_a_setting_or_a_fact_by_its_role() -> None:
+    """However it is called: an argument stands among the settings, and what was looked at is no fact of the head."""
+    diagnosis = examples.warning()
+    evidence = [
+        Evidence("Anzahl", 3, role="setting"),
+        Evidence("Umfang", 4711, "Stapel", role="basis"),
+        Evidence("Anteil", 0.37, "share", of="allem"),
+    ]
+    finding = replace(diagnosis.findings[0], evidence=evidence, cost=None, first_step=None)
+    page = render(replace(diagnosis, findings=[finding]), "html")
+    head, _, rest = page.partition('id="evidence"')
+    assert "<dd>37% of allem</dd>" in head
+    assert "4,711" not in head
+    assert re.search(r"<h3>Settings</h3>.*?<code>Anzahl</code>", rest, re.DOTALL)
+    assert "<code>Umfang" not in rest
+    words_of = {one["name"]: (one["unit"], one["measure"]) for one in finding_of(diagnosis, evidence)}
+    assert words_of == {"Anzahl": ("", ""), "Umfang": ("Stapel", ""), "Anteil": ("share of allem", "share")}
+
+
+def finding_of(diagnosis: Diagnosis, evidence: list[Evidence]) -> list[dict[str, object]]:
+    """The evidence as JSON holds it."""
+    finding = replace(diagnosis.findings[0], evidence=evidence)
+    written: list[dict[str, object]] = replace(diagnosis, findings=[finding]).to_dict()["findings"][0]["evidence"]
+    return written
+
+
+@pytest.mark.parametrize("measure", get_args(Measure))
+def test_every_measure_is_written_in_its_own_way(measure: str) -> None:
+    assert formatting.quantity(2048.0, measure) == {
+        "": "2,048", "share": "204,800%", "us": "2.05 ms", "ms": "2.05 s", "s": "34 min 8 s", "bytes": "2 KiB",
+        "KiB": "2 MiB", "MiB": "2 GiB", "GiB": "2 TiB", "MiB/step": "2 GiB/step", "steps": "2,048 steps",
+    }[measure]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tracelyze.analyzers import consequences
 from tracelyze.analyzers.merging import gravity
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.consequences import Consequence
     from tracelyze.analyzers.rule import Declaration
     from tracelyze.diagnosis import Finding, Verdict
-
-SAYS_WHAT: Final = ("exception", "message")
-"""The evidence in which a finding quotes what the program said of itself."""
 
 
 def on_rank(finding: Finding, rank: int) -> Finding:
@@ -123,7 +120,7 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
     if row.grave and cause.severity == "info":
         return False
-    text = " ".join(str(one.value) for one in effect.evidence if one.name in SAYS_WHAT).lower()
+    text = " ".join(str(one.value) for one in effect.evidence if one.role == "message").lower()
     if any(word.lower() in text for word in row.unless):
         return False
     if effect.ending is not None and effect.ending.cause in row.ended_by:

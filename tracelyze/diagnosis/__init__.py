@@ -7,7 +7,7 @@ not be made, and the facts of the run. Additions are allowed within a schema ver
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from tracelyze.diagnosis.charts import Chart as Chart
 from tracelyze.diagnosis.charts import Line as Line
@@ -67,15 +67,36 @@ KINDS: Final = {
 """What the time of a step goes into, with what a legend calls it. A colour in a report means one of these."""
 
 
+Measure = Literal["", "share", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "MiB/step", "steps"]
+"""Units that reports convert, write in their own way, or compare. `steps` are those of the training."""
+
+Role = Literal["", "setting", "basis", "message"]
+"""What evidence is beside a measured number: an argument as the program's code calls it (`setting`); how much was
+looked at, or a qualification of what stands above it (`basis`); what the program said of itself (`message`)."""
+
+_MEASURES: Final[dict[str, Measure]] = {one: one for one in get_args(Measure)}
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """One number that speaks for a finding. `threshold` is what it was held against, `source` why that number."""
+    """One number that speaks for a finding. `threshold` is what it was held against, `source` why that number.
+
+    `unit`: one of Measure, or in words what is counted. `of`: in words, of what a share is one. `role`: what else it
+    is than a number that speaks for itself. Reports go by these, and never by `name`.
+    """
 
     name: str
     value: float | int | str | None
     unit: str = ""
     threshold: float | int | str | None = None
     source: str = ""
+    role: Role = ""
+    of: str = ""
+
+    @property
+    def measure(self) -> Measure:
+        """The unit where it is one that programs know; empty for a bare number, and where things are counted."""
+        return _MEASURES.get(self.unit, "")
 
     @property
     def fires_at(self) -> str:
@@ -320,6 +341,8 @@ class Diagnosis:
         for finding, row in zip(self.findings, data["findings"], strict=True):
             del row["ending"]
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
+                entry["unit"] = f"{evidence.unit} of {evidence.of}" if evidence.of else evidence.unit
+                entry["measure"] = evidence.measure
                 entry["fires_at"] = evidence.fires_at
         for check in data["checks"]:
             if not check["traceback"]:

@@ -25,7 +25,14 @@ def schema() -> dict[str, Any]:
         "enum": [">=", "<=", ""],
         "description": diagnosis.Evidence.fires_at.__doc__,
     }
-    definitions["Evidence"]["required"].append("fires_at")
+    definitions["Evidence"]["properties"]["unit"] = {
+        "type": "string",
+        "description": "What stands behind the number in words, as `steps` or `share of the step`.",
+    }
+    definitions["Evidence"]["properties"]["measure"] = _of(diagnosis.Measure, definitions) | {
+        "description": diagnosis.Evidence.measure.__doc__
+    }
+    definitions["Evidence"]["required"] += ["fires_at", "measure"]
     head = {"$schema": DIALECT, "title": "tracelyze diagnosis"}
     return head | whole | {"$defs": dict(sorted(definitions.items()))}
 

@@ -130,7 +130,7 @@ def _line(location: Location) -> str:
 
 def _number(one: Evidence) -> str:
     limit = escaping.shortened(words.limit(one), _LONGEST_CELL)
-    said = escaping.shortened(f"{one.name}: {formatting.quantity(one.value, one.unit)}", _LONGEST_CELL)
+    said = escaping.shortened(f"{one.name}: {words.value(one)}", _LONGEST_CELL)
     return plain(said) + (f" ({plain(limit)})" if limit else "")
 
 
@@ -196,7 +196,7 @@ def _code(finding: Finding) -> str:
 def _evidence(evidence: list[Evidence]) -> str:
     lines = ["| Measured | Value | Limit | Basis |", "|---|---|---|---|"]
     for one in [one for one in evidence if not tracebacks.is_traceback(one) and not tracebacks.is_text(one)][:30]:
-        cells = (one.name, formatting.quantity(one.value, one.unit), words.limit(one), one.source)
+        cells = (one.name, words.value(one), words.limit(one), one.source)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 

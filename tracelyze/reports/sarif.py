@@ -183,7 +183,7 @@ def _evidence(one: Evidence) -> dict[str, Any]:
     return {
         "name": one.name,
         "value": json_report.named(one.value),
-        "unit": one.unit,
+        "unit": f"{one.unit} of {one.of}" if one.of else one.unit,
         "threshold": json_report.named(one.threshold),
         "source": one.source,
     }

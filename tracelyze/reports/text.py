@@ -222,7 +222,7 @@ def _numbers(finding: Finding) -> list[Evidence]:
 
 
 def _number(evidence: Evidence) -> str:
-    said = f"{evidence.name}: {escaping.one_line(formatting.quantity(evidence.value, evidence.unit))}"
+    said = f"{evidence.name}: {escaping.one_line(words.value(evidence))}"
     limit = escaping.one_line(words.limit(evidence))
     return f"{said} ({limit})" if limit else said
 

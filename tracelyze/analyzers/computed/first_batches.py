@@ -52,7 +52,7 @@ def finding(process: Process, rule: str, loader: Row, limits: Limits) -> Finding
         first_step=1,
         evidence=[
             Evidence("iterators made", begun, "iterators", limits["begun"], limits.source("begun")),
-            Evidence("first batches compared, all equal", len(seen), "batches", limits["passes"]),
+            Evidence("first batches compared, all equal", len(seen), "batches", limits["passes"], role="basis"),
             Evidence("batches that the loader has", length, "batches"),
         ],
         location=place,

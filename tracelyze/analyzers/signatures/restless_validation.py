@@ -82,9 +82,10 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
                 Evidence(
                     "fluctuation from pass to pass",
                     seen.relative,
-                    "share of level",
+                    "share",
                     limits["relative"],
                     limits.source("relative"),
+                    of="level",
                 ),
                 Evidence(
                     "fluctuation over training's own noise",

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 _FACTS = 4
 _SHORT_VALUE = 28  # characters of a fact
-_NO_FACT = re.compile(
-    r"looked at|compared|^(?:measurements|measured|observed|values logged|such|their|of them|the same|standard error|"
-    r"steadiness|spread of)\b",
-    re.IGNORECASE,
-)
-"""Evidence that says how much was looked at, or speaks of the row above it."""
 _GPU = re.compile(
     r"nvidia|tesla|geforce|quadro|rtx|gtx|instinct|radeon|gaudi|gpu|\b[abghlptv]\d{1,3}\b|\bmi\d", re.IGNORECASE
 )
@@ -228,9 +222,9 @@ def _scope(finding: Finding, run: RunFacts) -> tuple[str, str, str] | None:
 def _number(evidence: Evidence) -> tuple[str, str, str] | None:
     """A number that fits a fact; settings and texts stand below, and so does what is nothing without its neighbour."""
     value = evidence.value
-    if value is None or isinstance(value, bool | str) or _NO_FACT.search(evidence.name):
+    if value is None or isinstance(value, bool | str) or evidence.role == "basis":
         return None
-    said = formatting.quantity(value, evidence.unit)
+    said = words.value(evidence)
     if len(said) > _SHORT_VALUE:
         return None
     return capitalized(escaping.one_line(evidence.name)), said, words.limit(evidence)
@@ -239,10 +233,10 @@ def _number(evidence: Evidence) -> tuple[str, str, str] | None:
 def _is_said(evidence: Evidence, finding: Finding, known: Sequence[tuple[str, str, str]]) -> bool:
     """Whether the headline, or a fact before it, says this number already."""
     value = formatting.quantity(evidence.value, evidence.unit)
-    if evidence.unit in ("step", "steps") and evidence.value in (finding.first_step, finding.last_step):
+    if evidence.measure == "steps" and evidence.value in (finding.first_step, finding.last_step):
         return True
     said = " ; ".join([escaping.one_line(finding.title), *(text for fact in known for text in fact[1:])])
-    amount = value.partition(" ")[0] if evidence.unit.startswith("share") else value
+    amount = value.partition(" ")[0] if evidence.measure == "share" else value
     return re.search(rf"(?<![\w.,]){re.escape(amount)}(?![\w%]|[.,]\d)", said) is not None
 
 

@@ -39,14 +39,22 @@ _LEAD = 320  # characters of a summary that still read as a lead
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
 
 
+def value(evidence: Evidence) -> str:
+    """What was measured, with its unit, and of what it is a share."""
+    said = formatting.quantity(evidence.value, evidence.unit)
+    return f"{said} of {evidence.of}" if evidence.of and evidence.value is not None else said
+
+
 def threshold(evidence: Evidence) -> str:
     """What the value was held against, with the unit of the value; empty where it was held against nothing."""
     if evidence.threshold is None:
         return ""
-    said = formatting.quantity(evidence.threshold, "" if isinstance(evidence.threshold, str) else evidence.unit)
-    if said.startswith("under ") and not isinstance(evidence.threshold, str):  # a limit is a number, however small
-        return f"{formatting.number(evidence.threshold * 100)}%{said.removeprefix('under 0.1%')}"
-    return said
+    of = f" of {evidence.of}" if evidence.of else ""
+    if isinstance(evidence.threshold, str):
+        return evidence.threshold
+    if evidence.measure == "share" and 0 < evidence.threshold < 0.001:  # a limit is a number, however small
+        return f"{formatting.number(evidence.threshold * 100)}%{of}"
+    return formatting.quantity(evidence.threshold, evidence.unit) + of
 
 
 def limit(evidence: Evidence) -> str:

@@ -76,7 +76,7 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
                 limits["correlation"],
                 limits.source("correlation"),
             ),
-            Evidence("samples compared", samples, "samples"),
+            Evidence("samples compared", samples, "samples", role="basis"),
             Evidence("correlation of the next best input", other),
         ],
         confidence="likely",

@@ -130,8 +130,8 @@ def finding(
         first_step=begin,
         evidence=[
             *evidence,
-            Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls")),
-            Evidence("of them like this", len(bad), "calls"),
+            Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls"), role="basis"),
+            Evidence("of them like this", len(bad), "calls", role="basis"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, affected), lost)
         if optimization is not None and alone and line.training

@@ -68,7 +68,9 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
             evidence=[
                 Evidence("dimension of the softmax, from the end", over, "", summed, "the one that is summed over"),
                 Evidence("attention layers like this", number, "layers"),
-                Evidence("graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks")),
+                Evidence(
+                    "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
+                ),
             ],
             location=line_of_softmax(process) or _line_of_pooling(process) or seen,
             seen_at=seen,

@@ -51,7 +51,7 @@ def finding(optimization: Optimization, reached: dict[str, Any], affected: Mask,
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("tensors that the optimizer holds", count, "tensors"),
-            Evidence("of them with a gradient", 0, "tensors", 1, "with none there is nothing to learn"),
+            Evidence("of them with a gradient", 0, "tensors", 1, "with none there is nothing to learn", role="basis"),
             Evidence("tensors of the same sizes in all that backward reached", count, "tensors"),
         ],
         cost=timing.cost_of(optimization, affected),

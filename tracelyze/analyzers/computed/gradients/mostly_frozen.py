@@ -48,7 +48,7 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("weights that can learn", trained / elements, "share", limits["few"], limits.source("few")),
-            Evidence("their tensors", shown),
+            Evidence("their tensors", shown, role="basis"),
             Evidence("fall of the loss", fell, "share", limits["fell"], limits.source("fell")),
         ],
         location=script_lines.only(process, "freeze") or optimization.step_location,

@@ -87,7 +87,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("tensors in no optimizer", count, "tensors", 0, "backward reaches only what is to be trained"),
-            Evidence("their elements", row["missed_elements"] or None, ""),
+            Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
         location=optimization.made_at or optimization.backward_location,

@@ -57,7 +57,7 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
         first_second=timing.second_at(optimization, int(np.argmax(trained))),
         evidence=[
             Evidence("tensors that the optimizer holds", held),
-            Evidence("of them trainable", 0, "tensors", 1, "with none there is nothing to learn"),
+            Evidence("of them trainable", 0, "tensors", 1, "with none there is nothing to learn", role="basis"),
             Evidence("steps after a backward", count, "steps"),
         ],
         cost=timing.cost_of(optimization, trained),

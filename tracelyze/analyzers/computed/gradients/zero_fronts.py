@@ -109,7 +109,14 @@ def _finding(
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("measurements, all of them zero", looks, "measurements", limits["looks"], limits.source("looks")),
+            Evidence(
+                "measurements, all of them zero",
+                looks,
+                "measurements",
+                limits["looks"],
+                limits.source("looks"),
+                role="basis",
+            ),
             Evidence("share of the weights before the cut", share, "share", limits["share"], limits.source("share")),
             Evidence("the layers", ", ".join(order[:front][:6])),
         ],

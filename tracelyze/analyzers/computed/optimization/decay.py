@@ -55,7 +55,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         evidence=[
             Evidence("lr * weight_decay", decay * rate, "share", limits["decay"], limits.source("decay")),
             Evidence("norm of the weights, of that at first", left, "share", limits["shrunk"], limits.source("shrunk")),
-            Evidence("weight_decay", decay),
+            Evidence("weight_decay", decay, role="setting"),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
         location=optimization.made_at or optimization.step_location,

@@ -191,6 +191,7 @@ def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidenc
             "",
             8,
             "61,584 simulated healthy look-alikes: one exceeded it with the other conditions met",
+            role="basis",
         ),
     ]
     if climb.seconds_left is not None:

@@ -153,7 +153,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         last_step=int(steps[-1]) + 1,
         evidence=[
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
-            Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps")),
+            Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
         ],
         location=script_lines.only(process, "advantage") or seen,
         seen_at=seen,

@@ -72,10 +72,10 @@ def predicted(
 ) -> tuple[list[Evidence], str]:
     """The saving of (more) loader workers as evidence and as a sentence. `single`: no worker is used so far."""
     least = of_workers(summary, hand_over, contention)[0] if single else 0.0
-    found = [Evidence("predicted saving, at most", most, "share of the step", None, _MOST)]
+    found = [Evidence("predicted saving, at most", most, "share", None, _MOST, of="the step")]
     if least < _NEXT_TO_NOTHING:
         return found, f"Loading that keeps up saves up to {percent(most)} of each step."
-    found.insert(0, Evidence("predicted saving, at least", round(least, 4), "share of the step", None, _LEAST))
+    found.insert(0, Evidence("predicted saving, at least", round(least, 4), "share", None, _LEAST, of="the step"))
     return found, f"Worker processes save {percent(least)} to {percent(most)} of each step."
 
 

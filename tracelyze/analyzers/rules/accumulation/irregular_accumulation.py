@@ -63,7 +63,7 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
     boundary = float((steps["loader_first"][windows] == 1).mean())
     matters = (name := str(optimization.facts.get("name") or "the optimizer")) in accumulation.SCALE_MATTERS
     why, fix, code = _short_windows(usual) if fewer else _long_windows(usual, boundary > limits["boundary"])
-    off = 1 / limits["off"] if fewer else limits["off"]
+    off, why_off = (1 / limits["off"] if fewer else limits["off"]), limits.source("off")
     return Finding(
         rule=RULE.id,
         severity="warning" if matters or windows.mean() >= limits["most"] else "info",
@@ -85,8 +85,8 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
         evidence=[
             Evidence(f"steps with {'fewer' if fewer else 'more'} backwards", float(windows.mean()), "share",
                      limits["share"], limits.source("share")),
-            Evidence("their backwards over the divisor", count / usual, "times", off, limits.source("off")),
-            Evidence("of them, the first of an epoch", boundary, "share"),
+            Evidence("their backwards over the divisor", count / usual, "times", off, why_off, role="basis"),
+            Evidence("of them, the first of an epoch", boundary, "share", role="basis"),
         ],
         location=optimization.backward_location,
         charts=pictures.over_steps(

@@ -104,7 +104,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps without a backward", share, "share", limits["share"], limits.source("share")),
-            Evidence("such steps", count, "steps", limits["steps"], limits.source("steps")),
+            Evidence("such steps", count, "steps", limits["steps"], limits.source("steps"), role="basis"),
             Evidence("gradients at such a step", "None" if empty else "those of the step before"),
         ],
         cost=timing.cost_of(optimization, idle),

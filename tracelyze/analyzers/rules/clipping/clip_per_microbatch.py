@@ -84,7 +84,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
             Evidence(
                 "backwards per step", int(np.median(steps["backwards"][each])), "", 2, "accumulation starts at two"
             ),
-            Evidence("max_norm", limit),
+            Evidence("max_norm", limit, role="setting"),
         ],
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "clipped after each backward")]),

@@ -87,7 +87,7 @@ def _finding(
                 limits.source("share"),
             ),
             Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
-            Evidence("max_norm", bound),
+            Evidence("max_norm", bound, role="setting"),
         ],
         location=place or optimization.process.location("clip") or optimization.step_location,
         charts=pictures.over_steps(

@@ -77,7 +77,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
                 "passes that began in the same state", len(longest), "passes", limits["passes"], limits.source("passes")
             ),
             Evidence("generator", name),
-            Evidence("num_workers", workers),
+            Evidence("num_workers", workers, role="setting"),
         ],
         location=(None if workers else script_lines.reseeded(process)) or process.loader_location(loader),
         seen_at=process.loader_location(loader),

@@ -84,7 +84,9 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have"),
-            Evidence("batches looked at", batches, "batches", limits["batches"], limits.source("batches")),
+            Evidence(
+                "batches looked at", batches, "batches", limits["batches"], limits.source("batches"), role="basis"
+            ),
         ],
         location=process.loader_location(loader) if loader else None,
         charts=pictures.loss(optimization),

@@ -77,7 +77,14 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         evidence=[
             Evidence("targets of the most frequent class", share, "share", limits["share"], limits.source("share")),
             Evidence("classes met", len(counts), "classes"),
-            Evidence("targets looked at", sum(counts.values()), "targets", limits["targets"], limits.source("targets")),
+            Evidence(
+                "targets looked at",
+                sum(counts.values()),
+                "targets",
+                limits["targets"],
+                limits.source("targets"),
+                role="basis",
+            ),
         ],
         location=process.location("loss") or optimization.loss_location,
         seen_at=optimization.backward_location,

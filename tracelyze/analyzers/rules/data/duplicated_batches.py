@@ -77,8 +77,8 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         first_step=one.step + 1,
         evidence=[
             Evidence("neighbouring batches that are equal", pairs, "pairs", limits["pairs"], limits.source("pairs")),
-            Evidence("num_workers", workers),
-            Evidence("dataset", loader["dataset"]),
+            Evidence("num_workers", workers, role="setting"),
+            Evidence("dataset", loader["dataset"], role="setting"),
         ],
         location=process.site(loader.get("read_by")) or process.loader_location(loader),
         seen_at=process.site(loader.get("site")),

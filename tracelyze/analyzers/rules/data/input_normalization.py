@@ -91,7 +91,12 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
                 if met.next_scale is None or met.squashed
                 else [
                     Evidence(
-                        "the same of the layer after it", met.next_scale, "", limits["next"], limits.source("next")
+                        "the same of the layer after it",
+                        met.next_scale,
+                        "",
+                        limits["next"],
+                        limits.source("next"),
+                        role="basis",
                     )
                 ]
             ),

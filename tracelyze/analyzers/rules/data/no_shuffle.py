@@ -66,7 +66,7 @@ def _by_labels(
 
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
-    optimization = process.longest if process.optimizations else None
+    least, source = limits["batches"], limits.source("batches")
     shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
@@ -85,13 +85,13 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         else "order = torch.randperm(len(x))  # anew for every epoch\nx, y = x[order], y[order]",
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
-            Evidence("sampler", loader.get("sampler") or "none"),
+            Evidence("sampler", loader.get("sampler") or "none", role="setting"),
             Evidence("range of labels within a batch", spread, "share", limits["width"], limits.source("width")),
-            Evidence("batches looked at", len(rows), "batches", limits["batches"], limits.source("batches")),
+            Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
         ],
         location=process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site")),
         seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
-        charts=pictures.loss(optimization) if optimization else [],
+        charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
         diff=edits.loader_arguments(process, process.site(loader.get("made_at")), {"shuffle": "True"}),
     )
@@ -112,7 +112,7 @@ def _same_order(process: Process, loader: Row, limits: Limits) -> Finding:
         fix="Shuffle the training loader, unless the order matters.",
         fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
         evidence=[
-            Evidence("sampler", loader["sampler"]),
+            Evidence("sampler", loader["sampler"], role="setting"),
             Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
         ],
         location=process.loader_location(loader),

@@ -95,8 +95,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         first_step=line[1].step + 1,
         evidence=[
             Evidence("passes with the same order", len(line), "passes", limits["passes"], limits.source("passes")),
-            Evidence("batches compared in each", len(line[0].common(line[1])), "batches"),
-            Evidence("sampler", loader["sampler"]),
+            Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
+            Evidence("sampler", loader["sampler"], role="setting"),
         ],
         location=(None if other_cause else script_lines.reseeded(process)) or process.loader_location(loader),
         seen_at=process.loader_location(loader),

@@ -103,7 +103,7 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
                 "validation samples met in training", found.hits, "samples", limits["hits"], limits.source("hits")
             ),
             Evidence("share trained on", found.share, "share", limits["share"], limits.source("share")),
-            Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share"),
+            Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
         location=script_lines.only(process, "split") or process.loader_location(loader),

@@ -69,7 +69,7 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
         evidence=[
             Evidence("difference of the clip coefficients (median)", most, "share", limits["apart"],
                      limits.source("apart")),
-            Evidence("ranks compared", sum(bool(one.by_step) for one in ranks.values()), "ranks"),
+            Evidence("ranks compared", sum(bool(one.by_step) for one in ranks.values()), "ranks", role="basis"),
         ],
         location=process.location("clip") or process.longest.step_location,
         false_alarm="Stages of a pipeline that clip apart on purpose.",

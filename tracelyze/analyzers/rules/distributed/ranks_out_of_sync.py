@@ -118,7 +118,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
         evidence=[
             Evidence("largest distance of a tensor's norms between ranks", most, "share", limits["equal"],
                      limits.source("equal")),
-            Evidence("ranks compared", len(ranks), "ranks"),
+            Evidence("ranks compared", len(ranks), "ranks", role="basis"),
             *(Evidence(one.name, one.shown(process.rank, apart[0])) for one in unlike),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),

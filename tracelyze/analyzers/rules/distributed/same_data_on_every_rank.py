@@ -112,8 +112,9 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
         evidence=[
             Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
                      limits["share"], limits.source("share")),
-            Evidence("batches compared with each rank", batches, "", limits["batches"], limits.source("batches")),
-            *([] if by_hand else [Evidence("sampler", loader.get("sampler") or "none")]),
+            Evidence("batches compared with each rank", batches, "", limits["batches"], limits.source("batches"),
+                     role="basis"),
+            *([] if by_hand else [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),
             Evidence("fingerprints of the first batches", batches_of_ranks.text(seen)),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,

@@ -77,7 +77,7 @@ def _finding(
             Evidence("own work of the slowest rank", slow.own, "s"),
             Evidence("own work of the others (median)", usual, "s"),
             Evidence("time that the others wait a step", waited, "s", of["least"], of.source("least")),
-            Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps")),
+            Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps"), role="basis"),
         ],
         cost=Cost(seconds, lost / step),
         location=process.location("loader") if loads else place,

@@ -77,8 +77,8 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         first_second=event["time"],
         ranks=ranks,
         evidence=[
-            Evidence("exception", name.rsplit(".", 1)[-1]),
-            Evidence("message", message),
+            Evidence("exception", name.rsplit(".", 1)[-1], role="message"),
+            Evidence("message", message, role="message"),
             Evidence("optimizer steps done before", step, "steps"),
             *(Evidence(f"then, on rank {one.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
             *([Evidence("traceback", text)] if text.count("\n") > 0 else []),

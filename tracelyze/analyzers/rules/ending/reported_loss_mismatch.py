@@ -70,8 +70,10 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         last_step=int(max(series.done[-1], 1)),
         evidence=[
             Evidence("logged over measured loss", match.factor, "", limits["factor"], limits.source("factor")),
-            Evidence("spread of that factor", match.spread, "share", limits["spread"], limits.source("spread")),
-            Evidence("values logged", len(series.values), "", limits["values"], limits.source("values")),
+            Evidence(
+                "spread of that factor", match.spread, "share", limits["spread"], limits.source("spread"), role="basis"
+            ),
+            Evidence("values logged", len(series.values), "", limits["values"], limits.source("values"), role="basis"),
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],

@@ -73,7 +73,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
     elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
         seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated"
-        evidence = [count, Evidence("their loss", float(losses[0]))]
+        evidence = [count, Evidence("their loss", float(losses[0]), role="basis")]
     else:
         start, end = level
         title = f"The averaged copy is where it began after {plural(last, 'step')}: its decay is too slow"

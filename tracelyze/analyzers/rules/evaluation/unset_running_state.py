@@ -71,7 +71,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
         first_step=int(row["step"]),
         evidence=[
             Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),
-            Evidence("calls like that, of those looked at", calls, "calls"),
+            Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
         location=process.site(site),
         false_alarm="A random network that is meant to be random.",

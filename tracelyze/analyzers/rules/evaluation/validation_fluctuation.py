@@ -64,9 +64,10 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence(
                     "fluctuation from pass to pass",
                     seen.relative,
-                    "share of level",
+                    "share",
                     limits["relative"],
                     limits.source("relative"),
+                    of="level",
                 ),
                 Evidence(
                     "fluctuation over training's own noise",

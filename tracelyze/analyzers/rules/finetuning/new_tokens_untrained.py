@@ -73,7 +73,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         last_step=int(row["step"]),
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
-            Evidence("of them unchanged", int(row["unchanged"]), "rows"),
+            Evidence("of them unchanged", int(row["unchanged"]), "rows", role="basis"),
             Evidence(
                 "steps from first to last measurement",
                 int(row["step"] - row["begun"]),

@@ -87,7 +87,12 @@ def _finding(
                 "share",
             ),
             Evidence(
-                "steps whose losses were all looked at", len(steps), "steps", limits["steps"], limits.source("steps")
+                "steps whose losses were all looked at",
+                len(steps),
+                "steps",
+                limits["steps"],
+                limits.source("steps"),
+                role="basis",
             ),
         ],
         location=optimization.loss_location,

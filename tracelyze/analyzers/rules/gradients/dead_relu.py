@@ -83,7 +83,7 @@ def _made_at(process: Process, dead: Dead) -> Location | None:
 
 
 def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
-    first = min(dead, key=lambda one: one.step)
+    first, looks = min(dead, key=lambda one: one.step), limits["looks"]
     filled = script_lines.filled(optimization.process) if first.step == 1 else None  # it never was alive
     names = listed(
         dict.fromkeys(
@@ -108,7 +108,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
-            Evidence("measurements, to the end", first.measurements, "", limits["looks"], limits.source("looks")),
+            Evidence("measurements, to the end", first.measurements, "", looks, limits.source("looks"), role="basis"),
             Evidence("gradient of the layer before, in all measurements since", 0),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),

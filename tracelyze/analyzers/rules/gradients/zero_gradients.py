@@ -70,7 +70,12 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
                 limits.source("steps"),
             ),
             Evidence("trainable tensors", int(steps["parameters"][stretch.first]), "tensors"),
-            Evidence("of them with gradient None", int(np.nan_to_num(steps["grads_none"])[stretch.first]), "tensors"),
+            Evidence(
+                "of them with gradient None",
+                int(np.nan_to_num(steps["grads_none"])[stretch.first]),
+                "tensors",
+                role="basis",
+            ),
         ],
         cost=timing.cost_of(optimization, affected),
         location=cut or optimization.backward_location,

@@ -70,8 +70,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
             first_second=event["time"],
             evidence=[
                 *(Evidence("held by live tensors then", str(one)) for one in source.get("live") or ()),
-                Evidence("exception", name),
-                Evidence("message", crash_families.message(name, text)),
+                Evidence("exception", name, role="message"),
+                Evidence("message", crash_families.message(name, text), role="message"),
                 *sizes,
             ],
             location=where,

@@ -90,9 +90,9 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("layers that feed the next one directly", pairs),
-            Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links")),
-            Evidence("layers looked at", len(layers), "layers"),
-            Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks")),
+            Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links"), role="basis"),
+            Evidence("layers looked at", len(layers), "layers", role="basis"),
+            Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks"), role="basis"),
         ],
         location=process.module_location(next(iter(redundant))) or process.location("forward"),
         seen_at=process.location("forward"),

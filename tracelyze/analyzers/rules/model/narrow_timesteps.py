@@ -77,7 +77,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("share of the timesteps", share, "share", limits["share"], limits.source("share")),
             Evidence("largest timestep", row["highest"]),
             Evidence("timesteps there are", row["range"]),
-            Evidence("values looked at", row["values"], "", limits["values"], limits.source("values")),
+            Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),
         ],
         location=drawn or seen,
         seen_at=seen,

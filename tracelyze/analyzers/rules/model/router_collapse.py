@@ -89,7 +89,7 @@ def _finding(
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
             Evidence("tokens whose first choice is one expert", busiest, "share"),
-            Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks")),
+            Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks"), role="basis"),
         ],
         location=process.module_location(name) or seen,
         seen_at=seen,

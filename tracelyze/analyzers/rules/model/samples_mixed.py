@@ -98,6 +98,7 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
                 "samples",
                 limits["reached"] * (row["samples"] - 1),
                 limits.source("reached"),
+                role="basis",
             ),
             Evidence("samples of the batch", row["samples"], "samples"),
         ],

@@ -46,8 +46,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             evidence=[
                 Evidence("rows that lost weight", share, "share", limits["rows"], limits.source("rows")),
-                Evidence("graphs looked at", len(graphs), "graphs"),
-                Evidence("of them like this", len(regular), "graphs", limits["looks"], limits.source("looks")),
+                Evidence("graphs looked at", len(graphs), "graphs", role="basis"),
+                Evidence(
+                    "of them like this", len(regular), "graphs", limits["looks"], limits.source("looks"), role="basis"
+                ),
             ],
             location=softmax_axes.line_of_softmax(process) or process.site(regular[0]["site"]),
             seen_at=process.site(regular[0]["site"]),

@@ -76,7 +76,7 @@ def _finding(
                 limits.source("quanta"),
             ),
             Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
-            Evidence("such measurements", plural(len(usual), "measurement")),
+            Evidence("such measurements", plural(len(usual), "measurement"), role="basis"),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
         location=optimization.backward_location,

@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             last_step=int(seen.steps[-1]) + 1,
             evidence=[
                 Evidence("losses with such advantages", share, "share", limits["share"], limits.source("share")),
-                Evidence("losses looked at", count, "losses", limits["looks"], limits.source("looks")),
+                Evidence("losses looked at", count, "losses", limits["looks"], limits.source("looks"), role="basis"),
             ],
             location=script_lines.only(process, "advantage") or backward,
             seen_at=backward,

@@ -92,7 +92,7 @@ def _finding(
             Evidence("predicted saving per step" + (" on free processors" if crowd >= limits["others"] else ""),
                      predicted.share, "share", limits["saving"], limits.source("saving")),
             Evidence("time without a free processor", crowd, "share"),
-            *[Evidence(name, _plain(seen.loader.get(name))) for name in SETTINGS],
+            *[Evidence(name, _plain(seen.loader.get(name)), role="setting") for name in SETTINGS],
         ],
         cost=Cost(seconds, share),
         location=place or iterated,

@@ -81,7 +81,7 @@ def _finding(
             Evidence("time lost to first batches", lost, "share", limits["lost"], limits.source("lost")),
             Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
             Evidence("epochs", len(rows), "", limits["boundaries"], limits.source("boundaries")),
-            *[Evidence(name, str(loader[name])) for name in SETTINGS if loader.get(name) is not None],
+            *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), lost),
         location=(made_at if code else None) or iterated,

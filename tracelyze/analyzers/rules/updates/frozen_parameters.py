@@ -84,7 +84,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     share = row["missed_elements"] / max(1, row["held_elements"])
     process = optimization.process
     change = script_lines.cut(process) if ran else _made_at(process, row)
-    severity: Severity = "warning" if ran and share >= limits["share"] else "info"
+    least, source = limits["share"], limits.source("share")
+    severity: Severity = "warning" if ran and share >= least else "info"
     return Finding(
         rule=RULE.id,
         severity=severity,
@@ -111,10 +112,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("tensors without any gradient", row["missed"], "tensors"),
-            Evidence(
-                "their share of what the optimizer holds", share, "share", limits["share"], limits.source("share")
-            ),
-            Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps")),
+            Evidence("their share of what the optimizer holds", share, "share", least, source, role="basis"),
+            Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps"), role="basis"),
         ],
         location=change or optimization.backward_location,
         seen_at=optimization.backward_location,

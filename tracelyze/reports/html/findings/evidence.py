@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze import formatting
 from tracelyze.formatting import capitalized
 from tracelyze.reports import escaping
 from tracelyze.reports.html.charts import proves_nothing
 from tracelyze.reports.html.findings import columns, tracebacks
 from tracelyze.reports.html.findings.repair import paragraphs
 from tracelyze.reports.markup import Child, Markup, element, with_code
+from tracelyze.reports.wording import words
 from tracelyze.reports.wording.tracebacks import is_traceback
 from tracelyze.reports.wording.words import limit, rest_of_summary
 
 if TYPE_CHECKING:
     from tracelyze.diagnosis import Evidence, Finding
-
-_SETTING: Final = re.compile(r"[a-z]+(?:_[a-z]+)+|dataset|sampler")
-"""The name of an argument, as code writes it."""
 
 _INLINE: Final = 120
 """Characters of a value that still fits a table cell."""
@@ -79,7 +75,7 @@ def traceback_section(finding: Finding) -> Child:
 def _cards(finding: Finding) -> tuple[list[Markup], list[Child]]:
     """Measured numbers on the left; settings and excluded explanations on the right; long texts for below."""
     short, texts = _parts(finding)
-    settings = [one for one in short if one.threshold is None and _SETTING.fullmatch(one.name)]
+    settings = [one for one in short if one.threshold is None and one.role == "setting"]
     numbers = [one for one in short if one not in settings]
     further = [card for card in (_table("Settings", settings), _excluded(finding)) if card is not None]
     right = further[0] if len(further) == 1 else element("div", further, class_="stack") if further else None
@@ -93,7 +89,7 @@ def _parts(finding: Finding) -> tuple[list[Evidence], list[Child]]:
     for one in finding.evidence:
         if is_traceback(one):
             continue
-        value = formatting.quantity(one.value, one.unit)
+        value = words.value(one)
         if len(value) > _INLINE and value in finding.summary:
             continue  # the page says it already
         if len(value) > _INLINE or "\n" in value.strip():
@@ -130,7 +126,7 @@ def _table(heading: str, evidence: list[Evidence]) -> Markup | None:
         element(
             "tr",
             element("th", _named(one), scope="row"),
-            element("td", said := formatting.quantity(one.value, one.unit), class_=_fit("value", said, _SHORT // 2)),
+            element("td", said := words.value(one), class_=_fit("value", said, _SHORT // 2)),
             element("td", limit(one), class_=_fit("limit", limit(one), _SHORT)),
         )
         for one in evidence
@@ -148,7 +144,7 @@ def _fit(kind: str, text: str, most: int) -> str:
 def _named(one: Evidence) -> Child:
     """The name of a setting is code; that of a measurement begins a line."""
     name = escaping.one_line(one.name)
-    return element("code", name) if _SETTING.fullmatch(name) else capitalized(name)
+    return element("code", name) if one.role == "setting" else capitalized(name)
 
 
 def _excluded(finding: Finding) -> Markup | None:

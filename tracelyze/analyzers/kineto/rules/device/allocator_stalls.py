@@ -63,7 +63,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("device idle during allocation calls", value, limits, "allocating"),
                 Evidence("allocation calls", calls),
-                Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
+                Evidence("device idle", round(share(summary, device.idle), 4), "share", of="the step"),
             ],
             cost=cost,
             location=place(worst),

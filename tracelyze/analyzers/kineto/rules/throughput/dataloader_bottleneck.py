@@ -74,7 +74,7 @@ def _finding(summary: TraceSummary, job: Job, limits: Limits, waits: Floats, val
     typical = float(waits[steady(summary)].mean()) / MICROSECONDS
     evidence = [measured("waiting for the data loader, steady steps", value, limits, "waiting")]
     if summary.device is not None:
-        evidence.append(Evidence("device idle", round(share(summary, summary.device.idle), 4), "share of the step"))
+        evidence.append(Evidence("device idle", round(share(summary, summary.device.idle), 4), "share", of="the step"))
     evidence.append(Evidence("wait per step", round(float(waits[steady(summary)].mean()) / 1e3, 3), "ms"))
     predicted, promise = saving.predicted(summary, limits["hand_over"], limits["contention"], single, cost.share or 0.0)
     return Finding(

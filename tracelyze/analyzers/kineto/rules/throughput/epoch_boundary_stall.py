@@ -73,9 +73,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                 Evidence(
                     "time lost to first batches",
                     round(value, 4),
-                    "share of an epoch",
+                    "share",
                     limits["lost"],
                     limits.source("lost"),
+                    of="an epoch",
                 ),
                 Evidence("longest wait", round(longest / 1e3, 3), "ms"),
                 Evidence("median wait", round(usual / 1e3, 3), "ms"),

@@ -73,9 +73,9 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 measured("device idle while the host prepares the next launch", value, limits, "host_work"),
-                Evidence("device idle", round(share(summary, device.idle), 4), "share of the step"),
-                Evidence("predicted saving, at most", cost.share, "share of the step", None, MOST),
-                Evidence("of it in the optimizer", round(optimizer, 4), "share of the step"),
+                Evidence("device idle", round(share(summary, device.idle), 4), "share", of="the step"),
+                Evidence("predicted saving, at most", cost.share, "share", None, MOST, of="the step"),
+                Evidence("of it in the optimizer", round(optimizer, 4), "share", of="the step"),
                 Evidence("device activities", per_step(summary, device.activities, "device activities")),
                 Evidence("a kernel takes, on average", duration(_typical(summary) / MICROSECONDS)),
             ],

@@ -53,7 +53,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("copies of pageable memory that nothing hides", value, limits, "copying"),
                 Evidence("copies", copies.count),
-                Evidence("predicted saving, at most", cost.share, "share of the step", None, MOST),
+                Evidence("predicted saving, at most", cost.share, "share", None, MOST, of="the step"),
             ],
             cost=cost,
             charts=charts(summary, job),

@@ -79,7 +79,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                     limits["ratio"],
                     limits.source("ratio"),
                 ),
-                Evidence("time lost", round(lost, 4), "share of the steps", limits["lost"], limits.source("lost")),
+                Evidence("time lost", round(lost, 4), "share", limits["lost"], limits.source("lost"), of="the steps"),
                 Evidence("what it went into", reason),
             ],
             cost=Cost(round(seconds, 6), round(lost, 4), PROFILED),

@@ -64,8 +64,10 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 measured("predicted saving, at most", value, limits, "stalled"),
-                Evidence("device idle after waits", round(share(summary, device.after_sync), 4), "share of the step"),
-                Evidence("host inside waits", round(share(summary, device.waited), 4), "share of the step"),
+                Evidence(
+                    "device idle after waits", round(share(summary, device.after_sync), 4), "share", of="the step"
+                ),
+                Evidence("host inside waits", round(share(summary, device.waited), 4), "share", of="the step"),
                 Evidence("synchronising calls", round(calls, 2), "per step", limits["calls"], limits.source("calls")),
             ],
             cost=cost,
