@@ -164,3 +164,16 @@ def test_a_batch_that_broke_the_training_is_no_rate(make) -> None:
     assert status([*sound, *wrecked]) == "passed"  # the loss fell until that batch
     assert status([*random.normal(1.4, 0.02, 43), *wrecked]) == "fired"  # nothing shows that the rate was sound
     assert status([*sound, *np.geomspace(1.1, 4e3, 12), *wrecked[:-12]]) == "fired"  # it grew from step to step
+
+
+@pytest.mark.parametrize(("classes", "status"), [(1.0, "fired"), (40.0, "skipped")])
+def test_a_loss_among_more_and_more_classes_rises_by_itself(make, classes: float, status: str) -> None:
+    """A contrastive loss whose negatives are collected as it goes on: a guess among forty times as many loses more."""
+    calls = [
+        {"step": step, "function": "cross_entropy", "site": 1, "training": True,
+         "input_shape": f"96x{int(96 + 96 * (classes - 1) * step / COUNT)}"}
+        for step in range(0, COUNT, 20)
+    ]  # fmt: skip
+    steps = make.steps(COUNT) | {"loss": [2.0 + 5.0 * min(1.0, step / 100) for step in range(COUNT)]}
+    process = make.process(steps, evals={}, more={"loss_calls": calls})
+    assert make.check("loss-divergence", process)[0] == status

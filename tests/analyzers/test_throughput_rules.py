@@ -105,6 +105,22 @@ def test_slow_steps_of_a_crowded_machine_are_told_and_alarm_nobody(make) -> None
     assert make.check("slow-steps", unexplained)[2].severity == "info", "no rhythm, no cause: nothing to act on"
 
 
+def test_slow_steps_of_a_model_that_is_asked_in_every_step(make) -> None:
+    """An agent calls its model for each action: such passes are in slow and in usual steps alike."""
+    end = ends(seconds(400, SAVES))
+    acts = {
+        "time_start": [moment - 0.02 for moment in end],
+        "time_end": [moment - 0.01 for moment in end],
+        "after_step": list(range(400)),
+        "forwards": [1] * 400,
+        "losses": [1] * 400,
+        "trained": [True] * 400,
+        "loader": [7] * 400,
+    }
+    process = make.process(steps(make, seconds=seconds(400, SAVES), time=end), evals=acts)
+    assert make.check("slow-steps", process)[0] == "fired"
+
+
 def evaluated() -> dict:
     """A validation pass of a second in every 50th step, told by the table of evaluations."""
     end = ends(seconds(400, SAVES))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.once import measured_once
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ FEWEST = 10  # passes
 POLICY = re.compile(
     r"\b(?:policy|actor|pg)(?:[_ ]gradient)?[_ /]loss\b|\bloss[_ /](?:policy|actor|pg)\b", re.IGNORECASE
 )
+MORE = 2.0  # times the classes: a guess among twice as many loses 0.7 more
 REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 
 
@@ -28,7 +30,7 @@ def unjudgeable(optimization: Optimization) -> str | None:
         return "several optimizers work against or beside each other: their losses have no minimum of their own"
     if acts(optimization.process):
         return "the model acts between its steps (reinforcement learning): its loss has no minimum to keep to"
-    return None
+    return _chooses_among_more(optimization.process)
 
 
 @measured_once
@@ -54,6 +56,24 @@ def acts(process: Process) -> bool:
 def _logs_a_policy(process: Process) -> bool:
     scalars = process.tables.get("scalars")
     return scalars is not None and any(POLICY.search(name) for name in set(scalars.text("name")) if name)
+
+
+@measured_once
+def _chooses_among_more(process: Process) -> str | None:
+    """A sentence if the classes of the training's only line of loss become more and more: a guess then loses more, too.
+
+    So does the cross-entropy of a contrastive loss whose negatives are collected as it goes on.
+    """
+    training = [line for line in loss_calls.lines(process, loss_calls.SCORED) if line.training]
+    shapes = [loss_calls.sizes(row["input_shape"]) for row in training[0].rows] if len(training) == 1 else []
+    classes = [shape[1] for shape in shapes if len(shape) == len(("samples", "classes"))]
+    quarter = len(classes) // 4
+    if not quarter or np.median(classes[-quarter:]) < MORE * np.median(classes[:quarter]):
+        return None
+    return (
+        f"the loss chooses among ever more classes, {classes[0]:,} at first and {classes[-1]:,} at the end: its level "
+        "rises by itself"
+    )
 
 
 def _shows_its_loss(process: Process) -> bool:

@@ -99,6 +99,7 @@ def regular(optimization: Optimization, found: Slow) -> Slow:
     """The slow steps that come at one distance, where these are nearly all of the excess and hardly one is left out.
 
     None of them if they do not, or if validation ran in most of them: what belongs to it is no step of its own kind.
+    A model that is asked in nearly every step acts there (reinforcement learning), and explains no slow one.
     """
     numbers = timing.numbers(optimization)[found.rows].astype(int)
     none = Slow(found.rows[:0], found.excess[:0], found.typical, 0.0)
@@ -116,11 +117,12 @@ def regular(optimization: Optimization, found: Slow) -> Slow:
     cost = float(found.excess[chosen].sum())
     rows = found.rows[chosen]
     times = optimization.steps
-    validated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"])[rows] > 0
+    evaluated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"]) > 0
+    validated = evaluated[rows].mean() > 1 - _ON_TIME and evaluated.mean() < _ON_TIME
     if (
         len(here) < max(_FEWEST_REGULAR, _ON_TIME * expected)
         or cost < _ON_TIME * float(found.excess.sum())
-        or validated.mean() > 1 - _ON_TIME
+        or validated
     ):
         return none
     return Slow(rows, found.excess[chosen], found.typical, found.lost * cost / float(found.excess.sum()))
