@@ -108,6 +108,7 @@ def test_a_file_of_the_program_that_is_called_pyarrow_is_not_run(collect_started
         "has_a_reader_that_does_not_read",
         "computes_its_weights",
         "describes_all_functions",
+        "saves_scripts",
     ],
 )
 def test_nothing_of_the_programs_is_used_up_compared_or_asked(part: str, collect: Collect, tmp_path: Path) -> None:

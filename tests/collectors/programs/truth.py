@@ -607,6 +607,35 @@ def trained(model, optimizer, batches, truth, **columns):
         optimizer.step()
 
 
+class Judged(nn.Module):
+    """Returns its loss, written out by hand, under a name, as models of transformers do that TRL trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = classifier()
+
+    def forward(self, x, y):
+        scores = self.inner(x)
+        return {"loss": (scores.logsumexp(1) - scores.gather(1, y[:, None])[:, 0]).mean(), "scores": scores}
+
+
+def named_in_the_output(truth):
+    model = Judged()
+    optimizer = adam(model)
+    for _ in range(2):
+        for x, y in loaded():
+            optimizer.zero_grad()
+            loss = model(x, y)["loss"]
+            loss.backward()
+            truth.step(loss=loss.item(), batch_size=len(x))
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            seen = [model(x, y)["loss"].item() for x, y in loaded(20, 8, seed=1)]
+        model.train()
+        truth.evaluated(loss=mean(seen), forwards=3, losses=3, samples=20, loss_is_whole=True)
+
+
 class Around(nn.Module):
     def __init__(self, inner):
         super().__init__()
@@ -785,6 +814,7 @@ IDIOMS = (
     bfloat16, adversarial, adversarial_in_two_backwards, adversarial_generator_first, two_in_turn, two_heads, closure,
     gradients_assigned, recurrent, sequence_first, images_of_different_sizes, packed_sequences, two_views,
     muon, inside_backward, another_module_evaluated_last, live_and_averaged, live_and_averaged_side_by_side,
+    named_in_the_output,
     two_splits, single_forwards, recomputed, recomputed_reentrant, transformed_by_a_module, variational,
 )  # fmt: skip
 

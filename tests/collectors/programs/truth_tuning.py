@@ -64,7 +64,15 @@ def told(kind):
         def evaluate(self, *args, **more):
             self.seen = []
             found = super().evaluate(*args, **more)
-            self.truth.evaluated(forwards=len(self.seen), model_in_train=False, grad_mode=0, trained=True)
+            count = len(self.seen)
+            self.truth.evaluated(
+                forwards=count,
+                losses=count,
+                loss=sum(self.seen) / count,
+                model_in_train=False,
+                grad_mode=0,
+                trained=True,
+            )
             return found
 
     return Told

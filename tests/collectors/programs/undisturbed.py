@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import zipfile
 
 import torch
 from torch import nn
@@ -447,6 +448,24 @@ def asks_functions_what_they_are(_):
     for name in ("dropout", "alpha_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d"):
         torch.manual_seed(0)
         print(name, getattr(functional, name)(ones[0, 0] if name == "dropout1d" else ones).sum().item())
+
+
+def saves_scripts(folder):
+    """Prints which sources a file of TorchScript names, and what an error in it says."""
+    train()
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.1), nn.BatchNorm1d(8))
+    file = os.path.join(folder, "script.pt")
+    torch.jit.script(model).save(file)
+    with zipfile.ZipFile(file) as archive:
+        found = [archive.read(name) for name in archive.namelist() if name.endswith(".debug_pkl")]
+    print(len(found), sorted(set(re.findall(rb"/[^\n]*?/nn/[a-z/]+\.py|[^\n/]*bootstrap[^\n]*", b"\n".join(found)))))
+    model[1].p = 2.0
+    scripted = torch.jit.script(model)
+    try:
+        scripted(torch.ones(2, 4))
+    except Exception as error:
+        print(error)
+    print(torch.jit.script(nn.functional.cross_entropy).code)
 
 
 def describes_all_functions(_):

@@ -284,11 +284,7 @@ def _dropout_wrapper(original: Callable[..., Any], in_dynamo: Callable[[], bool]
 
 
 def _like(original: Any, wrapper: Any) -> Any:
-    """`wrapper` under the name, source and globals of `original`.
-
-    TorchScript compiles a function from the source that `inspect` finds, with the names of the function's globals: it
-    follows `__wrapped__` to the original's source and must then find the original's names.
-    """
+    """`wrapper` under the name, source and globals of `original`, which TorchScript compiles in its place."""
     takes_the_same = wrapper.__code__.co_argcount == original.__code__.co_argcount
     same_globals = types.FunctionType(
         unseen_by_warnings(wrapper).__code__,
@@ -297,6 +293,7 @@ def _like(original: Any, wrapper: Any) -> Any:
         original.__defaults__ if takes_the_same else wrapper.__defaults__,  # they differ between dropouts
         wrapper.__closure__,
     )
+    same_globals.__prepare_scriptable__ = lambda: original  # type: ignore[attr-defined]
     return functools.wraps(original)(same_globals)
 
 

@@ -108,6 +108,8 @@ class Forwards:
         if losses:  # A model that computes its own loss returns it.
             for value in tensors_of(self._torch, output):
                 self.loss_returned(value)
+        elif isinstance(output, dict):  # as models of transformers do, where a trainer has written its own function
+            self.loss_returned(dict.get(output, "loss"))
 
     def dispatch(self, call: Call, args: Any, kwargs: Any) -> None:
         """Dispatch an outermost module call that returned."""
