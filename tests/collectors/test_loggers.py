@@ -109,3 +109,50 @@ def reported_losses() -> tuple[ReportedLosses, list[dict[str, Any]]]:
     signal.torch = torch
     signal._names, signal._metrics, signal._rows = set(), {}, 0
     return signal, rows
+
+
+def writes(name: str, folder: Any) -> Any:
+    """How a script writes one number with this library, where it is installed."""
+    if name == "mlflow":
+        mlflow = pytest.importorskip("mlflow")
+        mlflow.set_tracking_uri(f"sqlite:///{folder / 'runs.db'}")
+        mlflow.start_run()
+        return mlflow.log_metric, mlflow.end_run
+    if name == "mlflow, several":
+        _, end = writes("mlflow", folder)
+        return lambda key, value: sys.modules["mlflow"].log_metrics({key: value}), end
+    if name == "tensorboardX":
+        writer = pytest.importorskip("tensorboardX").SummaryWriter(str(folder))
+        return writer.add_scalar, writer.close
+    csv_logger = pytest.importorskip("lightning.pytorch.loggers").CSVLogger(str(folder))
+    return lambda key, value: csv_logger.log_metrics({key: value}, step=0), csv_logger.save
+
+
+@pytest.mark.parametrize(
+    ("name", "logger"),
+    [
+        pytest.param("mlflow", "MlflowClient.log_metric", marks=pytest.mark.starts_programs),
+        pytest.param("mlflow, several", "MlflowClient.log_batch", marks=pytest.mark.starts_programs),
+        ("tensorboardX", "SummaryWriter.add_scalar"),
+        ("lightning", "CSVLogger.log_metrics"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # of the libraries themselves
+def test_each_librarys_own_writer_tells_once(name: str, logger: str, tmp_path: Any, monkeypatch: Any) -> None:
+    write, end = writes(name, tmp_path)
+    signal, rows = reported_losses()
+    wrapped = [(sys.modules.get(module), kind, method) for module, kind, method in loggers.LOGGERS]
+    for module, kind, method in wrapped:  # to be put back as they were
+        if module is not None:
+            monkeypatch.setattr(getattr(module, kind), method, getattr(getattr(module, kind), method))
+    monkeypatch.setattr(loggers, "_done", set())
+    loggers.wrap_when_imported(signal.reported)
+    if name == "tensorboardX":  # its method was bound before
+        write = write.__self__.add_scalar
+    write("train/loss", 1.5)
+    write("train/reward", 0.25)
+    end()
+    assert [(row["phase"], row["name"], row["value"], row["logger"]) for row in rows] == [
+        ("reported", "train/loss", 1.5, logger),
+        ("train", "reward", 0.25, logger),
+    ]

@@ -52,7 +52,7 @@ METRICS: Final = frozenset(
 class ReportedLosses(Signal):
     name = "reported_losses"
     columns = tuple(f"scalars.{name}" for name in ("time", "step", "phase", "name", "value", "logger"))
-    about = "Training losses as the program hands them to TensorBoard or Weights & Biases, metrics of RL trainers."
+    about = "Training losses as the program hands them to a logger (TensorBoard, W&B, MLflow), metrics of RL trainers."
     cost = "3 us a value that is logged"
 
     def __init__(self, context: SignalContext) -> None:
