@@ -388,3 +388,27 @@ def test_more_loader_workers_explain_the_difference():
     assert found.headline.startswith("B is 20% faster per step (175 → 140 ms): idle: waiting for the data")
     assert change(found, "classes", "convolution kernels").significance == "noise"
     assert ("dataloader-bottleneck", "fixed") in {(one.rule, one.fate) for one in found.findings}
+
+
+def test_the_headline_goes_by_keys_whatever_the_rows_are_called() -> None:
+    causes = [
+        Change("Rechnen", 10.0, 20.0, "ms", significance="more", key="computing"),
+        Change("Daten", 1.0, 4.0, "ms", significance="more", key="loader-wait"),
+    ]
+    classes = [
+        Change("Matmul", 8.0, 17.0, "ms", significance="more"),
+        Change("Kopien", 1.0, 9.0, "ms", significance="more", key="copy"),
+    ]
+    usual = Change("ohne langsame", 10.0, 20.0, "ms", significance="more", key="usual-step")
+    sections = [
+        Section(name, "", "", part) for name, part in (("causes", causes), ("classes", classes), ("step", [usual]))
+    ]
+    assert [one.name for one in headline.drivers(13.0, sections)] == ["Matmul", "Daten"]
+    step = Change("Schritt", 11.0, 11.1, "ms", 1.0, "noise", key="step")
+    assert "Without its slow steps it takes 2.0 times as long" in headline.headline(step, sections, [])[1]
+
+
+def test_rows_that_are_asked_for_have_keys() -> None:
+    found = compare(SAMPLES / "healthy", SAMPLES / "dataloader-bottleneck")
+    keys = {one.key for one in found.section("recorded")}
+    assert keys >= {"step", "loader-wait", "recording", "memory"}

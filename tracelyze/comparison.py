@@ -17,6 +17,8 @@ SCHEMA_VERSION: Final = 1
 Verdict = Literal["slower", "faster", "same", "unknown"]
 Kind = Literal["trace", "run"]
 Significance = Literal["more", "less", "noise", "unknown"]
+Key = Literal["", "step", "usual-step", "computing", "communication", "copy", "loader-wait", "recording", "memory"]
+"""What programs ask a change for, whatever it is called: the whole step, the step without slow ones, its parts."""
 Fate = Literal["new", "worse", "same", "better", "fixed", "unknown"]
 
 FATES: Final[tuple[Fate, ...]] = ("new", "worse", "fixed", "better", "same", "unknown")
@@ -40,7 +42,8 @@ class Change:
 
     `noise`: by how much the two may differ without meaning anything, in the same unit; None where that is unknown.
     `significance`: more or less beyond that; `noise`: not beyond it, or too little to matter; `unknown` without it.
-    `share`: the difference as a share of A's step, for times. `detail`: what stands behind it, for people.
+    `share`: the difference as a share of A's step, for times. `detail`: what stands behind it, for people. `key`: what
+    it is, where the headline or a limit of `--fail-on` asks for it.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Change:
     significance: Significance = "unknown"
     share: float | None = None
     detail: str = ""
+    key: Key = ""
 
     @property
     def difference(self) -> float:

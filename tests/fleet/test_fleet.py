@@ -179,9 +179,9 @@ def test_the_summary_names_the_commit_and_the_host() -> None:
     rows.append(table.error_row("gone", "no such folder"))
     found = summary.summarise(table.to_arrow(rows))
     told = {fault.rule: fault for fault in found.faults}
-    assert told["since-commit"].since == "since commit newer: 6 of 6 runs, none of 6 before"
-    assert told["one-host"].since == "on host a only: 6 of 6 runs, none of 6 elsewhere"
-    assert told["anywhere"].since == ""
+    assert told["since-commit"].since == "commit newer: 6 of 6 runs, none of 6 before"
+    assert told["one-host"].where == "on host a only: 6 of 6 runs, none of 6 elsewhere"
+    assert told["anywhere"].since == told["anywhere"].where == ""
     assert (told["since-commit"].seconds, len(told["anywhere"].runs), told["anywhere"].judged) == (12.0, 4, 12)
     assert found.errors == [("gone", "no such folder")]
     assert found.verdicts == {"warning": 12, "error": 1}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 WIDEST = 110  # columns: tables have six
 BAR = re.compile(r"^(?P<what>slower|memory|new)(?::(?P<limit>[\w.]+)\s*%?)?$")
-MEMORY = ("host memory", "device memory in tensors, peak", "device memory held")
 
 
 class Format(StrEnum):
@@ -119,7 +118,7 @@ def _reached(comparison: Comparison, bar: Bar) -> bool:
     if bar.what == "slower":
         return comparison.verdict == "slower" and (comparison.ratio or 1.0) - 1 >= bar.share
     if bar.what == "memory":
-        rows = [one for one in comparison.section("recorded") if one.name in MEMORY and one.before]
+        rows = [one for one in comparison.section("recorded") if one.key == "memory" and one.before]
         return any(one.significance == "more" and one.difference >= bar.share * (one.before or 0) for one in rows)
     from tracelyze.diagnosis import at_least
 

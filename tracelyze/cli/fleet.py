@@ -84,7 +84,9 @@ def _text(found: Summary) -> str:
     lines = [headline(found), ""]
     for fault in found.faults[:_SHOWN]:
         lost = "" if fault.seconds is None else f", {duration(fault.seconds)} lost"
-        since = f"; {one_line(fault.since)}" if fault.since else ""
+        since = (
+            f"; since {one_line(fault.since)}" if fault.since else f"; {one_line(fault.where)}" if fault.where else ""
+        )
         runs = f"{len(fault.runs):,} of {fault.judged:,} checked"
         lines.append(f"  {fault.severity:8}  {fault.rule}: {runs}{lost}{since}")
     lines += [f"  error     {one_line(run)}: {one_line(reason)}" for run, reason in found.errors[:_SHOWN]]

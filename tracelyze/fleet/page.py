@@ -97,7 +97,7 @@ def _faults(summary: Summary) -> Markup | None:
     if not summary.faults:
         return None
     costs = any(fault.seconds is not None for fault in summary.faults)
-    dated = any(fault.since for fault in summary.faults)
+    dated = any(fault.since or fault.where for fault in summary.faults)
     names = ["Fault", "Runs with it", *(["Time lost"] if costs else []), *(["Since"] if dated else []), "Where"]
     rows = [_fault(fault, costs, dated) for fault in summary.faults]
     table = element(
@@ -125,7 +125,7 @@ def _fault(fault: Fault, costs: bool, dated: bool) -> Markup:
         lost = "not known" if fault.seconds is None else duration(fault.seconds)
         cells.append(element("td", lost, data_label="Time lost", class_="quiet" if fault.seconds is None else None))
     if dated:
-        said = fault.since.removeprefix("since ")
+        said = fault.since or fault.where
         cells.append(
             element("td", said or "no single commit or host", class_=None if said else "quiet", data_label="Since")
         )

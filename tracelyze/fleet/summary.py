@@ -32,6 +32,7 @@ class Fault:
     """One root cause over all runs. `runs`: each run that has it, with what is wrong there, the gravest first.
 
     `judged`: how many runs were checked for it. `seconds`: lost in all of them, None if no run shows it.
+    `since`: the commit that it came with, with its runs; `where`: the only host that has it; empty where not known.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class Fault:
     judged: int
     seconds: float | None
     since: str
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def _rows(fleet: pa.Table) -> Iterator[Row]:
 
 def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Mapping[str, Row]) -> Fault:
     gravest_first = sorted(found.values(), key=lambda row: (severity_rank(row["severity"]), row["run"]))
+    rows = [about[run] for run in found], [about[run] for run in passed]
+    since = _since_commit(*rows)
     seconds = [row["seconds_lost"] for row in found.values() if row["seconds_lost"] is not None]
     return Fault(
         rule=rule,
@@ -102,13 +106,9 @@ def _fault(rule: str, found: Mapping[str, Row], passed: Sequence[str], about: Ma
         runs={row["run"]: row["title"] for row in gravest_first},
         judged=len(found) + len(passed),
         seconds=sum(seconds) if seconds else None,
-        since=_since([about[run] for run in found], [about[run] for run in passed]),
+        since=since,
+        where="" if since else _on_host(*rows),
     )
-
-
-def _since(fired: Sequence[Row], passed: Sequence[Row]) -> str:
-    """Since which commit, or on which host, as a clause; empty where the runs do not say so."""
-    return _since_commit(fired, passed) or _on_host(fired, passed)
 
 
 def _since_commit(fired: Sequence[Row], passed: Sequence[Row]) -> str:
@@ -125,7 +125,7 @@ def _since_commit(fired: Sequence[Row], passed: Sequence[Row]) -> str:
     count = sum(row["run"] in having for row in after)
     if len(before) < FEWEST or count < FEWEST or count <= MOST * len(after):
         return ""
-    return f"since commit {first['commit'][:12]}: {count} of {plural(len(after), 'run')}, none of {len(before)} before"
+    return f"commit {first['commit'][:12]}: {count} of {plural(len(after), 'run')}, none of {len(before)} before"
 
 
 def _on_host(fired: Sequence[Row], passed: Sequence[Row]) -> str:

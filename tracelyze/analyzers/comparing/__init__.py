@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _PROFILED: Final = " (profiler windows)"
-_PARTS: Final = ("waiting for the data loader", "recording by tracelyze")
-"""Recorded times that are parts of a step."""
 
 
 def compare(a: Path | str, b: Path | str) -> Comparison:
@@ -140,7 +138,7 @@ def _judged(comparison: Comparison, where: str) -> Comparison:
     """The comparison with its verdict, by the time of a step in the section `where`."""
     from tracelyze.analyzers.comparing.headline import headline, verdict_of
 
-    step: Change | None = next((one for one in comparison.section(where) if one.name == "step"), None)
+    step: Change | None = next((one for one in comparison.section(where) if one.key == "step"), None)
     explained = _explaining(comparison, where)
     known = step is not None and step.before and step.after
     first, lead = headline(step, explained, comparison.findings, comparison.settings)
@@ -157,5 +155,5 @@ def _explaining(comparison: Comparison, where: str) -> list[Section]:
     """The sections that explain the difference: those of traces, else the times that were recorded."""
     if where == "step":
         return comparison.sections
-    parts = [one for one in comparison.section("recorded") if one.unit == "ms" and one.name in _PARTS]
+    parts = [one for one in comparison.section("recorded") if one.key in ("loader-wait", "recording")]
     return [Section("causes", "", "", parts), *comparison.sections]

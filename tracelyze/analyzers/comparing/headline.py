@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tracelyze.analyzers.comparing.traces import COMPUTING, USUAL
 from tracelyze.comparison import Change, FindingChange, Section, SettingChange, Verdict
 from tracelyze.formatting import listed, number, percent
 
@@ -91,7 +90,9 @@ def _how(ratio: float) -> str:
 
 def _usual(sections: Sequence[Section]) -> str:
     """What the steps say without the slow ones, if that is more than all of them say."""
-    usual = next((one for part in sections if part.id == "step" for one in part.changes if one.name == USUAL), None)
+    usual = next(
+        (one for part in sections if part.id == "step" for one in part.changes if one.key == "usual-step"), None
+    )
     if usual is None or usual.significance not in ("more", "less") or not usual.before or not usual.after:
         return ""
     times = f"({number(usual.before)} → {number(usual.after)} ms)"
@@ -102,10 +103,9 @@ def drivers(difference: float, sections: Sequence[Section]) -> list[Change]:
     """The parts of the step that moved the same way, largest first; computation by what its kernels do."""
     by_id = {section.id: section.changes for section in sections}
     parts = [one for one in by_id.get("causes", []) if one.difference * difference > 0]
-    computing = next((one for one in parts if one.name == COMPUTING), None)
+    computing = next((one for one in parts if one.key == "computing"), None)
     if computing is not None:
-        hidden = ("communication", "copies and fills")
-        classes = [one for one in by_id.get("classes", []) if one.name not in hidden]
+        classes = [one for one in by_id.get("classes", []) if one.key not in ("communication", "copy")]
         same = [one for one in classes if one.difference * difference > 0]
         parts = [one for one in parts if one is not computing] + (same or [computing])
     least = _LEAST_PART * abs(difference)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from tracelyze.analyzers.comparing.settings import lead
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.recorded.run import Optimization, Process, Run
 from tracelyze.analyzers.recorded.table import Floats
-from tracelyze.comparison import Change, Section, Side
+from tracelyze.comparison import Change, Key, Section, Side
 from tracelyze.formatting import percent
 
 MEBI: Final = 2.0**20
@@ -64,6 +65,7 @@ def sections(a: Run, b: Run) -> list[Section]:
     step = _per_step(one, _net_seconds)
     whole = _MICROSECONDS * float(step.mean()) if len(step) else 0.0
     times = [_time(name, one, two, values, whole) for name, values in TIMES.items()]
+    times = [replace(time, key=_KEYS.get(time.name, "")) if time else None for time in times]
     memory = [_memory(name, one, two, column) for name, column in MEMORY.items()]
     about = "Means per step without the first ones and without evaluations; memory is the largest that was seen."
     found = [Section("recorded", "What was recorded", about, _known([*times, *_rates(one, two), *memory]))]
@@ -101,6 +103,11 @@ TIMES: Final[dict[str, Callable[[Optimization], Floats]]] = {
     "device idle for data": _column("device_wait"),
     "device time": _column("device_seconds"),
     "recording by tracelyze": _column("overhead"),
+}
+_KEYS: Final[dict[str, Key]] = {
+    "step": "step",
+    "waiting for the data loader": "loader-wait",
+    "recording by tracelyze": "recording",
 }
 MEMORY: Final = {
     "host memory": "host_rss",
@@ -150,7 +157,7 @@ def _memory(name: str, one: list[Optimization], two: list[Optimization], column:
     before, after = (max(side) for side in peaks)
     smallest = LEAST_MEMORY * max(before, 1.0)
     meaning = significance(after - before, smallest, smallest)
-    return Change(name, round(before, 1), round(after, 1), "MiB", round(smallest, 1), meaning)
+    return Change(name, round(before, 1), round(after, 1), "MiB", round(smallest, 1), meaning, key="memory")
 
 
 def _loss(one: list[Optimization], two: list[Optimization]) -> list[Change]:

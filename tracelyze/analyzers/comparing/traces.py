@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -19,11 +19,13 @@ from tracelyze.analyzers.kineto.diagnose import as_job
 from tracelyze.analyzers.kineto.rule import Job
 from tracelyze.analyzers.kineto.timeline.table import Integers
 from tracelyze.analyzers.recorded.table import Floats
-from tracelyze.comparison import Change, Section, Side
+from tracelyze.comparison import Change, Key, Section, Side
 from tracelyze.formatting import percent
 
-COMPUTING: Final = "computing"
-USUAL: Final = "step, without slow ones"
+_COMPUTING: Final = "computing"
+_KEYS: Final[Mapping[str, Key]] = {_COMPUTING: "computing", COMMUNICATION: "communication", COPY: "copy"}
+"""Parts of a step, and classes of kernels, that the headline asks for."""
+_NO_KEYS: Final[Mapping[str, Key]] = {}
 SLOW: Final = 1.5
 """Times the median from which on a step counts as a slow one, as in the diagnosis slow-steps."""
 MOST_OPERATORS: Final = 20
@@ -135,7 +137,7 @@ def _parts(summary: TraceSummary, job: Job) -> dict[str, Floats]:
         return {CAUSE_TEXT[name]: table[:, index] for index, name in enumerate(CAUSES)}
     waiting = job.waiting_steps(summary)
     exposed = device.exposed_communication
-    parts = {COMPUTING: device.compute}
+    parts = {_COMPUTING: device.compute}
     if waiting is None:
         parts["communication, not hidden"] = exposed
     else:
@@ -161,13 +163,13 @@ def sections(a: TraceSide, b: TraceSide) -> list[Section]:
             "causes",
             "Where the step went",
             "Parts of a step that add up to it: work of the device, and its idle time by what the host was doing.",
-            _compared(a, a.parts, b.parts, len(CAUSES) + 5),
+            _compared(a, a.parts, b.parts, len(CAUSES) + 5, _KEYS),
         ),
         Section(
             "classes",
             "By class of kernels",
             "Device time by what the kernels do. Work that runs side by side counts for each.",
-            _compared(a, a.kernels(_class), b.kernels(_class), 20),
+            _compared(a, a.kernels(_class), b.kernels(_class), 20, _KEYS),
         ),
         Section(
             "operators",
@@ -192,10 +194,13 @@ def _operator(kernel: KernelTime) -> str:
     return kernel.operator[:_NAME] or _NO_OPERATOR
 
 
-def _compared(a: TraceSide, before: dict[str, Floats], after: dict[str, Floats], most: int) -> list[Change]:
+def _compared(
+    a: TraceSide, before: dict[str, Floats], after: dict[str, Floats], most: int, keys: Mapping[str, Key] = _NO_KEYS
+) -> list[Change]:
     step = float(a.step.mean()) if len(a.step) else 0.0
     names = dict.fromkeys((*before, *after))
-    return ordered([time_change(name, before.get(name), after.get(name), step) for name in names], most)
+    changes = [time_change(name, before.get(name), after.get(name), step) for name in names]
+    return ordered([replace(change, key=keys.get(change.name, "")) for change in changes], most)
 
 
 def _shortened(changes: Sequence[Change]) -> list[Change]:
@@ -211,9 +216,10 @@ def _shortened(changes: Sequence[Change]) -> list[Change]:
 
 def _totals(a: TraceSide, b: TraceSide) -> list[Change]:
     step = float(a.step.mean()) if len(a.step) else 0.0
-    rows = [time_change("step", a.step, b.step, step)]
+    rows = [replace(time_change("step", a.step, b.step, step), key="step")]
     if len(a.outliers) or len(b.outliers):
-        rows.append(time_change(USUAL, np.delete(a.step, a.outliers), np.delete(b.step, b.outliers), step))
+        before, after = (np.delete(side.step, side.outliers) for side in (a, b))
+        rows.append(replace(time_change("step, without slow ones", before, after, step), key="usual-step"))
     if any(one.device is not None for side in (a, b) for one in side.job.summaries):
         rows += [
             time_change("device busy", a.per_step(_busy), b.per_step(_busy), step),
