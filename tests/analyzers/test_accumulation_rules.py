@@ -96,6 +96,7 @@ def test_step_without_backward(make) -> None:
     assert status == "fired"
     assert (finding.confidence, finding.first_step) == ("likely", 2)
     assert "same gradients" in finding.summary
+    assert "what the optimizer keeps of gradients" in finding.summary, "Adagrad has no momentum"
     cleared = every_other | {"grads_none": [8 * (index % 2) for index in range(COUNT)]}
     assert make.check("step-without-backward", make.process(cleared))[2].confidence == "certain"
 

@@ -304,6 +304,23 @@ def test_nonfinite_gradients_is_silent(make) -> None:
     assert make.check("nonfinite-gradients", make.process(lost))[0] == "passed"
 
 
+def test_gradients_of_the_step_before_a_nan_loss_that_nobody_looked_at(make) -> None:
+    """They may have been NaN already, as those of sqrt(0) are: nothing is said of which broke first."""
+    loss = [1.0] * 250 + [float("nan")] * 150
+    norm = [1.0 if index % 50 == 0 else None for index in range(250)] + [float("nan")] * 150
+    count = [0 if value else None for value in norm[:250]] + [8] * 150
+    lost = make.process(make.steps() | {"loss": loss, "grad_norm": norm, "grads_nonfinite": count})
+    status, reason, _ = make.check("nonfinite-gradients", lost)
+    assert (status, "whether the gradients one step earlier were was not looked at" in reason) == ("skipped", True)
+    summary = make.check("loss-nonfinite", lost)[2].summary
+    assert "gradients of the step before were not looked at" in summary
+    assert "Neither" not in summary
+    watched = make.process(make.steps() | {"loss": loss, "grads_nonfinite": [0] * 250 + [8] * 150})
+    assert "Neither loss nor gradient norm moved before" in make.check("loss-nonfinite", watched)[2].summary
+    first = make.steps() | {"loss": loss, "grad_norm": [1.0] * 249 + [float("nan")] * 151}
+    assert "not finite first, at step 250" in make.check("loss-nonfinite", make.process(first))[2].summary
+
+
 def test_a_norm_that_leaves_float32(make) -> None:
     """Its squares are added up in float32: an infinite norm is no infinite gradient yet."""
     norm = [float(value) for value in np.geomspace(1.0, 1e18, COUNT - 1)] + [float("inf")]

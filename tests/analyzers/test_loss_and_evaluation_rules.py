@@ -55,6 +55,15 @@ def test_loss_divergence(make) -> None:
     assert status == "fired"
     assert finding.severity == "critical"
     assert 150 < finding.first_step < 280
+    assert "at its lowest" in finding.title
+
+
+def test_a_loss_that_only_rose_has_no_lowest_level_below_its_start(make) -> None:
+    loss = np.concatenate([[0.17] * 10, [0.28] * 190, np.linspace(0.3, 4, 200)])
+    _, _, finding = make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))
+    assert "at its lowest" not in finding.title
+    assert "0.17 at the start" in finding.title
+    assert "never lower for long" in finding.summary
 
 
 @pytest.mark.parametrize(("update", "severity"), [(0.001, "info"), (0.5, "warning")])

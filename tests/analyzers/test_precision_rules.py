@@ -90,3 +90,9 @@ def test_a_region_around_the_loss_alone(make) -> None:
     assert (status, finding.location.line) == ("fired", 41)
     assert autocast(make, half(make, 0), layers(["float32"] * 3), calls(0))[0] == "skipped"
     assert autocast(make, half(make, 2), layers(["bfloat16"] * 3), calls(2))[0] == "passed"
+
+
+def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:
+    half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
+    status, _, finding = make.check("scaler-misuse", make.process(half))
+    assert (status, "65,536 where init_scale says nothing else" in finding.summary) == ("fired", True)

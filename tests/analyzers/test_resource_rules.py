@@ -73,7 +73,9 @@ def test_fp16_overflow_is_skipped_without_a_scaler(make) -> None:
 
 def test_fp16_without_scaler(make) -> None:
     half = make.steps() | {"autocast": [1] * COUNT}
-    assert make.check("fp16-without-scaler", make.process(half))[0] == "fired"
+    status, _, finding = make.check("fp16-without-scaler", make.process(half))
+    assert (status, "small gradients can become zero" in finding.title) == ("fired", True)
+    assert "keep the weights" not in finding.fix, "they are in float32 already"
     weights = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float16"}]
     assert make.check("fp16-without-scaler", make.process(optimizers=weights))[0] == "fired"
     silent = [half | {"scale": [1024.0] * COUNT}, half | {"loss_divisor": [1 / 1024] * COUNT}, make.steps()]

@@ -17,6 +17,7 @@ _INDICES: Final = r"\brand(?:int|perm)\s*\("
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
+FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_"
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -96,7 +97,7 @@ def reseeded_by_hand(process: Process) -> Location | None:
 
 
 def filled(process: Process) -> Location | None:
-    """The only place that fills weights or biases by hand: with a constant, or evenly between two numbers."""
+    """The only place that fills tensors with a constant, or evenly between two numbers; it may draw others besides."""
     return only(process, "fill", r"\b(?:constant_|fill_|uniform_)\s*\(")
 
 

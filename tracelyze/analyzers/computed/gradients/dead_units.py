@@ -56,7 +56,7 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
             f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} put "
             "out zero for all samples of two batches in a row, whenever they were measured. What goes into them is "
             f"negative whatever the sample, so no gradient comes back, and the layer works with the rest.{others}"
-            + script_lines.said(filled, "fills weights or biases by hand")
+            + script_lines.said(filled, script_lines.FILLS)
         ),
         fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
         "are not normalised. LeakyReLU or GELU keep a gradient.",

@@ -26,6 +26,11 @@ def outgrown(optimization: Optimization, row: int) -> float | None:
     return float(past.max()) if len(past) and past.max() >= HUGE else None
 
 
+def looked_at(optimization: Optimization) -> np.ndarray:
+    """Steps whose gradients were looked at, shape [steps]: on a CPU not every step's are."""
+    return optimization.steps.known("grad_norm") | optimization.steps.known("grads_nonfinite")
+
+
 def what_moved_first(optimization: Optimization, first: int) -> str:
     """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
     steps = optimization.steps
@@ -52,4 +57,15 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
     if first < FEWEST:
         return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
+    broken = np.flatnonzero(
+        (steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"]) & ~timing.skipped(optimization))[:first]
+    )
+    if len(broken):
+        return f"The gradient norm was not finite first, at step {timing.step_at(optimization, int(broken[0]))}."
+    if not looked_at(optimization)[first - 1]:
+        return (
+            "The loss did not move before, and the gradients of the step before were not looked at: one batch or one "
+            "operation made this loss NaN or Inf, or the gradients one step earlier (sqrt or norm at 0), and so the "
+            "weights."
+        )
     return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."

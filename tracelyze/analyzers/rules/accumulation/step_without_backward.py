@@ -88,7 +88,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         "There were none at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
         else "They repeat the update of the step before on the same gradients, as if the learning rate were larger, "
-        "and momentum counts those gradients again."
+        "and what the optimizer keeps of gradients (momentum, squares) counts them again."
     )
     return Finding(
         rule=RULE.id,

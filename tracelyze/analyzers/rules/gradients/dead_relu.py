@@ -99,7 +99,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         summary=(
             f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
             f"Its input is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
-            "no step of its own can bring it back." + script_lines.said(filled, "fills weights or biases by hand")
+            "no step of its own can bring it back." + script_lines.said(filled, script_lines.FILLS)
         ),
         fix="Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
         "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",

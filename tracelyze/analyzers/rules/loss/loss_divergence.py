@@ -75,7 +75,7 @@ def _finding(
     """`harmful`: the loss is above its start, or updates are as large as those that blow up; else the task may have
     become harder on purpose."""
     begin = timing.step_at(optimization, first)
-    worse = seen.end > seen.start
+    worse, never_lower = seen.end > seen.start, seen.minimum > seen.start
     affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[first:] = True
     marks = [Mark(float(begin), "minimum passed")]
@@ -83,11 +83,17 @@ def _finding(
         rule=RULE.id,
         severity="info" if not harmful else "critical" if worse else "warning",
         confidence="likely" if harmful else "possible",
-        title=f"The loss {'diverged' if harmful else 'rose again'}: {number(seen.minimum)} at its lowest, about "
+        title=f"The loss {'diverged' if harmful else 'rose again'}: "
+        f"{f'{number(seen.start)} at the start' if never_lower else f'{number(seen.minimum)} at its lowest'}, about "
         f"{number(seen.end)} at the end",
         summary=(
-            f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
-            f"about {number(seen.end)} at the end"
+            (
+                f"The loss was {number(seen.start)} at the start and never lower for long. It held "
+                f"{number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+                if never_lower
+                else f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+            )
+            + f"about {number(seen.end)} at the end"
             + (", above where it had started." if worse else f", of {number(seen.start)} at the start.")
             + (" No step since then has brought it back." + misplaced_clips.told(optimization) if harmful else harder)
         ),

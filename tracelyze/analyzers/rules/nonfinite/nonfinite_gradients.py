@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
-from tracelyze.analyzers.rule import Limits, Passed, Rule, each_optimization
+from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @each_optimization
-def check(optimization: Optimization, _limits: Limits) -> Finding | Passed:
+def check(optimization: Optimization, _limits: Limits) -> OneOutcome:
     """The first step whose gradients were not finite, if that came before the first loss that was not."""
     steps = optimization.steps
     broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
@@ -30,8 +30,18 @@ def check(optimization: Optimization, _limits: Limits) -> Finding | Passed:
         return Passed("no gradient was NaN or Inf outside of steps that a loss scaler watches")
     first = int(np.argmax(broken))
     if lost.any() and int(np.argmax(lost)) <= first:
-        return Passed("gradients are not finite because the loss is not: see loss-nonfinite")
+        return _after_the_loss(optimization, int(np.argmax(lost)))
     return _finding(optimization, first, int(broken.sum()))
+
+
+def _after_the_loss(optimization: Optimization, lost: int) -> Passed | Skipped:
+    """Gradients of the very step before may have spoilt the weights, and so the loss, where nobody looked at them."""
+    if lost and not prelude.looked_at(optimization)[lost - 1]:
+        return Skipped(
+            f"the loss was not finite from step {timing.step_at(optimization, lost):,} on (see loss-nonfinite), and "
+            "whether the gradients one step earlier were was not looked at"
+        )
+    return Passed("gradients were not finite only from the step on at which the loss was not: see loss-nonfinite")
 
 
 def _finding(optimization: Optimization, first: int, count: int) -> Finding:

@@ -57,8 +57,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
             "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
-            "second one every answer lies between 0.5 and 0.73, so that negatives can never be learned: their loss "
-            "cannot fall below 0.69."
+            "second one every answer lies between 0.5 and 0.73: however well the model tells them apart, the loss of "
+            "negatives cannot fall below 0.69, nor that of positives below 0.31."
         ),
         fix="Take the sigmoid out of the model, and pass the output of the last linear layer to the loss. Apply the "
         "sigmoid only where probabilities "
@@ -80,7 +80,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Sigmoid before a loss that contains it",
-    about="binary_cross_entropy_with_logits contains the sigmoid. After another one it cannot learn negatives.",
+    about="binary_cross_entropy_with_logits contains the sigmoid. After another one no negative gets below 0.69.",
     check=check,
     verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
     excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid.",),

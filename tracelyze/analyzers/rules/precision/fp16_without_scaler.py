@@ -52,13 +52,15 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients become zero",
+        title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients can become zero",
         summary=(
             f"{share_of(share, 'steps').capitalize()} ran {how}, and no GradScaler was used. Gradients below 6e-8 "
             "become exactly zero in float16, so small updates are lost without an error. Large "
             "ones overflow to Inf and reach the weights."
         ),
-        fix="Use bfloat16, which needs no scaler, or keep the weights in float32 and scale the loss with GradScaler.",
+        fix="Use bfloat16, which needs no scaler, or "
+        + ("keep the weights in float32 and " if weights else "")
+        + "scale the loss with GradScaler.",
         fix_code=("model = model.float()  # before the optimizer is made\n" if weights else "")
         + f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
         first_step=begin,

@@ -76,7 +76,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     first = int(np.argmax(bad))
     begin = timing.step_at(optimization, first)
     scale = optimization.steps["scale"][np.isfinite(optimization.steps["scale"])]
-    factor = number(float(scale[0])) if len(scale) else "65,536 at first"
+    factor = number(float(scale[0])) if len(scale) else "65,536 where init_scale says nothing else"
     place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
     title, summary = words
     return Finding(

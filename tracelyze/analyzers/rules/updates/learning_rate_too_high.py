@@ -101,7 +101,11 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
             "later does not recover."
         )
     if found.stuck:
-        where, lower = ("never got below its start", "no") if found.above else ("stays near its start", "hardly")
+        where, lower = (
+            ("did not stay clearly below its start", "not clearly")
+            if found.above
+            else ("stays near its start", "hardly")
+        )
         return f"{title}the loss {where}", (
             f"{first}. The loss went up to {number(found.highest)}, and in the second half of the run it is {lower} "
             "lower than at the first step. Such a step throws the weights out of the region in which the model can be "
