@@ -70,6 +70,19 @@ def test_an_attention_mask_that_a_model_is_given_is_no_broken_batch(make) -> Non
     assert make.check("nonfinite-input", make.process(broken_at(make, 2), more={"batches": values}))[0] == "fired"
 
 
+def test_an_input_that_the_script_makes_of_a_finite_batch(make) -> None:
+    made = batch(100, loader=None, nonfinite=True, min=math.nan, max=math.nan)
+    process = make.process(broken_at(make, 100), more={"batches": [batch(100), made]})
+    status, _, finding = make.check("nonfinite-input", process)
+    assert (status, finding.confidence, finding.first_step) == ("fired", "likely", 101)
+    assert "finite batch" in finding.title
+    both = make.process(broken_at(make, 100), more={"batches": [made, batch(100, nonfinite=True)]})
+    assert make.check("nonfinite-input", both)[2].confidence == "certain", "the batch held it already"
+    bias = made | {"min": -math.inf, "max": 2.0}
+    masked = make.process(broken_at(make, 100), more={"batches": [batch(100), bias]})
+    assert make.check("nonfinite-input", masked)[0] == "passed", "a bias of attention, with a mask in it"
+
+
 def test_missing_values_without_harm_and_runs_without_batches(make) -> None:
     batches = [batch(index, nonfinite=True) for index in range(0, 200, 10)]
     assert make.check("nonfinite-input", make.process(more={"batches": batches}))[0] == "passed"

@@ -139,3 +139,15 @@ def test_a_rule_names_the_only_line_and_where_it_was_seen(
     assert number(finding(12).location) == 12
     assert finding(12).seen_at == seen
     assert finding(12, 80).location == seen, "two such lines: neither is named"
+
+
+def test_what_an_input_is_divided_by(make: Any) -> None:
+    places = [("loop", 30, "main", "for x, y in loader:")]  # whose backward is in line 41
+    inside = ("singular", 35, "main", "x = (x - x.mean(0)) / x.std(0)")
+    total = ("singular", 49, "main", "print(total / len(loader))")
+    helper = ("singular", 12, "scale", "return (x - x.mean(0)) / spread")
+    layer = ("singular", 5, "forward", "return x / x.norm(dim=1)")
+    divided = script_lines.divided_inputs
+    assert number(divided(process_with(make, *places, inside, total, helper))) == 35
+    assert number(divided(process_with(make, *places, total, helper, layer))) == 12
+    assert number(divided(process_with(make, *places, total, layer))) is None

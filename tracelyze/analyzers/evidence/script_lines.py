@@ -80,6 +80,21 @@ def drawn_batches(process: Process) -> Location | None:
     return _only(elsewhere) or batches(process)
 
 
+def divided_inputs(process: Process) -> Location | None:
+    """The only line that divides between the loop's `for` and its backward; else the only function's that does, which
+    is neither a module's forward nor the loop's: an input that is normalised there may be divided by 0."""
+    pattern = f"{_IN_WORDS['division']}|{_IN_WORDS['std']}"
+    lines = [one for one in process.locations("singular") if re.search(pattern, one.source)]
+    loop, end = process.location("loop"), process.location("backward")
+    if loop is not None and end is not None:
+        home = loop.file, loop.function
+        inside = [one for one in lines if (one.file, one.function) == home and loop.line < one.line < end.line]
+        if inside:
+            return _only(inside)
+        lines = [one for one in lines if (one.file, one.function) != home]
+    return _only([one for one in lines if one.function not in (MODULE, "forward")])
+
+
 def reseeded(process: Process) -> Location | None:
     """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer."""
     once = {(one.file, one.function) for role in ("dataloader", "optimizer") for one in process.locations(role)}

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Table
     from tracelyze.diagnosis import Location
 
 
@@ -23,15 +24,21 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = int(batches.known("nonfinite").sum())
     if not bad.any():
         return Passed(f"all values were finite in the {plural(seen, 'field')} of batches that were looked at")
-    rows = [row for row, at in zip(batches.records(), bad, strict=True) if at and not _is_mask(row)]
+    rows = [row for row, at in zip(batches.records(), bad, strict=True) if at and not _is_mask(row, batches)]
     if not rows:
         return Passed("the only values that are not finite are the -inf of attention masks")
     return combine(_check(optimization, rows, limits) for optimization in process.optimizations)
 
 
-def _is_mask(row: dict[str, Any]) -> bool:
-    """Whether a field is 0 where attention may look, and -inf where it may not."""
-    return row["loader"] is None and row["min"] == -np.inf and row["max"] == 0.0
+def _is_mask(row: dict[str, Any], batches: Table) -> bool:
+    """Whether a field is 0 where attention may look, and -inf where it may not.
+
+    Beside batches of a loader the model's other inputs are looked at only as the loss breaks: it is not known that such
+    a field was harmless before, so that there a bias that holds -inf is taken for a mask, too.
+    """
+    if row["loader"] is not None or row["min"] != -np.inf:
+        return False
+    return bool(np.isfinite(row["max"]) if batches.known("loader").any() else row["max"] == 0.0)
 
 
 def _check(optimization: Optimization, rows: list[dict[str, Any]], limits: Limits) -> Finding | Passed:
@@ -53,24 +60,34 @@ def _check(optimization: Optimization, rows: list[dict[str, Any]], limits: Limit
 def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]], broken: int) -> Finding:
     begin = timing.step_at(optimization, first)
     row = rows[-1]
+    rows = [one for one in rows if one["loader"] == row["loader"]]
     fields = ", ".join(sorted({f"{one['field']} ({one['dtype']}, {one['shape']})" for one in rows}))
     which = f"batch {row['batch']:,} of pass {row['epoch']}" if row["loader"] is not None else "the model's input"
     affected = np.arange(len(optimization.steps)) >= first
     process, loader = optimization.process, _loader(optimization.process, row)
+    made = _made_by_script(process, row)
+    divided = script_lines.divided_inputs(process) if loader is None else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
-        title=f"A batch with NaN or Inf reached the model at step {begin:,}",
+        confidence="likely" if made else "certain",
+        title=f"The script made NaN or Inf of a finite batch, and the model took it in at step {begin:,}"
+        if made
+        else f"A batch with NaN or Inf reached the model at step {begin:,}",
         summary=(
-            f"Field {fields} of {which} held values that are not numbers as it was handed to the script, and the loss"
+            f"Field {fields} of {which} held values that are not numbers as it was handed to the "
+            f"{'model, though those of its batch were finite' if made else 'script'}, and the loss"
             f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
             f"{plural(broken, 'loss')} have not been finite since."
         ),
-        fix="Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
+        fix="Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
+        if made
+        else "Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
         "or drop it where data are prepared, and let the data set refuse such samples.",
-        fix_code="# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
+        fix_code="inputs = (inputs - inputs.mean(0)) / (inputs.std(0) + 1e-6)  # finite where a feature is constant"
+        if made
+        else "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
         "good = torch.isfinite(inputs).flatten(1).all(1)\ninputs, targets = inputs[good], targets[good]",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -81,11 +98,20 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=(_prepared_at(process, loader) if loader else None) or seen,
+        location=divided or (_prepared_at(process, loader) if loader else None) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf", "not-finite")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
     )
+
+
+def _made_by_script(process: Process, row: dict[str, Any]) -> bool:
+    """Whether the model's input is not finite while all that was looked at of its batch is: the script computed it."""
+    if row["loader"] is not None:
+        return False
+    at = [one for one in process.tables["batches"].records() if one["loader"] is not None and one["trained"] != 0]
+    at = [one for one in at if one["step"] == row["step"]]
+    return bool(at) and not any(one["nonfinite"] for one in at)
 
 
 def _loader(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:

@@ -173,13 +173,12 @@ class Batches(Signal):
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         self._without_loader.called(self.progress.forwards, call.batch is None)
         current, self._in_use = self._without_loader.calls, call.batch
-        given: list[tuple[str, Any]] = []
-        if call.batch is None:
-            if call.mode == GRAD and not call.replayed:  # A skipped call was seen as it was made.
-                self.program.inputs.called(args[0] if args else next(iter(kwargs.values()), None))
-            given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
-            self._without_loader.given(call, given)
-            given = given if current.position >= current.next else []
+        if call.batch is None and call.mode == GRAD and not call.replayed:  # A skipped call was seen as it was made.
+            self.program.inputs.called(args[0] if args else next(iter(kwargs.values()), None))
+        given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
+        self._without_loader.given(call, given)
+        if call.batch is not None or current.position < current.next:
+            given = []
         # What another module has put out, as a backbone for a head that is called by itself, is no batch.
         if given and all(tensor.grad_fn is None for _, tensor in given) and self._wanted(current):
             self._put_away()
@@ -206,9 +205,12 @@ class Batches(Signal):
         value = None if backward is None else backward.value
         if type(value) is not float or math.isfinite(value):
             return
-        unseen = self._in_use is None and self._alerts < MAX_ALERTS
-        if unseen and all(tensor.grad_fn is None for _, tensor in fields):
+        batch = () if self._in_use is None else [held() for _, held in self._in_use.fields]
+        if any(tensor is one for _, tensor in fields for one in batch):
+            return  # The model was given the batch as the loader made it: `after_step` samples it.
+        if fields and self._alerts < MAX_ALERTS and all(tensor.grad_fn is None for _, tensor in fields):
             self._alerts += 1
+            self.program.sites.wanted.add("singular")  # A division may have made them so.
             position = self._without_loader.calls.position
             self._place = None, 0, position, self.context.now(), self.progress.steps
             self._put_alert(fields)
