@@ -54,6 +54,25 @@ def test_ranks_that_keep_pace(make, own, backward) -> None:
     assert make.check("straggler", *ranks)[0] == "passed"
 
 
+def reduces(late: float) -> list[dict[str, Any]]:
+    """The last collectives of a rank that comes so much later than the others, of a script that averages by itself."""
+    return [
+        {"group": "0", "operation": "all_reduce", "p2p": False, "sequence": step, "created": 100 + 0.07 * step + late}
+        for step in range(20)
+    ]
+
+
+@pytest.mark.parametrize(("late", "status"), [((0.0, 0.05), "fired"), ((0.0, 0.0), "passed")])
+def test_a_rank_that_comes_late_to_the_collectives_of_the_script(make, late: tuple[float, float], status: str) -> None:
+    """Steps of all ranks take equally long, and none waits in its backward."""
+    ranks = [rank(make, number, 0.069, 0.001, tables={"collectives": reduces(late[number])}) for number in (0, 1)]
+    found, _, finding = make.check("straggler", *named(*ranks))
+    assert found == status
+    if finding is not None:
+        assert (finding.ranks, finding.title.endswith("rank 0 waits 50 ms for it")) == ([1], True)
+        assert "outside of the script's collectives" in finding.summary.lower()
+
+
 def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
     """Once a second the sampler notes the line; lines of backward are where ranks wait for each other."""
 

@@ -1,4 +1,7 @@
-"""What a rank does by itself in a step: the time outside of backward, in which ranks that average gradients wait."""
+"""What a rank does by itself in a step: the time in which it does not wait for others.
+
+Ranks that average gradients wait in the backward; where the script averages them by a collective of its own, in that.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed.ranks import arrivals
 from tracelyze.analyzers.computed.throughput import contention, pace
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.ranks.arrivals import Arrivals
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
@@ -28,6 +33,9 @@ class OwnWork(NamedTuple):
     seconds: float
     crowded: float
     place: Location | None
+    arrivals: Arrivals
+    in_collectives: bool = False
+    """Whether `backward` is what the rank waited in collectives of the script, and `own` the rest of a step."""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -50,4 +58,19 @@ def of(process: Process) -> OwnWork | None:
         seconds=float(np.ptp(steps["time"][known])),
         crowded=contention.shares(process.longest).own,
         place=pace.seen_outside_of_backward(process.longest),
+        arrivals=arrivals.of(process),
     )
+
+
+def without_waits(ranks: dict[int, OwnWork]) -> dict[int, OwnWork]:
+    """The ranks' own work, where they wait for each other outside of the backward, in collectives of the script."""
+    waited = arrivals.waits({rank: one.arrivals for rank, one in ranks.items()})
+    steps = {rank: one.own + one.backward for rank, one in ranks.items()}
+    if not waited or all(waited[rank] * steps[rank] <= one.backward for rank, one in ranks.items()):
+        return ranks  # what they waited may have been within the backward
+    return {
+        rank: one._replace(
+            own=steps[rank] * (1 - waited[rank]), backward=steps[rank] * waited[rank], in_collectives=True
+        )
+        for rank, one in ranks.items()
+    }

@@ -33,6 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"fewer than {limits['steps']:.0f} steps of a rank were looked at")
     if min(pace.seconds for pace in paces.values()) < limits["seconds"]:
         return Skipped("the ranks were seen too briefly to tell a slow one from a machine that others use")
+    paces = own_work.without_waits(paces)
     slowest = max(paces, key=lambda rank: paces[rank].own)
     others = [paces[rank] for rank in paces.keys() - {slowest}]
     had = 1.0 - paces[slowest].crowded  # share of its time for which it had a processor when it wanted one
@@ -62,15 +63,16 @@ def _finding(
     else:
         why = "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
+    there = "the script's collectives" if slow.in_collectives else "backward"
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
-        summary=f"Outside of backward rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. The "
-        f"wait is inside the backward of {them}: {duration(waited)} a step. {why} At the pace of {them} a "
-        f"step would be {percent(lost / step)} shorter on all ranks.",
+        summary=f"Outside of {there} rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
+        f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
+        f"{percent(lost / step)} shorter on all ranks.",
         fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
         ranks=[rank],
         evidence=[
@@ -87,9 +89,14 @@ def _finding(
 
 
 def _side_by_side(paces: dict[int, OwnWork]) -> list[Chart]:
+    in_collectives = any(pace.in_collectives for pace in paces.values())
+    waiting = "waiting in collectives" if in_collectives else "backward, and waiting in it"
     parts = {
         "own work": ("compute", [pace.own * 1e3 for pace in paces.values()]),
-        "backward, and waiting in it": ("communication", [pace.backward * 1e3 for pace in paces.values()]),
+        waiting: (
+            "communication",
+            [pace.backward * 1e3 for pace in paces.values()],
+        ),
     }
     return [pictures.of_ranks("A step of each rank", "milliseconds", list(paces), parts, "ms")]
 

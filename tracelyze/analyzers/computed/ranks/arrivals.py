@@ -1,0 +1,51 @@
+"""When ranks reach the same collectives: who comes early waits for the last one.
+
+torch's Flight Recorder says when each rank enqueued the last collectives. Their clocks are compared on one host only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Process
+
+FEWEST = 12  # collectives that all ranks reached: the median of so many is not moved by five odd ones
+
+
+class Arrivals(NamedTuple):
+    """Wall time of each of the last collectives of one rank, in seconds since 1970, by group and number in it."""
+
+    host: Any
+    created: dict[tuple[str, int], float]
+
+
+def of(process: Process) -> Arrivals:
+    """The collectives of a rank, without sends and receives."""
+    rows = process.tables["collectives"].records() if "collectives" in process.tables else ()
+    created = {
+        (str(row["group"]), int(row["sequence"])): float(row["created"])
+        for row in rows
+        if row["operation"] and not row["p2p"] and row["created"] is not None and row["sequence"] is not None
+    }
+    return Arrivals(process.facts.get("host"), created)
+
+
+def waits(ranks: Mapping[int, Arrivals]) -> dict[int, float]:
+    """By rank, the share of the time for which it waited in collectives for the last rank; empty where it is not known.
+
+    Lags of single collectives count as three usual ones at most: a rank may save or evaluate now and then.
+    """
+    common = sorted(set.intersection(*(set(one.created) for one in ranks.values()))) if ranks else []
+    if len(common) < FEWEST or len({one.host for one in ranks.values()}) != 1:
+        return {}
+    times = np.array([[ranks[rank].created[key] for key in common] for rank in ranks])  # [ranks, collectives]
+    times = times[:, np.argsort(times.max(axis=0))]
+    span = float(times.max(axis=0)[-1] - times.max(axis=0)[0])
+    lag = times.max(axis=0) - times
+    lag = np.minimum(lag, 3 * np.median(lag, axis=1, keepdims=True))
+    return {rank: float(own[1:].sum()) / span for rank, own in zip(ranks, lag, strict=True)} if span > 0 else {}
