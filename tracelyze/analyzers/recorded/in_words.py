@@ -24,6 +24,7 @@ _TABLES: Final = {
     "fetches": "random numbers that DataLoader workers draw",
     "group_rates": "learning rates of parameter groups",
     "initializations": "weights that are initialised",
+    "loads": "weights that are loaded",
     "loaders": "DataLoaders",
     "loss_calls": "calls of loss functions",
     "loss_graphs": "operations behind losses",
