@@ -80,7 +80,7 @@ def _of_a_run(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, 
 def _batch(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """`log_batch(run_id, metrics)`, a list of objects that have a key and a value."""
     given = args[1] if len(args) > 1 else kwargs.get("metrics")
-    metrics = given if type(given) in (list, tuple) else ()
+    metrics: Any = given if type(given) in (list, tuple) else ()
     return {str(getattr(metric, "key", "")): getattr(metric, "value", None) for metric in metrics}
 
 
