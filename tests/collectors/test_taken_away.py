@@ -56,6 +56,8 @@ def test_a_disk_without_space_or_inodes(mounted: str, how: str, tmp_path: Path) 
     assert done.stdout == plain.stdout, "the same loss to the last bit"
     assert done.stderr.count("recording stopped, the program goes on") == 1, done.stderr
     assert "No space left on device" in done.stderr
+    assert "steps recorded" not in done.stderr, "some were lost"
+    assert how == "nothing" or "[tracelyze] recording stopped at step " in done.stderr
     diagnosis = analyzers.diagnose(Path(f"{place}-kept"))
     told = " ".join([*diagnosis.run.notes, *(check.reason for check in diagnosis.checks)])
     assert "recording stopped" in told or "nothing" in told, told

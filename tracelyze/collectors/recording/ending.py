@@ -178,19 +178,22 @@ def _finish(recorder: Recorder, others: list[Recorder], quiet: bool) -> None:
         if not quiet:
             say_that_nothing_was_recorded(recorder)
         return
+    stopped = recorder.off
     end(recorder, name, {"finished": None, "interrupted": 130.0, "exception": 1.0}[name])
     if not quiet:
-        say_what_is_next(recorder, others)
+        say_what_is_next(recorder, others, stopped)
 
 
-def say_what_is_next(recorder: Recorder, others: Iterable[Recorder] = ()) -> None:
+def say_what_is_next(recorder: Recorder, others: Iterable[Recorder] = (), stopped: bool = False) -> None:
     """One line for people, from one process of the run."""
     first = recorder.folder is not None and recorder.folder.name.startswith("rank00000")
     if first and (recorder.progress.steps or recorder.progress.log_calls) and multiprocessing.parent_process() is None:
         run = os.fspath(recorder.run)
         with contextlib.suppress(OSError):  # The program may have deleted the folder that it works in.
             run = os.path.relpath(run)
-        notices.say(f"{_recorded([recorder, *others])}. Next: tracelyze diagnose {run}")
+        steps = recorder.progress.steps  # Of these, the last may not be on the disk where recording stopped.
+        what = f"recording stopped at step {steps}" if stopped else _recorded([recorder, *others])
+        notices.say(f"{what}. Next: tracelyze diagnose {run}")
 
 
 def _recorded(recorders: list[Recorder]) -> str:
