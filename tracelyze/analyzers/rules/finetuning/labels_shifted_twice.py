@@ -28,9 +28,12 @@ def check(process: Process, limits: Limits) -> Outcome:
             return None
         return bool(row["ids_ahead"] >= limits["equal"])
 
-    if _learns_the_next(process, limits):
+    outcome = loss_calls.judge(
+        process, FUNCTIONS, wrong, lambda line, bad: _finding(process, line, bad, limits), limits
+    )
+    if isinstance(outcome, list) and _learns_the_next(process, limits):
         return Passed("another loss of the training is about the next token: heads that predict several tokens ahead")
-    return loss_calls.judge(process, FUNCTIONS, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
+    return outcome
 
 
 def _learns_the_next(process: Process, limits: Limits) -> bool:
