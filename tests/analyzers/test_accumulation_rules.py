@@ -136,7 +136,8 @@ def test_batches_left_over_join_the_next_epoch(make) -> None:
     assert "1.75 times" in finding.summary
     assert "size = min(4" in finding.fix_code
     inside = carrying_over(make, loader_first=[False] * COUNT)
-    assert "left out in between" in make.check("irregular-accumulation", make.process(inside))[2].summary
+    between = make.check("irregular-accumulation", make.process(inside))[2]
+    assert ("left out in between" in between.summary, "Count backwards" in between.fix) == (True, True)
     adam = [{"optimizer": 0, "name": "Adam", "device": "cpu"}]
     assert (
         make.check("irregular-accumulation", make.process(carrying_over(make), optimizers=adam))[2].severity == "info"
@@ -175,6 +176,30 @@ def test_one_longer_window_that_was_watched_makes_it_likely(make, watched, confi
     status, reason, finding = make.check("irregular-accumulation", make.process(columns))
     assert status == "fired", reason
     assert finding.confidence == confidence
+
+
+def loop(make, text: list[str], function: str = "main"):
+    """A recording in which nobody watched the longer windows, of a loop with these lines from line 41 on."""
+    excerpt = {"file": "train.py", "function": "main", "excerpt": "\n".join(text), "excerpt_line": 41}
+    sites = [{"site": 0, "role": "optimizer", "file": "train.py", "line": 9, "function": function, "source": ""}]
+    for number, line in enumerate(text, 41):
+        for role, sign in (("backward", ".backward("), ("step", "opt.step("), ("zero_grad", ".zero_grad(")):
+            if sign in line:
+                sites.append(excerpt | {"site": len(sites), "role": role, "line": number, "source": line.strip()})
+    columns = carrying_over(make, grads_discarded=[None, 0] + [None] * (COUNT - 2))
+    return make.check("irregular-accumulation", make.process(columns, sites=sites))
+
+
+def test_the_only_zero_grad_stands_behind_the_step(make) -> None:
+    begin = ["    (loss / 4).backward()", "    if (i + 1) % 4 == 0:"]
+    step, clear = "        opt.step()", "        opt.zero_grad()"
+    status, _, finding = loop(make, [*begin, step, clear])
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert loop(make, [*begin, step, "        schedule.step()", clear])[0] == "fired"
+    assert loop(make, [*begin, step, "    opt.zero_grad()"])[0] == "skipped", "cleared at every batch"
+    assert loop(make, [*begin, step, clear, "opt.zero_grad()"])[0] == "skipped", "and as the epoch ends"
+    assert loop(make, ["opt.zero_grad()", *begin, step])[0] == "skipped", "as the epoch begins"
+    assert loop(make, [*begin, step, clear], function="train")[0] == "skipped", "called for each epoch"
 
 
 def test_frameworks_divide_by_themselves(make) -> None:

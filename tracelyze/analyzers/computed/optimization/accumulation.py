@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import edits
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
@@ -15,6 +17,7 @@ NOT_PER_BATCH: Final = (
     "a step has several backwards, but not one per batch of a loader or per input of the model: they may be "
     "different losses, or two passes over the same batch"
 )
+NEAR: Final = 3  # lines: a scheduler and a scaler may be between the step and its zero_grad
 SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
 
@@ -46,6 +49,21 @@ def at_least_one_each(optimization: Optimization) -> Mask:
     """Steps with a batch for every backward, or more: batches may be left out. Shape [steps]."""
     steps = optimization.steps
     return np.asarray(one_each(optimization) | (steps["loader_batches"] >= steps["backwards"]), dtype=bool)
+
+
+def cleared_after_steps_only(optimization: Optimization) -> bool:
+    """Whether the text says that gradients are cleared behind a step and nowhere else: the only zero_grad of the loop
+    stands behind the only step, at its depth, in the function that makes the optimizer. A loop that is called for each
+    epoch may be cleared by who calls it."""
+    process = optimization.process
+    lines = [process.locations(role) for role in ("step", "zero_grad", "optimizer")]
+    if any(len(found) != 1 for found in lines) or len({(one.file, one.function) for (one,) in lines}) > 1:
+        return False
+    step, clear = lines[0][0], lines[1][0]
+    text = edits.recorded_lines(process, step)
+    between = [text.get(number, "") for number in range(step.line, clear.line + 1)]
+    depths = {len(one) - len(one.lstrip()) for one in between if one.strip()}
+    return 0 < clear.line - step.line <= NEAR and all(between) and len(depths) == 1
 
 
 def cut_short(optimization: Optimization, most: float) -> Mask:

@@ -48,7 +48,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
         return Passed(f"{longer}, but what was left over is cleared before they begin")
-    if not watched.any():
+    if not watched.any() and not accumulation.cleared_after_steps_only(optimization):
         return Skipped(f"{longer}, but whether gradients were cleared within them was not watched")
     return [_finding(optimization, long, usual, watched.sum() >= limits["watched"], limits)]
 
@@ -108,11 +108,10 @@ def _short_windows(usual: float) -> tuple[str, str, str]:
 
 def _long_windows(usual: float, begin_epochs: bool) -> tuple[str, str, str]:
     """What makes windows long, the fix and its code."""
-    why = (
-        "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
-        if begin_epochs
-        else "Batches are left out in between, and with them the step that would have been due."
-    )
+    if not begin_epochs:
+        _, fix, code = _short_windows(usual)
+        return "Batches are left out in between, and with them the step that would have been due.", fix, code
+    why = "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
     code = (
         f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n(loss / size).backward()\n"
         f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()"
@@ -129,7 +128,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: every step has as many backwards as its losses are divided by.",
     excluded=(
-        "No clearing of leftovers before these steps was seen.",
+        "No clearing of leftovers before these steps was seen, or the only zero_grad stands right behind the step.",
         "Every backward belongs to a batch of its own: these are not several losses of one batch.",
     ),
     absent="The run does not accumulate gradients.",
