@@ -28,7 +28,7 @@ def towering(values: Floats, steps: Rows, *, height: float, gap: float, sigmas: 
     to be back below that at the next step, where that was measured: what stays is another level, and where something is
     out of the ordinary every step is looked at. All or nothing.
     """
-    if len(values) < _AROUND or values.min() <= 0:
+    if len(values) < _AROUND or values.min() <= 0 or not _any_towers(values, height):
         return []
     middle = statistics.row_medians(sliding_window_view(values, _AROUND))
     over = np.log(values / middle[np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(middle) - 1)])
@@ -37,3 +37,13 @@ def towering(values: Floats, steps: Rows, *, height: float, gap: float, sigmas: 
     if not len(found) or (np.diff(steps[found]) == 1).any():
         return []
     return found.tolist() if float(over[high].min()) >= gap * float(over[~high].max()) else []
+
+
+def _any_towers(values: Floats, height: float) -> bool:
+    """Whether any value is beyond `height` times its level. Levels are taken of those alone that may be."""
+    windows = sliding_window_view(values, _AROUND)
+    begins = np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(windows) - 1)
+    blocks = np.minimum.reduceat(values, np.arange(0, len(values), _AROUND))
+    lowest = np.minimum(blocks, np.minimum(np.roll(blocks, 1), np.roll(blocks, -1)))  # no level nearby is below that
+    maybe = np.flatnonzero(values > height * np.repeat(lowest, _AROUND)[: len(values)])
+    return bool(len(maybe)) and bool((values[maybe] > height * statistics.row_medians(windows[begins[maybe]])).any())
