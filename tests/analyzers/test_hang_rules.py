@@ -275,3 +275,39 @@ def test_what_holds_for_several_ranks_is_said_once() -> None:
     alike = {3: "Rank 3 left no dump.", 5: "Rank 5 did not join.", 7: "Rank 7 left no dump.", 9: "Rank 9 left no dump."}
     said = "Rank 3 left no dump. The same holds for ranks 7 and 9. Rank 5 did not join."
     assert rank_table.together(alike) == said
+
+
+def stood(make: Any, number: int, place: tuple[int, str, str], looks: int = 20, end: Exit = GONE) -> Any:
+    """A rank of two that was seen once a second at this line, source and innermost frame from its last step on."""
+    line, source, innermost = place
+    samples = {"time": [LAST + 1 + second for second in range(looks)], "site": [7.0] * looks,
+               "innermost": [innermost] * looks}  # fmt: skip
+    site = {"site": 7, "file": "train.py", "line": line, "function": "main", "source": source, "role": "sampled"}
+    process = make.process(facts={"rank": number, "world_size": 2}, end=end, samples=samples, sites=[site])
+    process.name = f"rank{number:05d}"
+    return process
+
+
+BARRIER = (65, "dist.barrier()", "torch/distributed/distributed_c10d.py:5356 barrier")
+BACKWARD = (56, "loss.backward()", "torch/autograd/graph.py:979 _engine_run_backward")
+CLOSED = Exit("exception", 1, "RuntimeError: Connection closed by peer [127.0.0.1]:19860")
+
+
+def test_ranks_that_stood_in_different_collectives_until_something_ended_the_job(make) -> None:
+    status, _, finding = make.check("rank-hang", stood(make, 0, BARRIER), stood(make, 1, BACKWARD))
+    assert (status, finding.ranks, finding.location.line, finding.seen_at.line) == ("fired", [0], 65, 56)
+    assert finding.title == "Rank 0 waited in dist.barrier() while rank 1 waited in loss.backward()"
+    assert "They stood there for 19 s until something ended the job." in finding.summary
+    gathering = (70, "dist.all_gather(a, b)", "torch/distributed/distributed_c10d.py:40 all_gather")
+    asked = Exit("signal", None, "asked to terminate (SIGTERM) in a collective, in main at line 70 of train.py")
+    cancelled = [stood(make, 0, gathering, end=asked), stood(make, 1, BACKWARD, end=asked)]
+    assert make.check("rank-hang", *cancelled)[0] == "fired"
+
+
+def test_ranks_that_were_ended_and_show_no_hang(make) -> None:
+    evaluates = (60, "mae = evaluate(model)", "train.py:40 evaluate")
+    for other in (stood(make, 1, evaluates), stood(make, 1, BACKWARD, looks=3), stood(make, 1, BARRIER)):
+        assert make.check("rank-hang", stood(make, 0, BARRIER), other)[0] == "skipped"
+    ended = Exit("finished", 0, "")
+    well = [stood(make, 0, BARRIER, end=ended), stood(make, 1, BACKWARD, end=ended)]
+    assert make.check("rank-hang", *well)[0] == "skipped"

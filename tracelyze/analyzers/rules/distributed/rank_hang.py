@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import timing
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures.hangs import (
     late_ranks,
     mismatched_collectives,
@@ -38,7 +38,7 @@ FIX_RECORDED = (
 )
 
 
-def check(process: Process, _limits: Limits) -> Outcome:
+def check(process: Process, limits: Limits) -> Outcome:
     """The collectives that all ranks had enqueued, and which of them waits for whom."""
     ranks = late_ranks.together((peer.rank, peer.gathered.get(RULE.id)) for peer in process.peers)
     started_together = [peer for peer in process.peers if peer.attempt == process.attempt]
@@ -48,9 +48,15 @@ def check(process: Process, _limits: Limits) -> Outcome:
     parted = parted_ranks.of(started_together, ranks)
     if parted is not None and not late_ranks.guilty(ranks):
         return [parted_ranks.finding(parted, RULE.id)]
+    stands = parted_ranks.standing(started_together, ranks, limits)
+    parted = parted_ranks.stopped(started_together, stands)
+    if parted is not None:
+        return [parted_ranks.finding(parted, RULE.id)]
     if not any(one.enqueued or one.members for one in ranks.values()):
         return Skipped("the run has no dumps of collectives", "not-applicable")
     waiting = late_ranks.waiting(ranks)
+    if not waiting and stands:
+        return Skipped(f"rank {listed(sorted(stands), 8)} was last seen waiting for others; who is late is not known")
     if not waiting:
         return Passed(f"no rank of {len(ranks)} waits in a collective")
     mismatch = mismatched_collectives.of(ranks.values())
@@ -89,7 +95,7 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int], s
         title=f"{'Ranks' if several else 'Rank'} {listed((late.rank for late in guilty), 8)} "
         f"hold{'' if several else 's'} up a job of {plural(size, 'rank')}{where}",
         summary=f"{rank_table.together({one.rank: _sentence(one, doing.get(one.rank)) for one in guilty[:6]})} "
-        f"{_waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
+        f"{rank_table.waiting(len(others), size, 'them' if several else 'it')}{UNSEEN if unseen else ''}",
         fix=FIX_RECORDED if doing else FIX,
         fix_code="" if doing else "py-spy dump --pid <pid of the rank>",
         ranks=[late.rank for late in guilty], first_step=since,
@@ -108,13 +114,6 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int], s
         location=place or joined,
         false_alarm="" if doing else "Dumps that were written at different times, while the job still moved.",
     )  # fmt: skip
-
-
-def _waiting(others: int, ranks: int, for_whom: str) -> str:
-    if (others, ranks) == (1, 2):
-        return f"The other rank waits for {for_whom}."
-    one = others == 1
-    return f"{plural(others, 'other rank')} of {ranks} wait{'s' if one else ''} for {for_whom}, directly or in turn."
 
 
 def _sentence(late: Late, doing: Doing | None) -> str:
@@ -142,6 +141,10 @@ RULE = Rule(
     verify="Start the job again: it passes the step at which it stood.",
     absent="The run has no dumps of collectives.",
     whole_process=True,
+    thresholds=(
+        Threshold("looks", 5, "looks", "derived: one a second; nobody ends a job for having stood less long"),
+        Threshold("times", 2, "longest steps", "derived: a step that is under way takes about as long as others"),
+    ),
     not_when="Ranks that ended normally, dumps of a job that moves.",
     references=("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",),
 )

@@ -11,23 +11,20 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Ending, Evidence, Finding, Mark
-from tracelyze.formatting import percent, size
+from tracelyze.formatting import listed, percent, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 FIX_SIGNAL = (
-    "Read signals.txt in the run directory: it holds the Python stacks at that time. A segmentation fault or "
-    "an abort "
-    "comes from native code below the named line. A request to terminate comes from the scheduler or from a "
-    "person: its "
-    "log says why. Save checkpoints, so that the next run can resume."
+    "Read signals.txt in the run directory: it holds the Python stacks at that time. A segmentation fault or an abort "
+    "comes from native code below the named line. A request to terminate comes from the scheduler or from a person: "
+    "its log says why. Save checkpoints, so that the next run can resume."
 )
 FIX = (
     "Find out who ended it: `journalctl -k` or `dmesg` names processes that the kernel killed for memory, the "
-    "scheduler's "
-    "log (`sacct`, `kubectl describe pod`) names time limits, memory limits and pre-emption. Save checkpoints, so that "
-    "the next run can resume."
+    "scheduler's log (`sacct`, `kubectl describe pod`) names time limits, memory limits and pre-emption. torchrun and "
+    "the shell print the exit code, which names the signal. Save checkpoints, so that the next run can resume."
 )
 
 
@@ -87,8 +84,11 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         ending = Ending(f"{who} was killed after step {last:,}")
         title = f"{ending.what} and left no message"
         summary = (
-            "It just stopped: something killed it from outside (SIGKILL, which cannot be caught), or power failed."
+            "It just stopped: a signal ended it that leaves no message (SIGKILL, or SIGALRM, SIGHUP and the like where "
+            "nobody handles them), or power failed."
         )
+        others = [one.rank for one in deaths.after(process)]
+        summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
     summary += f" The last recorded step is {last:,}."
     if starved and left is not None:
         ending = Ending(f"{who} was killed after step {last:,}", "memory-likely")

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracelyze.analyzers.computed.ranks import doing
+from tracelyze.analyzers.computed.ranks import doing, standing
 from tracelyze.analyzers.computed.ranks.doing import Doing
+from tracelyze.analyzers.computed.ranks.standing import Standing
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -67,7 +68,7 @@ class Rank:
     collectives that failed look complete. `sent`, `receives`: how many sends to each rank and receives from it were
     enqueued; `received`: the last of these receives; `pairs`: groups that have some of them; `cut`: the first ones were
     overwritten or left out, so that they cannot be counted; `unseen`: its backend does not record them. `recent`:
-    the last collectives of each group in their order, complete or not.
+    the last collectives of each group in their order, complete or not. `stands`: where it waited when it was last seen.
     """
 
     rank: int
@@ -85,6 +86,7 @@ class Rank:
     cut: bool = False
     unseen: bool = False
     recent: dict[str, list[Call]] = field(default_factory=dict)
+    stands: Standing | None = None
 
     def is_at_work(self) -> bool:
         """Whether the rank still runs, and has not stood still so long that its collectives were written down."""
@@ -113,7 +115,7 @@ class Late:
 
 def read(process: Process) -> Rank:
     """What the dump of this process says, of several the one that shows where it stood when it last moved on."""
-    one = Rank(process.rank)
+    one = Rank(process.rank, stands=standing.of(process))
     rows = list(process.tables["collectives"].records())
     times = sorted({row["time"] for row in rows if row["time"] is not None})
     if times or (not rows and int(process.facts.get("world_size") or 1) > 1):

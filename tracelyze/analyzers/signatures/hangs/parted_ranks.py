@@ -12,18 +12,25 @@ from tracelyze.analyzers.recorded import exits
 from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
 from tracelyze.analyzers.signatures.hangs import rank_table
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import listed, plural, shortened
+from tracelyze.formatting import duration, listed, plural, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tracelyze.analyzers.computed.ranks.standing import Standing
     from tracelyze.analyzers.recorded.run import Death, Peer
+    from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
     from tracelyze.diagnosis import Location
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 PARTED = (
     "A collective ends when all ranks join the same one, so each side waited for the other until the time-out ended "
     "the job. Ranks part like this when one runs out of batches before the others, or takes another branch."
+)
+STOOD = (
+    "They stood there for {seconds} until something ended the job. A collective ends when all ranks join the same one, "
+    "so each side waited for the other. Ranks part like this when only some of them run the code that holds a call, or "
+    "when one runs out of batches before the others."
 )
 CAME_NOT = (
     "A collective ends when all ranks have joined it, so the others waited until their time-out ended the job, and the "
@@ -46,6 +53,10 @@ FIX = (
     "Give all ranks the same number of batches: cut every rank's share to the shortest one (drop_last), or let ranks "
     "end early with torch's Join. Code that only some ranks run must not hold collectives."
 )
+FIX_STOOD = (
+    "Have every rank make these calls in the same order: code that only some ranks run must hold no collective (a "
+    "barrier stands outside of `if rank == 0`), and all ranks need the same number of batches."
+)
 EXAMPLE = (
     "from torch.distributed.algorithms.join import Join\n\nwith Join([model]):  # model: wrapped in "
     "DistributedDataParallel\n    for batch in loader:\n        ..."
@@ -57,7 +68,8 @@ class Parted:
     """`places`: the line at which each rank lost the others; `ended`: ranks that ended normally, with their steps.
 
     `apart`: the ranks that were not where most were, or where the training loop is. `elsewhere`: of them, where those
-    stood that waited for nobody when the launcher ended them, after others had run into their time-out.
+    stood that waited for nobody when the launcher ended them, after others had run into their time-out. `stood`: for
+    how many seconds all ranks were seen in their places, in a job that was ended from outside.
     """
 
     places: dict[int, Location]
@@ -68,6 +80,7 @@ class Parted:
     aborted: list[int] = field(default_factory=list)
     left_out: dict[int, Call] = field(default_factory=dict)
     asked: dict[int, str] = field(default_factory=dict)
+    stood: float = 0.0
 
 
 def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
@@ -116,6 +129,32 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
     elif aborted and not ended and list(lines.values()).count(max(lines.values())) > 1:
         apart = sorted(places)  # no side is larger, and nothing shows which one left the path
     return Parted(places, steps, ended, sorted([*apart, *ended]), aborted=aborted, left_out=left_out)
+
+
+def standing(peers: Sequence[Peer], ranks: Mapping[int, Rank], limits: Limits) -> dict[int, Standing]:
+    """The ranks that stood in a wait for others, for long, when something ended them from outside."""
+    ended = {peer.rank for peer in peers if peer.death and (peer.death.follows or peer.death.exit.kind == "vanished")}
+    stands = {rank: one.stands for rank, one in ranks.items() if rank in ended and one.stands is not None}
+    return {
+        rank: one
+        for rank, one in stands.items()
+        if one.looks >= limits["looks"] and one.seconds > limits["times"] * one.longest
+    }
+
+
+def stopped(peers: Sequence[Peer], stands: Mapping[int, Standing]) -> Parted | None:
+    """The same of a job that was ended from outside, all of whose ranks stood; None if they were at one line."""
+    if any(peer.rank not in stands for peer in peers):
+        return None
+    places = {rank: one.place for rank, one in stands.items()}
+    lines = Counter((place.file, place.line) for place in places.values())
+    if len(lines) < 2:
+        return None
+    in_loop = {(place.file, place.line) for place in places.values() if "backward(" in place.source}
+    usual = max(lines, key=lambda line: (lines[line], line in in_loop))
+    apart = sorted(rank for rank, place in places.items() if (place.file, place.line) != usual)
+    steps = {peer.rank: peer.steps for peer in peers if peer.rank in places}
+    return Parted(places, steps, {}, apart, stood=min(one.seconds for one in stands.values()))
 
 
 def _with_sources(places: Mapping[int, Location]) -> dict[int, Location]:
@@ -167,8 +206,14 @@ def finding(parted: Parted, rule: str) -> Finding:
         summary=(
             f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} " + _why(parted)
         ),
-        fix=FIX_ASKED if one in parted.asked else FIX_ELSEWHERE if parted.elsewhere else FIX,
-        fix_code="" if parted.elsewhere else EXAMPLE,
+        fix=FIX_ASKED
+        if one in parted.asked
+        else FIX_ELSEWHERE
+        if parted.elsewhere
+        else FIX_STOOD
+        if parted.stood
+        else FIX,
+        fix_code="" if parted.elsewhere or parted.stood else EXAMPLE,
         ranks=parted.apart,
         first_step=min(parted.steps.values()),
         evidence=[
@@ -182,6 +227,8 @@ def finding(parted: Parted, rule: str) -> Finding:
 
 
 def _why(parted: Parted) -> str:
+    if parted.stood:
+        return STOOD.format(seconds=duration(parted.stood))
     if parted.aborted:
         return UNLIKE.format(who=f"rank {listed(parted.aborted, most=4)}")
     return CAME_NOT if parted.elsewhere else PARTED

@@ -111,3 +111,11 @@ def _line(call: Call, one: Rank | None) -> str:
         return place.rsplit("/", 1)[-1]
     doing = one.doing.location if one is not None and one.doing else None
     return f"{doing.file.rsplit('/', 1)[-1]}:{doing.line}" if doing else ""
+
+
+def waiting(others: int, ranks: int, for_whom: str) -> str:
+    """How many ranks wait for those that are late."""
+    if (others, ranks) == (1, 2):
+        return f"The other rank waits for {for_whom}."
+    one = others == 1
+    return f"{plural(others, 'other rank')} of {ranks} wait{'s' if one else ''} for {for_whom}, directly or in turn."
