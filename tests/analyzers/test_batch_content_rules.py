@@ -306,3 +306,25 @@ def test_copies_in_epochs_of_few_batches(make) -> None:
     rows = [batch(0, epoch, place, f"{epoch}.{place // 2}") for epoch in range(2) for place in range(6)]
     assert judge(make, "duplicated-batches", rows, loader)[0] == "fired"
     assert judge(make, "duplicated-batches", rows[:6], loader)[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("rows", "status", "confidence"),
+    [
+        (epochs([list(range(50))] * 4), "fired", "certain"),
+        # The dataset augments its inputs, and what they are stays: its targets tell that the samples come again.
+        ([*epochs(shuffled([1, 2, 3, 4])), *epochs([list(range(50))] * 4, field="1")], "fired", "certain"),
+        (epochs(shuffled([1, 2, 3, 4])), "passed", None),  # it ignores the index and draws
+        ([*epochs(shuffled([1, 2, 3, 4])), *epochs([[7] * 50] * 4, field="1")], "passed", None),  # a constant field
+        ([], "fired", "likely"),
+    ],
+)
+def test_reading_in_order_repeats_batches_where_an_index_stands_for_a_sample(make, rows, status, confidence) -> None:
+    loader = SETTINGS | {"loader": 0, "sampler": "SequentialSampler", "shuffled": False, "site": 2}
+    once = make.steps() | {"loader_first": [index % 100 == 0 for index in range(400)]}
+    found = make.check("no-shuffle", make.process(once, loaders=[loader], more={"batches": rows}))
+    assert found[0] == status
+    if confidence:
+        assert (found[2].severity, found[2].confidence) == ("info", confidence)
+    else:
+        assert "other samples" in found[1]

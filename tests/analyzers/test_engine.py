@@ -261,7 +261,7 @@ def test_merging_says_where_else_and_on_which_ranks() -> None:
     assert merged.summary.count("twice") == 0, "the title stands above it already"
     assert merged.summary.endswith("The same holds elsewhere: train.py:40.")
     (told,) = merging.merge([lead, replace(lead, title="thrice")])
-    assert told.summary.endswith("The same holds elsewhere: thrice.")
+    assert told.summary.endswith("Found besides: thrice.")
     for places, end in ((4, "fold 3; fold 4."), (5, "fold 3; and 2 other places.")):
         folds = [lead, *(replace(lead, title=f"fold {fold}") for fold in range(1, places + 1))]
         assert merging.merge(folds)[0].summary.endswith(end), "none is left out without a word"

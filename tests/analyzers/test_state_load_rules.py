@@ -53,6 +53,16 @@ def test_weights_not_loaded(make: Any, rows: list[dict[str, Any]], confidence: s
     assert finding.location.line == 60
 
 
+def test_a_prefix_that_only_some_of_the_file_has(make: Any) -> None:
+    """An encoder takes its part out of the file of an autoencoder, whose decoder has other names."""
+    part = PREFIX | {"given_prefix": "encoder.", "given": 60, "unexpected": 60}
+    finding = judged(make, "weights-not-loaded", LOST | part)[2]
+    assert "40 of them are names of the model's, but they begin with 'encoder.'" in finding.summary
+    assert 'if name.startswith("encoder.")' in finding.fix_code
+    assert "assert" not in finding.fix_code  # other names of the file have no place in the model, and need none
+    assert "All names begin with 'module.'" in judged(make, "weights-not-loaded", LOST | PREFIX)[2].summary
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -30,9 +30,11 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
     elsewhere = [finding for finding in others if finding.ranks == lead.ranks]
     places = list(dict.fromkeys(place for finding in elsewhere if (place := _place(finding, lead))))
     if places:
+        lines_only = all(finding.title == lead.title for finding in elsewhere)
         more = f"; and {plural(len(places) - SHOWN, 'other place')}" if len(places) > SHOWN + 1 else ""
         shown = places[:SHOWN] if more else places
-        summary += f" The same holds elsewhere: {'; '.join(shown)}{more}."
+        what = "The same holds elsewhere" if lines_only else "Found besides"
+        summary += f" {what}: {'; '.join(shown)}{more}."
     if len(ranks) > 1:
         lines = {finding.location.line for finding in findings if finding.location is not None}
         whose = f"; the line is that of rank {lead.ranks[0]}" if len(lines) > 1 and lead.location is not None else ""

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 SEED_OF_EACH_WORKER = (
     "def worker_init_fn(worker_id):\n"
     "    info = torch.utils.data.get_worker_info()\n"
-    "    info.dataset.rng = np.random.default_rng(info.seed)  # rng: the generator that the dataset holds\n\n"
+    "    # rng: the generator that the dataset holds; of its kind, so that it has the same methods:\n"
+    "    # np.random.RandomState(info.seed % 2**32), random.Random(info.seed), a torch.Generator, or\n"
+    "    info.dataset.rng = np.random.default_rng(info.seed)\n\n"
 )
 """Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
 _DRAWN_BY_TORCH = ("RandomSampler", "SequentialSampler", "_InfiniteConstantSampler", "", None)

@@ -39,7 +39,7 @@ def finding(process: Process, kept: Row, rule: str, limits: Limits) -> Finding:
     given, expected = kept.get("given_prefix") or "", kept.get("expected_prefix") or ""
     known = bool(kept.get("renamed")) and kept["renamed"] >= limits["unexpected"] * min(kept["kept"], kept["tensors"])
     if nothing and known and not expected:
-        why = f"Every name in the file begins with {given!r}, which the model's names do not."
+        why = f"The file has the model's names with {given!r} before them."
         code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
     elif nothing and known:
         why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."

@@ -45,9 +45,13 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     both = min(row["missing"], row["unexpected"])
     known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * both
     given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
+    none = row["missing"] == row["expected"]
     if known and given and not expected:
-        why = f"Every name in the file begins with {given!r}, which the model's names do not."
-        code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
+        all_of_them = row["renamed"] == row["given"]
+        names = "All names" if all_of_them else f"{row['renamed']} of them are names of the model's, but they"
+        why = f"{names} begin with {given!r}, which the model's names do not."
+        some = "" if all_of_them else f' if name.startswith("{given}")'
+        code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items(){some}}}'
     elif known:
         why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."
         code = f'given = "{given}"\nstate = {{name: state[name] for name in state if name.startswith(given)}}\n'
@@ -59,15 +63,16 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="certain" if known else "likely",
-        title=f"{row['name']} loaded no weights: {row['missing']} of {row['expected']} names were not in the file",
+        title=f"{row['name']} loaded {'no' if none else 'hardly any'} weights: {row['missing']} of the model's "
+        f"{row['expected']} names were not in the file",
         summary=(
-            f"{row['unexpected']} of the {row['given']} names given are none of the model's, and with strict=False "
-            f"that is no error. {why} The model kept the weights that it had, freshly initialised unless something "
-            "else set them."
+            f"{row['unexpected']} of the {row['given']} names in the file are none of the model's, and with "
+            f"strict=False that is no error. {why} The model kept the weights that it had, freshly initialised unless "
+            "something else set them."
         ),
         fix="Make the names match, and look at what load_state_dict says did not fit.",
         fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\n"
-        "assert not result.unexpected_keys, result.unexpected_keys[:5]\n"
+        "print(result.unexpected_keys)  # what the model does not have: should be none that you meant to load\n"
         "print(result.missing_keys)  # what the file does not have, such as a new head",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],

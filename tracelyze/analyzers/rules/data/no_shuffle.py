@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import first_batches
+from tracelyze.analyzers.computed import first_batches, reading_order
 from tracelyze.analyzers.computed.data import label_order
 from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -34,7 +34,12 @@ def check(process: Process, limits: Limits) -> Outcome:
         again = [row for index, row in ordered.items() if _passes(process, index) >= limits["passes"]]
         once = [one for row in again if (one := first_batches.finding(process, RULE.id, row, limits)) is not None]
         several = [row for row in again if row["length"] != 1]  # one batch has no order
-        return once or ([_same_order(process, several[0], limits)] if several else outcome)
+        if once or not several:
+            return once or outcome
+        count = _passes(process, several[0]["loader"])
+        if (same := reading_order.comes_again(process, several[0]["loader"], limits["again"])) is False:
+            return Passed(f"a loader reads in order, but in {plural(count, 'pass')} its dataset gave other samples")
+        return [reading_order.finding(process, RULE.id, several[0], count, same, limits)]
     return outcome
 
 
@@ -97,31 +102,6 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
     )
 
 
-def _same_order(process: Process, loader: Row, limits: Limits) -> Finding:
-    count = _passes(process, loader["loader"])
-    return Finding(
-        rule=RULE.id,
-        severity="info",
-        confidence="certain",
-        title=f"Each of {plural(count, 'epoch')} reads the training data in the same order",
-        summary=(
-            f"The loader reads {loader['dataset']} from its first sample to its last in each of "
-            f"{plural(count, 'epoch')}. Where that is not the order of the labels it does little harm: batches always "
-            "hold the same samples, and the last ones of an epoch have the last word."
-        ),
-        fix="Shuffle the training loader, unless the order matters.",
-        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
-        evidence=[
-            Evidence("sampler", loader["sampler"], role="setting"),
-            Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
-        ],
-        location=process.loader_location(loader),
-        seen_at=process.site(loader["site"]),
-        false_alarm="Time series, chunks of one stream, a curriculum.",
-        diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
-    )
-
-
 RULE = Rule(
     id="no-shuffle",
     family="data",
@@ -139,11 +119,13 @@ RULE = Rule(
         Threshold("width", 0.25, "share", "of the range of labels; shuffled batches cover nearly all of it"),
         Threshold("share", 0.8, "share", "of the batches; those between two classes hold both"),
         Threshold("passes", 3, "passes", "what is read once has no order to repeat; two may be a short try"),
+        Threshold("again", 0.5, "share", "derived: what is read again is all the same, what is drawn anew never is"),
         Threshold("begun", 20, "iterators", "a first look at a batch, or a try of one, is no training"),
         Threshold("always", 0.95, "share", "of the steps; the others may belong to a warm-up"),
         Threshold("classes", 3, "classes", "two constant targets in turn are those of a discriminator"),
         Threshold("runs", 0.5, "share", "derived: of steps whose class is that of the step before; in turns, none"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
-    not_when="Samplers of the script's own, streams, mixed labels, validation loaders, the whole data in one batch.",
+    not_when="Samplers of the script's own, streams, mixed labels, validation loaders, the whole data in one batch, "
+    "datasets that draw their samples.",
 )

@@ -113,7 +113,7 @@ def _advice(loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
         return ONCE, code, " Each epoch makes a new loader, with new workers."
     if loader.get("num_workers") and not loader.get("persistent_workers"):
         code = loader_call.example(loader, persistent_workers=True)
-        return PERSISTENT, code, " Its workers end with each epoch, and start anew."
+        return PERSISTENT, code, " The workers of the loader end with each epoch, and start anew."
     if loader.get("num_workers"):
         return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
     return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""

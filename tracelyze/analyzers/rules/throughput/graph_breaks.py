@@ -109,7 +109,7 @@ def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"torch.compile compiled {name} {count} times, which is as often as it does",
+            title=f"torch.compile compiled {name} {count} times, then gave up on it",
             summary=(
                 f"{name} was compiled {count} times, in {duration(seconds)} after the first.{because} "
                 "After eight times, its default limit, torch.compile gives up and runs the function uncompiled."
