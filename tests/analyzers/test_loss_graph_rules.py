@@ -121,3 +121,17 @@ def test_attention_over_the_keys(make: Any) -> None:
         [*attention(-2.0, -1.0), *attention(-1.0, -1.0)],
     ):
         assert make.check("softmax-wrong-dim", process(make, rows))[0] == "passed"
+
+
+def picks(over: float, count: int = 4) -> list[dict[str, Any]]:
+    return [{"picks": 1.0, "picks_wrong": float(over != -1), "picks_softmax": over, "picks_axis": -1.0}] * count
+
+
+def test_a_likelihood_that_the_script_writes_out(make: Any) -> None:
+    status, reason, finding = make.check("softmax-wrong-dim", process(make, picks(-2.0)))
+    assert status == "fired", reason
+    assert (finding.severity, finding.confidence, finding.location.line) == ("critical", "likely", 41)
+    assert "along dimension -1" in finding.summary
+    assert make.check("softmax-wrong-dim", process(make, picks(-1.0)))[0] == "passed"
+    assert make.check("softmax-wrong-dim", process(make, [*picks(-2.0), *picks(-1.0)]))[0] == "passed"
+    assert make.check("softmax-wrong-dim", process(make, picks(-2.0, count=1)))[0] == "skipped"

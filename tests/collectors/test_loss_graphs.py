@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import policy_weights, saved_values  # noqa: E402
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
+from tracelyze.collectors.tensors.written_out import picked_classes  # noqa: E402
 
 B, T, H, V = 4, 9, 16, 12
 QKV, HEAD = nn.Linear(H, 3 * H), nn.Linear(H, V)
@@ -171,3 +172,33 @@ def test_weights_that_share_positions_out() -> None:
     for made, wrong in ((routed, None), (gated, None), (first, 0.0)):
         found = softmax_dimension.columns(torch, made.sum().grad_fn, made.device)
         assert (float(found["products_wrong"]) if found else None) == wrong
+
+
+def picked(loss: Any) -> tuple[float, ...] | None:
+    found = picked_classes.columns(torch, loss.grad_fn, loss.device)
+    return tuple(float(found[name]) for name in picked_classes.COLUMNS) if found and found["picks"] else None
+
+
+def test_a_likelihood_that_is_picked_from_what_is_normalised_over_the_samples() -> None:
+    scores, y, rows = nn.Linear(H, 5)(torch.randn(32, H)), torch.randint(0, 5, (32,)), torch.arange(32)
+    for dim, wrong in ((0, 1.0), (1, 0.0), (-1, 0.0)):
+        logp, axis = F.log_softmax(scores, dim), -2.0 if dim == 0 else -1.0
+        assert picked(-logp.gather(1, y[:, None]).mean()) == (1.0, wrong, axis, -1.0)
+    for dim, wrong in ((0, 1.0), (1, 0.0)):
+        logp, axis = F.log_softmax(scores, dim), -2.0 if dim == 0 else -1.0
+        assert picked(-logp[rows, y].mean()) == (1.0, wrong, axis, -1.0)
+    tokens, ids = HEAD(torch.randn(B, T, H)), torch.randint(0, V, (B, T, 1))
+    assert picked(-F.log_softmax(tokens, 1).gather(-1, ids).sum()) == (1.0, 1.0, -2.0, -1.0)
+
+
+def test_picks_that_say_nothing_of_the_classes() -> None:
+    tokens, last = HEAD(torch.randn(B, T, H)), torch.randint(0, T, (B, 1, 1)).expand(B, 1, V)
+    assert picked(F.log_softmax(tokens, -1).gather(1, last).sum()) is None, "distributions at the last positions"
+    pairs, y = nn.Linear(H, 16)(torch.randn(16, H)), torch.arange(16).flip(0)
+    assert picked(F.log_softmax(pairs, 0).gather(1, y[:, None]).sum()) is None, "all pairs of a batch"
+    both = nn.Linear(H, 5)(torch.randn(16, H))
+    matching = F.log_softmax(both, 0) + F.log_softmax(both, 1)
+    assert picked(matching.gather(1, torch.randint(0, 5, (16, 1))).sum()) is None, "normalised both ways"
+    over = F.log_softmax(both, 0)
+    some = over[torch.tensor([1, 3, 3]), torch.tensor([0, 1, 4])]
+    assert picked(some.sum()) is None, "pairs of a matching"

@@ -97,6 +97,12 @@ LOSS_GRAPHS: Final = Table(
         Column("products_wrong", "float64", "", "those that run over another dimension than this product sums over"),
         Column("softmax_axis", "float64", "", "dimension that such a softmax runs over, from the end: -1 is the last"),
         Column("summed_axis", "float64", "", "dimension of it that the product sums over"),
+        Column(
+            "picks", "float64", "", "log-softmaxes that the script picks one value per sample from (gather, indices)"
+        ),
+        Column("picks_wrong", "float64", "", "those that run over another dimension than is picked along"),
+        Column("picks_softmax", "float64", "", "dimension that such a log-softmax runs over, from the end"),
+        Column("picks_axis", "float64", "", "dimension of it that is picked along: the classes"),
         Column("masked_regularly", "float64", "", "1: the mask is one of the order or of whole positions; 0: another"),
     ),
 )

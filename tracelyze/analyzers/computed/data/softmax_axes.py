@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -38,6 +39,46 @@ def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
     texts = {(one.file, one.line): one for one in process.locations("softmax")}
     own = line.location is not None and "softmax" in line.location.source
     return next(iter(texts.values())) if len(texts) == 1 and not own else None
+
+
+def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | Passed | None:
+    """What the same shows of a likelihood that the script writes out: log-probabilities of which one per sample is
+    picked. None where there was none, or too few were read."""
+    graphs = [row for row in process.tables["loss_graphs"].records() if row.get("picks")]
+    wrong = [row for row in graphs if row["picks_wrong"] == row["picks"]]
+    if len(graphs) < limits["looks"]:
+        return None
+    if len(wrong) < len(graphs):
+        return Passed(f"in {plural(len(graphs) - len(wrong), 'graph')}, log_softmax ran over the classes")
+    over, along = int(wrong[0]["picks_softmax"]), int(wrong[0]["picks_axis"])
+    optimization = process.longest if process.optimizations else None
+    seen = process.site(wrong[0]["site"]) or process.location("backward")
+    return [
+        Finding(
+            rule=rule,
+            severity="critical",
+            confidence="likely",
+            title=f"The log_softmax of the loss runs over dimension {over}, not over the classes",
+            summary=(
+                f"The loss picks the log-probability of each target along dimension {along} (counted from the end), "
+                f"and log_softmax normalised over dimension {over}. Samples or positions then compete with each other "
+                "instead of classes: the answer for one depends on which others are in its batch."
+            ),
+            fix="Name the dimension of the classes in log_softmax, the one that the targets are picked along.",
+            fix_code="loss = F.cross_entropy(logits, target)  # classes in dimension 1; contains log_softmax",
+            first_step=int(wrong[0]["step"] or 0) + 1,
+            evidence=[
+                Evidence("dimension of log_softmax, from the end", over, "", along, "the one that is picked along"),
+                Evidence(
+                    "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
+                ),
+            ],
+            location=_line_of_pooling(process) or seen,
+            seen_at=seen,
+            charts=pictures.loss(optimization) if optimization else [],
+            false_alarm="Samples that are to compete for each class on purpose: ranking, assignment.",
+        )
+    ]
 
 
 def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None, int]:

@@ -47,6 +47,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     outcome = loss_calls.judge(
         process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits
     )
+    if isinstance(outcome, Skipped):
+        outcome = softmax_axes.written_out(process, RULE.id, limits) or outcome
     attention, graphs = softmax_axes.finding(process, RULE.id, limits)
     if attention is not None:
         return [*outcome, attention] if isinstance(outcome, list) else [attention]
@@ -112,7 +114,7 @@ RULE = Rule(
         "One-dimensional inputs are not counted.",
     ),
     absent="The run calls no loss over classes.",
-    needs=(("loss_calls.made_by",), ("loss_graphs.products",)),
+    needs=(("loss_calls.made_by",), ("loss_graphs.products",), ("loss_graphs.picks",)),
     thresholds=(
         Threshold("error", 0.1, "nats", "log-probabilities have logsumexp 0, within 0.01 in bfloat16"),
         Threshold("looks", 2, "graphs", "a graph that was looked at once may be that of a first try"),

@@ -1,5 +1,5 @@
 """The graph behind the loss, at some backwards: weights of a policy's loss, its entropy and its advantages, masks that
-come after a softmax, and the dimension that attention's softmax runs over."""
+come after a softmax, and the dimensions that the softmaxes of attention and of a written-out loss run over."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tracelyze.collectors.tensors import policy_terms, policy_weights, saved_val
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
+from tracelyze.collectors.tensors.written_out import picked_classes
 
 WHOLE_GRAPHS = 4  # that are walked from end to end; the way to a policy's weights is short
 TRIED = 20  # samples after which a loss that had no such weights will not have any
@@ -30,7 +31,14 @@ class LossGraphs(Signal):
     needs = (*UNSEEN, SAVED)
     columns = tuple(
         f"loss_graphs.{name}"
-        for name in ("step", "site", *policy_weights.COLUMNS, *masked_attention.COLUMNS, *softmax_dimension.COLUMNS)
+        for name in (
+            "step",
+            "site",
+            *policy_weights.COLUMNS,
+            *masked_attention.COLUMNS,
+            *softmax_dimension.COLUMNS,
+            *picked_classes.COLUMNS,
+        )
     )
     about = (
         "Operations behind the loss: the weights of a policy's loss, its entropy, whether its advantages are part of "
@@ -76,6 +84,7 @@ class LossGraphs(Signal):
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
+                values |= picked_classes.columns(self.torch, node, root.device)
         if values and len({value.device for value in values.values()}) == 1:
             row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
             names = list(values)
