@@ -182,7 +182,8 @@ def test_debug_mode_left_on(make) -> None:
     assert outcome(make, "debug-mode-left-on", anomaly_mode=on, profiled=off, **slow)[0] == "fired"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=on, **slow)[0] == "fired"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=window, **slow)[0] == "passed"
-    assert outcome(make, "debug-mode-left-on", anomaly_mode=on)[1] == "warning", "a run of 400 steps"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on, **slow)[1] == "warning"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on, seconds=[0.02] * COUNT)[1] == "info", "8 s in all"
     for count, status in ((200, "fired"), (60, "passed")):
         process = make.process(make.steps(count) | {"anomaly_mode": [True] * count})
         assert make.check("debug-mode-left-on", process)[0] == status
@@ -264,6 +265,7 @@ def test_batchnorm_over_few_values(make) -> None:
 def test_data_parallel(make) -> None:
     model = {"model": 0, "name": "DataParallel"}
     assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"
+    assert make.check("data-parallel", make.process(models=[model]))[2].title.endswith("does nothing on a CPU")
     assert make.check("data-parallel", make.process())[0] == "passed"
     made = {"modules": [{"model": model["model"], "module": "", "kind": "DataParallel", "made_at": 3}]}
     assert make.check("data-parallel", make.process(models=[model], more=made))[2].location.line == 60

@@ -296,3 +296,32 @@ def test_nothing_of_the_program_is_asked_for_its_attributes(monkeypatch: pytest.
     asked.clear()
     assert [code.co_name for code in script_text.of_file("lazy.py").functions] == ["train"]
     assert asked == []
+
+
+RUN_BY_A_LIBRARY = """
+import torch
+from runner import run
+
+torch.autograd.set_detect_anomaly(True)
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.01)
+
+
+def update(x):
+    opt.zero_grad()
+    net(x).pow(2).mean().backward()
+    opt.step()
+
+
+run(update, [torch.randn(8, 4) for _ in range(60)])
+"""
+
+
+def test_the_file_itself_is_read_where_a_library_runs_the_loop(collect: Collect, tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "runner.py").write_text("def run(update, batches):\n    for batch in batches:\n        update(batch)\n")
+    script = tmp_path / "train.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(library)!r})\n{RUN_BY_A_LIBRARY}")
+    (process,) = collect(sys.executable, str(script)).run.processes
+    assert [one.source for one in process.locations("anomaly")] == ["torch.autograd.set_detect_anomaly(True)"]

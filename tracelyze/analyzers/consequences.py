@@ -230,6 +230,8 @@ CONSEQUENCES: Final = (
                 "Norms that grew out of bounds are above every limit."),
     Consequence("clipping-always-active", ("clip-per-microbatch", "unscaled-accumulation"),
                 "Sums of micro-batches have larger norms than the limit is meant for."),
+    Consequence("clipping-always-active", ("clipping-freezes-updates",),
+                "A limit that is far below every norm is met at every step."),
     Consequence("clipping-always-active", ("input-normalization",), "Large inputs make large gradients."),
     Consequence("clipping-freezes-updates", (*UNCLEARED, "unscaled-accumulation"),
                 "Norms that add up are cut to nothing by a limit for single batches."),

@@ -43,7 +43,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     shares = {rank: _exchanged(one, limits) / (one.own + one.backward) for rank, one in work.items()}
     rank = min(shares, key=lambda number: shares[number])  # a rank that is late waits for nobody
     if shares[rank] < limits["share"]:
-        return Passed(f"at least {percent(max(shares[rank], 0.0))} of a step goes into exchanging gradients")
+        known = percent(max(shares[rank], 0.0))
+        return Passed(
+            f"exchanging gradients takes {known} of a step, as far as can be told: less than all else"
+            if shares[rank] > 0
+            else "backward takes no longer than its computation may"
+        )
     return [_finding(process, work[rank], shares[rank], len(work), limits)]
 
 

@@ -7,7 +7,8 @@ known: not that it ran. The code is read once, on a thread of ours, when the lin
 from __future__ import annotations
 
 import itertools
-from types import CodeType
+import sys
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
@@ -43,9 +44,15 @@ class ScriptLines(Signal):
         self._divides: dict[int, CodeType] = {}  # and those that were for divisions, logarithms and roots
         self._state = 0, False  # lines of the script that were known at the last look, and what was looked for
         self._read: dict[int, CodeType] = {}  # functions, by identity: hashing one hashes its constants
+        self._callers: dict[int, CodeType] = {}  # functions of the script that are under way at the first steps
 
     def first_step(self, tracked: Tracked) -> None:
         running = construction.under_way()
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:  # between them stand a library's, where that runs the loop
+            if not is_library(frame.f_code.co_filename):
+                self._callers[id(frame.f_code)] = frame.f_code
+            frame = frame.f_back
         for number, model in self.program.calls.modules():
             if number not in self._models:
                 self._models.add(number)
@@ -89,7 +96,7 @@ class ScriptLines(Signal):
         replaced and never changed in place.
         """
         sites = self.program.sites
-        codes, singular = sites.codes(), "singular" in sites.wanted
+        codes, singular = [*sites.codes(), *self._callers.values()], "singular" in sites.wanted
         if (len(codes), singular) == self._state:
             return
         self._state = len(codes), singular
