@@ -146,6 +146,7 @@ def test_a_relu_that_never_fires(make) -> None:
     assert status == "fired"
     assert (finding.severity, finding.first_step) == ("warning", 1)
     assert "relu (after layer0)" in finding.summary
+    assert "zeros_(layer.bias)" in finding.fix_code, "weights drawn anew do not help beside a bias far below zero"
 
 
 def test_a_relu_that_dies_on_the_way(make) -> None:

@@ -35,6 +35,12 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     assert one.location.line == 55
     assert "Adam (optimizer 1)" in one.title
     assert "Another optimizer's gradients are cleared" in one.summary
+    made = [dict(row, made_at=11 + row["optimizer"]) for row in both]
+    lines = [
+        {"site": 11 + index, "role": "optimizer", "line": 9, "source": f"opt_{index} = Adam(p)"} for index in (0, 1)
+    ]
+    known = make.check("partial-zero-grad", make.process(steps, optimizers=made, sites=[*sites, *lines]))[2]
+    assert known.fix_code.startswith("opt_1.zero_grad()")
     assert make.check("missing-zero-grad", process)[0] == "passed"
     assert [training.backward_location.line for training in process.optimizations] == [46, 54]
     unknown = make.process(steps, optimizers=[{"optimizer": 0}, {"optimizer": 1}], sites=sites)

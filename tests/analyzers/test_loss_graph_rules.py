@@ -27,6 +27,7 @@ def weights(*zero: float) -> list[dict[str, Any]]:
 def test_attention_that_is_masked_behind_its_softmax(make: Any) -> None:
     status, _, finding = make.check(MASK, process(make, masked(0.9)))
     assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "certain", 41)
+    assert "mask == 0" in finding.fix_code, "for masks of numbers as well"
     assert make.check(MASK, process(make, masked(0.9, count=1)))[2].confidence == "likely"
 
 

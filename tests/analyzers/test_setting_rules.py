@@ -116,6 +116,20 @@ def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
     assert "leaps" not in str(getattr(judged(frozen, THROWN)[2], "title", "")), "a group that rested"
 
 
+def test_a_schedule_of_too_few_steps_is_lengthened_in_the_line_that_makes_it(make) -> None:
+    rates = make.steps() | {"lr": [0.01] * 100 + [0.0] * 300}
+    for source, expected in (
+        ("s = get_linear_schedule_with_warmup(opt, 1, num_training_steps=args.epochs)", "num_training_steps=epochs * "),
+        ("s = CosineAnnealingLR(opt, T_max=epochs)", "s = CosineAnnealingLR(opt, T_max=epochs * len("),
+        ("num_training_steps=args.epochs)", "T_max=epochs * len("),  # the end of a longer statement
+        ("s = get_scheduler(args)", "T_max=epochs * len("),
+    ):
+        sites = [{"site": 3, "role": "scheduler", "file": "train.py", "line": 28, "source": source}]
+        row = scheduler("LambdaLR", steps=COUNT, site=1, made_at=3)
+        process = make.process(rates, sites=sites, more={"schedules": [row]})
+        assert expected in make.check("learning-rate-schedule", process)[2].fix_code
+
+
 def test_a_decay_per_batch_names_the_line_that_steps(make) -> None:
     rates = make.steps() | {"lr": [0.01] * 100 + [1e-10] * 300}
     for name, line in (("ExponentialLR", 41), ("LambdaLR", 60)):  # a schedule with a form of its own: where it is made

@@ -110,10 +110,12 @@ def finding(
     confidence: Confidence = "certain",
     change: Location | None = None,
     lost: float = 1.0,
+    counted: str = "of them like this",
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
 
     `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless.
+    `counted`: what `bad` are, among all calls.
     """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
     optimization = process.longest if process.optimizations else None
@@ -131,7 +133,7 @@ def finding(
         evidence=[
             *evidence,
             Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls"), role="basis"),
-            Evidence("of them like this", len(bad), "calls", role="basis"),
+            Evidence(counted, len(bad), "calls", role="basis"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, affected), lost)
         if optimization is not None and alone and line.training

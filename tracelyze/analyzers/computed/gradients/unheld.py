@@ -19,8 +19,9 @@ _MADE_LATER: Final = (
     "# self.layers = nn.ModuleList(layers)"
 )
 _IN_LIST: Final = (
-    "# in __init__ of the module that keeps its layers in a Python list, below the line that fills the list:\n"
-    "self.layers = nn.ModuleList(self.layers)\n"
+    "# in __init__ of the module that keeps layers in a Python list, below the line that fills it. If it is called\n"
+    "# self.blocks (not of lists that are a ModuleList already):\n"
+    "self.blocks = nn.ModuleList(self.blocks)\n"
     "# if there is no such list: make the optimizer below the last line that adds a layer to the model:\n"
     "# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )

@@ -103,9 +103,10 @@ def _finding(
             "for every sample, round(), sign(), floor(), a comparison that is turned into a number, or a clamp that is "
             "always at its limit."
         ),
-        fix="Use a straight-through estimator: forward takes the rounded value, backward treats it as the identity. "
-        "Or a soft version (sigmoid, tanh, Gumbel-softmax).",
-        fix_code="soft = torch.sigmoid(h)\ncode = soft + (soft.round() - soft).detach()",
+        fix="Of a ReLU: bring its input above zero (biases of zero, a lower learning rate), or use LeakyReLU. "
+        "Of rounding and comparisons: a straight-through estimator, whose forward takes the rounded value and whose "
+        "backward treats it as the identity, or a soft version (sigmoid, tanh, Gumbel-softmax).",
+        fix_code="# in place of rounding:\nsoft = torch.sigmoid(h)\ncode = soft + (soft.round() - soft).detach()",
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

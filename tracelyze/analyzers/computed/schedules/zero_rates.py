@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.rule import Limits
 
+_LENGTH: Final = re.compile(r"\b(num_training_steps|T_max|total_steps|total_iters)=[\w.]+(?=\s*[,)])")
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
@@ -42,7 +45,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         cause = _length(scheduler) if scheduler is not None and scheduler["horizon"] else ""
         fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "
         fix += "stepped."
-        code = "scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))  # stepped after every batch"
+        code = _of_full_length(optimization, scheduler)
         at_step = False
     return findings.about_rate(
         optimization,
@@ -69,3 +72,19 @@ def _decays_per_batch(optimization: Optimization, scheduler: Row) -> bool:
 
 def _length(scheduler: Row) -> str:
     return f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
+
+
+def _of_full_length(optimization: Optimization, scheduler: Row | None) -> str:
+    """The script's own line with another length, where it is one statement that names the length."""
+    made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
+    line, count = _LENGTH.subn(r"\1=epochs * len(loader)", made.source if made else "")
+    if count != 1 or not _is_statement(line):
+        line = "scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))"
+    return f"{line}  # stepped after every batch"
+
+
+def _is_statement(line: str) -> bool:
+    try:
+        return len(ast.parse(line).body) == 1
+    except SyntaxError:
+        return False

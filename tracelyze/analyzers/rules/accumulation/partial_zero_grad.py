@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import called, edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -60,7 +60,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             )
         ),
         fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
-        fix_code="for one in (optimizer, other_optimizer):\n    one.zero_grad()"
+        fix_code=f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # as the other optimizer's"
         if alone
         else "optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,

@@ -103,7 +103,9 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         ),
         fix="Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
         "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",
-        fix_code=f"nn.init.kaiming_normal_(model.get_submodule({first.fed_by!r}).weight, nonlinearity='relu')",
+        fix_code=f"layer = model.get_submodule({first.fed_by!r})\n"
+        "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
+        "if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n    nn.init.zeros_(layer.bias)",
         first_step=first.step,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -79,6 +79,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         false_alarm="Targets that the input says nothing about, as random labels.",
         severity="warning",
         confidence="likely",
+        counted="of them late enough to be judged, all like this",
     )
 
 

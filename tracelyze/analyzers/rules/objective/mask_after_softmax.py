@@ -42,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "that all weights are divided by, so that what comes later is not really hidden."
             ),
             fix="Mask the scores before the softmax.",
-            fix_code='scores = scores.masked_fill(~mask, float("-inf"))\nweights = scores.softmax(-1)',
+            fix_code='scores = scores.masked_fill(mask == 0, float("-inf"))\nweights = scores.softmax(-1)',
             first_step=begin,
             evidence=[
                 Evidence("rows that lost weight", share, "share", limits["rows"], limits.source("rows")),
