@@ -41,6 +41,37 @@ def test_ranks_that_drift_apart(make) -> None:
     assert distance.lines[0].y[-1] == pytest.approx(100 * math.log(apart[-1] / NORMS[-1]), rel=0.6)
 
 
+def halves(make: Any, number: int, norms: list[float], **more: Any) -> Any:
+    """A rank of an encoder whose norms are those of `NORMS`, and a decoder with the same names of tensors."""
+    rows = [
+        {"step": step, "optimizer": 0, "parameter": name, "weight_norm": norm, "lr": 0.01}
+        for step, *both in zip(LOOKS, NORMS, norms, strict=True)
+        for norm in both
+        for name in (("l.weight",) if norm is both[0] else ("l.weight", "l.bias"))
+    ]
+    process = make.process(facts={"rank": number}, more={"parameters": rows}, **more)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+def test_a_part_of_the_model_that_is_not_in_the_wrapper(make) -> None:
+    models = [{"model": 0, "name": "DistributedDataParallel", "called_as": "self.encoder", "parameters": 1},
+              {"model": 1, "name": "Decoder", "called_as": "self.decoder", "parameters": 2}]  # fmt: skip
+    own = [one + 1.0 for one in NORMS]
+    drifted = [one + 0.01 * index for index, one in enumerate(own)]
+    status, _, finding = judged(make, halves(make, 0, own, models=models), halves(make, 1, drifted))
+    assert status == "fired"
+    assert finding.title == ("self.decoder is outside of DistributedDataParallel: its weights drift apart on 2 ranks")
+    assert "all of self.decoder: l.weight and l.bias" in finding.summary
+    assert "while 1 tensor inside of DistributedDataParallel is equal" in finding.summary
+    alike = [*models, {"model": 2, "name": "Head", "called_as": "head", "parameters": 2}]
+    unnamed = judged(make, halves(make, 0, own, models=alike), halves(make, 1, drifted))[2]
+    assert unnamed.title.startswith("2 tensors are outside of DistributedDataParallel")
+    bare = judged(make, halves(make, 0, own), halves(make, 1, drifted))[2]
+    assert "nothing averages the gradients" in bare.summary, "no wrapper"
+    assert judged(make, halves(make, 0, own, models=models), halves(make, 1, own))[0] == "passed"
+
+
 def test_ranks_that_average_gradients_of_models_that_were_never_equal(make) -> None:
     own, other = rank(make, 0, NORMS, gradient=0.3), [one + 1.0 for one in NORMS]
     status, _, finding = judged(make, own, rank(make, 1, other, gradient=0.3))

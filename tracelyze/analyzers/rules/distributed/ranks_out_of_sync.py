@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks import drift, outside_wrapper, settings, side_by_side, weights
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -19,8 +19,7 @@ FIX = (
 )
 EXAMPLE = (
     "from torch.nn.parallel import DistributedDataParallel  # at the top of the file\n\n"
-    "model = DistributedDataParallel(model)\n"
-    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
+    "model = DistributedDataParallel(model)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
 ALONE = "nothing averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
@@ -95,12 +94,15 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
     since = max([2, *(one.since for one in unlike)])
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
     effect, fix = ALONE, FIX
+    outside = None if averaged or unlike else outside_wrapper.of(process, opened, limits["equal"])
+    if outside:
+        title, effect, fix = outside.title(len(ranks)), outside.summary(), outside.fix()
     if averaged or unlike:
         effect, fix = settings.TREATED if treated else settings.APPLIED
         effect += f"{known} What is saved is the model of one rank, and gradients are taken at weights that differ."
     if unlike:
-        who = "" if treated else "Optimizers of "
-        title = f"{who}{plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
+        who = f"{'' if treated else 'Optimizers of '}{plural(len(ranks), 'rank')}"
+        title = f"{who} differ in {unlike[0].name}: their weights drift apart"
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -111,7 +113,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
             f"by {fraction(most)} of a tensor's norm in the end: {effect}"
         ),
         fix=fix,
-        fix_code=EXAMPLE if fix == FIX else "",
+        fix_code=outside.code() if outside else EXAMPLE if fix == FIX else "",
         first_step=since,
         last_step=timing.last_step(optimization),
         ranks=ranks,
@@ -122,7 +124,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
             *(Evidence(one.name, one.shown(process.rank, apart[0])) for one in unlike),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= 2),
-        location=(optimization.made_at if unlike else None) or optimization.step_location,
+        location=(optimization.made_at if unlike else outside and outside.made_at) or optimization.step_location,
         charts=side_by_side.learning(process, opened, since),
         false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
     )  # fmt: skip
@@ -139,9 +141,7 @@ RULE = Rule(
     verify="Record the run again: the weights of all ranks are equal at the same steps.",
     needs=(("parameters.weight_norm",),),
     thresholds=(
-        Threshold(
-            "looks", 4, "measurements", "the first at which they are equal, and some that show that they stay apart"
-        ),
+        Threshold("looks", 4, "measurements", "one at which they are equal, and some that show that they stay apart"),
         Threshold("equal", 1e-6, "share", "ranks that apply the same gradients agree bit for bit; float32 has 1e-7"),
     ),
     not_when="Sharded weights (FSDP), weights and gradients that differ from the start, weights that meet again.",
