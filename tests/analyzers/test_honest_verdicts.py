@@ -164,6 +164,10 @@ def test_a_log_of_the_trainer_does_not_say_that_its_losses_were_finite(make, kin
     _, _, finding = make.check("validation-nonfinite", make.process(evals=evals, facts=log))
     assert finding.confidence == "likely"
     assert "training losses are finite" not in finding.title
+    for kind, said in (("BatchNorm2d", True), ("LayerNorm", False)):  # a cause that the model has
+        modules = [{"model": 0, "module": "0", "kind": kind}]
+        told = make.check("validation-nonfinite", make.process(evals=recorded, more={"modules": modules}))[2]
+        assert ("BatchNorm variance" in told.summary) == said
     norms = make.steps(COUNT)["grad_norm"]
     norms[150:] = [float("nan")] * (COUNT - 150)
     broken = make.steps(COUNT) | {"grad_norm": norms}

@@ -89,6 +89,16 @@ def test_episodes_that_get_longer(make) -> None:
     assert "forwards per step" in reason
 
 
+@pytest.mark.parametrize(("growing", "status"), [(False, "fired"), (True, "passed")])
+def test_evaluations_at_even_intervals_are_no_work_that_grows(make, growing: bool, status: str) -> None:
+    """By chance one more of them falls into the last third of the steps: two against three."""
+    after = [60 * (index + 1) for index in range(7)]
+    after = [int(COUNT * step / 420) - 1 for step in after for _ in range(2)]
+    forwards = [1 + index if growing else 1 for index in range(14)]
+    evals = {"after_step": after, "forwards": forwards}
+    assert judge(make, slower(make), evals=evals)[0] == status
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.3, 0.3])
 def test_an_even_or_falling_pace(make, factor) -> None:
     assert judge(make, slower(make, factor))[0] == "passed"

@@ -92,6 +92,41 @@ def test_classes_that_are_uneven_as_usual(make) -> None:
     assert make.check("class-imbalance", make.process())[0] == "skipped"
 
 
+def called(share: float, pure: list[int], mixed: int) -> dict[str, Any]:
+    """Calls of cross_entropy: batches of one class each, and others in which one of two classes makes up `share`."""
+    row = {"function": "cross_entropy", "training": True, "site": 1, "target_shape": "50", "target_integer": True}
+    one = [row | {"target_lowest": kind, "target_highest": kind, "target_varies": 0.0} for kind in pure]
+    both = row | {"target_lowest": 0, "target_highest": 1, "target_varies": (2 * share * (1 - share)) ** 0.5}
+    return {"loss_calls": [{"step": at} | call for at, call in enumerate([*one, *[both] * mixed])]}
+
+
+@pytest.mark.parametrize(
+    ("calls", "status"),
+    [
+        (called(0.96, [0] * 6, 12), "fired"),
+        (called(0.6, [0] * 3, 12), "passed"),
+        (called(0.96, [0] * 3 + [1] * 3, 12), "skipped"),  # in the order of the classes
+        (called(0.96, [], 12), "skipped"),  # which of the two it is was not seen
+        (called(0.96, [0] * 12, 0), "skipped"),  # one class: something else than classes
+        (called(0.96, [0] * 3, 0), "skipped"),
+    ],
+)
+def test_one_class_that_is_nearly_all_at_the_loss_alone(make, calls: dict[str, Any], status: str) -> None:
+    """Batches that the loop cuts out of tensors: no field holds the targets, and the loss is given them."""
+    found = make.check("class-imbalance", make.process(more=calls))
+    assert found[0] == status
+    if status == "fired":
+        assert (found[2].confidence, "class 0" in found[2].summary) == ("likely", True)
+
+
+def test_classes_that_the_loss_weighs_are_not_to_be_weighed_again(make) -> None:
+    rows = targets(classes='{"0": 31, "1": 1}')
+    for source, advised in (("loss = F.cross_entropy(z, y, weight=w)", False), ("loss = criterion(z, y)", True)):
+        site = {"site": 1, "role": "loss", "file": "train.py", "line": 9, "function": "main", "source": source}
+        finding = make.check("class-imbalance", make.process(sites=[site], more={"batches": rows}))[2]
+        assert ("weigh the classes" in finding.fix) == advised
+
+
 def fields(rows: str, prints: bool = True, **more: str) -> list[dict[str, Any]]:
     shapes = {"x": "16x8", "site": rows, "y": "16x1"} | more
     return [

@@ -60,6 +60,12 @@ class Overlap:
     rate: float  # share of them that one pass shows
     chance: float  # share of samples that have an equal one among those looked at in the same pass
 
+    @property
+    def where(self) -> str:
+        """Where the hits were met; why the share is another than theirs, which a reader would work out."""
+        estimated = f"{self.hits / self.looked:.0%}" != f"{self.share:.0%}"
+        return "in training, of which a part was looked at" if estimated else "in training"
+
 
 def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
     """Passes that were trained on, and passes that were evaluated, in order; fields that both kinds of batch have."""

@@ -7,6 +7,7 @@ from collections import Counter
 from math import isclose
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import class_shares
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import loader_call, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -16,6 +17,7 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+WEIGH = ". Unless that is done already, weigh the classes in the loss, or sample the rare ones more often."
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 
 
@@ -24,7 +26,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     counts = _classes(process)
     total = sum(counts.values())
     if total < limits["targets"]:
-        return Skipped(f"{plural(total, 'target')} that are one class for each sample: too few to know how they spread")
+        if (seen := class_shares.at_the_loss(process, int(limits["pure"]))) and seen.targets >= limits["targets"]:
+            if seen.share >= limits["share"]:
+                return [_finding(process, seen.name, seen.share, Counter({seen.name: seen.targets}), limits)]
+            return Passed(f"of the targets of the loss, no class was seen to make up {percent(limits['share'])}")
+        told = "no field of the batches holds" if not total else f"{plural(total, 'target')} were seen of"
+        return Skipped(f"{told} one class for each sample, and the loss does not show enough: how they spread is open")
     if len(counts) < 2:
         return Skipped(
             "all targets that were seen are of one class: they may be something else than classes", "not-applicable"
@@ -56,19 +63,24 @@ def _classes(process: Process) -> Counter[str]:
 def _finding(process: Process, most: str, share: float, counts: Counter[str], limits: Limits) -> Finding:
     optimization = process.longest
     least, fewest = counts.most_common()[-1]
+    exact = least != most  # else only what the most frequent makes up is known, and that from the loss
+    rare = f", and only {fewest:,} of class {least}" if exact else ""
+    part = percent(share) if exact else f"at least {percent(share)}"
+    line = process.location("loss") or optimization.loss_location
+    weighed = line is not None and "weight" in line.source
     return Finding(
         rule=RULE.id,
         severity="info",
-        confidence="certain",
-        title=f"{percent(share)} of the targets are of one class",
+        confidence="certain" if exact else "likely",
+        title=f"{part[0].upper()}{part[1:]} of the targets are of one class",
         summary=(
-            f"Of {sum(counts.values()):,} targets that were looked at, {percent(share)} are of class {most}, and only "
-            f"{fewest:,} of class {least}. A model that answers {most} whatever it is given is right in "
+            f"Of {sum(counts.values()):,} targets that were looked at, {part} are of class {most}{rare}. A model that "
+            f"answers {most} whatever it is given is right in "
             f"{percent(share)} of the cases, so accuracy says little, and its gradients come from the others so seldom "
             "that they may not be learned at all."
         ),
-        fix="Judge the model by precision and recall, or the area under the curve. Weigh the classes in the loss, or "
-        "sample the rare ones more often.",
+        fix="Judge the model by precision and recall, or the area under the curve"
+        + (": the loss is given a weight." if weighed else WEIGH),
         fix_code="weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample\n"
         "sampler = WeightedRandomSampler(weights, len(weights))\n"
         + loader_call.example({**optimization.loader, "sampler": ""}, sampler="sampler"),
@@ -76,7 +88,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("targets of the most frequent class", share, "share", limits["share"], limits.source("share")),
-            Evidence("classes met", len(counts), "classes"),
+            *([Evidence("classes met", len(counts), "classes")] if exact else []),
             Evidence(
                 "targets looked at",
                 sum(counts.values()),
@@ -86,7 +98,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
                 role="basis",
             ),
         ],
-        location=process.location("loss") or optimization.loss_location,
+        location=line,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighed in the loss, or do not matter.",
@@ -102,11 +114,12 @@ RULE = Rule(
     check=check,
     verify="Judge the model by precision and recall of the rare classes.",
     excluded=("A chance of few samples: hundreds of targets were looked at.",),
-    needs=(("batches.trained",),),
+    needs=(("batches.trained",), ("loss_calls.target_varies",)),
     thresholds=(
         Threshold(
             "share", 0.9, "share", "derived: nine to one; a model that never answers the others is right as often"
         ),
+        Threshold("pure", 3, "batches", "of one and the same class, and none of another: it is the frequent one"),
         Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
     ),
     not_when="Uneven classes within an order of magnitude, targets that are no classes, maps and sequences of targets.",

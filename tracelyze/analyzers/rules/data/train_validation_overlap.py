@@ -88,12 +88,12 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
         title=f"{part} validation samples are also in the training data",
         summary=(
             f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
-            f"in training: {part.lower()} validation data are training data. On them validation measures what was "
+            f"{found.where}: {part.lower()} validation data are training data. On them validation measures what was "
             "memorised, so its numbers are too good."
         ),
         fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
         fix_code=(
-            "train, val = random_split(dataset, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
+            "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
             "train_loader, val_loader = DataLoader(train, shuffle=True), DataLoader(val)\n"
             "assert not set(train.indices) & set(val.indices)"
         ),

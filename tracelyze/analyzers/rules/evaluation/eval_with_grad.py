@@ -42,9 +42,10 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
                 "more time, and a leak as soon as an output or a loss is stored."
             ),
-            fix="Put torch.no_grad() around validation.",
-            fix_code="torch.set_grad_enabled(False)  # right before each validation\n\n"
-            "torch.set_grad_enabled(True)  # right behind it",
+            fix="Validate under torch.no_grad(): a decorator of the function that validates, or a block around it.",
+            fix_code="@torch.no_grad()\ndef validate(model, loader):\n    ...\n\n"
+            "with torch.no_grad():  # where the validation stands in the loop\n    for x, y in val_loader:\n"
+            "        loss = criterion(model(x), y)",
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[

@@ -14,6 +14,7 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 
@@ -49,6 +50,11 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
     evals = process.evals
     at = np.flatnonzero(evals["after_step"] == row["step"])
     site = float(evals["site"][at[0]]) if len(at) else None
+    unset = process.tables["unset"].records()
+    if any(one["training"] and one["modules"] and one["model"] == row["model"] for one in unset):
+        same = "It is trained in the same mode, so training and evaluation agree, but nothing pretrained is in it."
+    else:
+        same = "Nothing was trained." if not len(process.steps) else "Nothing was seen to be measured with that."
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "info",
@@ -62,7 +68,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
                 "What was measured with that says nothing of the weights. A model made anew does that, or a copy "
                 "whose buffers are not kept up."
                 if late
-                else "The model is trained in the same mode, or nothing was trained, or nothing was measured."
+                else same
             )
         ),
         fix="Load the weights, buffers included, before evaluating, or train in train mode first; copy buffers along "
@@ -73,9 +79,16 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
             Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
-        location=process.site(site),
+        location=process.site(site) or _normalisation(process, row["model"]),
         false_alarm="A random network that is meant to be random.",
     )
+
+
+def _normalisation(process: Process, model: object) -> Location | None:
+    """The line that makes the model's first batch normalisation."""
+    rows = process.tables["modules"].records()
+    made = [row["made_at"] for row in rows if row["model"] == model and "BatchNorm" in str(row["kind"])]
+    return process.site(made[0]) if made else None
 
 
 RULE = Rule(

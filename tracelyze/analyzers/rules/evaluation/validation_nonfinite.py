@@ -51,8 +51,13 @@ def check(process: Process, _limits: Limits) -> Outcome:
                     if filtered
                     else "The training loss was finite there, so the weights are not broken as such: a "
                 )
-                + "validation sample, a mean over no samples, or statistics that differ in eval mode (a BatchNorm "
-                "variance that overflowed or was never estimated)."
+                + "validation sample or a mean over no samples is behind it"
+                + (
+                    ", or statistics that differ in eval mode (a BatchNorm variance that overflowed or was never "
+                    "estimated)."
+                    if _normalises(process)
+                    else ", or a softmax over positions that are all masked."
+                )
             ),
             fix="Check the inputs of every validation batch and the buffers of the model; if both are finite, look for "
             "the first module whose output is not.",
@@ -77,6 +82,12 @@ def _evaluation(process: Process) -> Location | None:
     """The line that called the model in the first evaluation whose loss was not finite."""
     sites = process.evals["site"][process.evals.known("loss") & ~np.isfinite(process.evals["loss"])]
     return process.site(float(sites[0])) if len(sites) and np.isfinite(sites[0]) else None
+
+
+def _normalises(process: Process) -> bool:
+    """Whether a model keeps running statistics, as far as its modules are known."""
+    kinds = [kind for kind in process.tables["modules"].text("kind") if kind]
+    return not kinds or any("BatchNorm" in kind or "InstanceNorm" in kind for kind in kinds)
 
 
 def _measured_before(optimization: Optimization, step: int) -> np.ndarray:
