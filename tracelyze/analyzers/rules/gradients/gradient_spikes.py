@@ -48,7 +48,7 @@ def _spikes(optimization: Optimization, reached: Floats, rows: Rows, limits: Lim
     norm, at_first = reached[rows], reached[: len(reached) // 10]
     if len(norm) < limits["norms"]:
         return Skipped(
-            f"{plural(len(norm), 'norm')} were measured; {limits['norms']:.0f} are needed to know what is usual"
+            f"{plural(len(norm), 'norm')} known after the first tenth of the run; {limits['norms']:.0f} are needed"
         )
     few = len(norm) < limits["few"]  # a shorter window knows less of what is usual: wider limits
     window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])

@@ -76,8 +76,8 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         title="The last backward of each step keeps its graph, and nothing uses it",
         summary=(
             f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True. No backward of that "
-            "graph follows: its activations stay until the next step's take their place, so that two steps' are in "
-            "memory at once."
+            "graph follows: its activations stay as long as something holds the loss. In a plain loop that is until "
+            "the next step's take their place, so that two steps' are in memory at once."
         ),
         fix="Drop retain_graph=True from the last backward of the step.",
         fix_code="loss.backward()",
