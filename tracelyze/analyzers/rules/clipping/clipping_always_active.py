@@ -52,7 +52,10 @@ def _finding(
             f"Every update is as long as the learning rate times {number(bound)}, whatever the gradient says: it does "
             "not get shorter as the loss flattens out."
         )
-        also = f" With {name} a clip that lets more through needs a rate that is smaller by as much."
+        also = (
+            f" With {name} a clip that lets more through needs a rate that is smaller by as much. The largest steps "
+            "are then as long as now: if the loss falls slowly, raise the rate from there."
+        )
     else:
         effect = (
             f"{name} divides the common factor out again, so that little is lost; but each batch counts the same, "
