@@ -82,11 +82,16 @@ def test_a_training_that_goes_on_without_its_optimizer(make) -> None:
         ([LOAD | {"optimizer_restored": False}], ADAM),  # another program's weights
         ([SAVE | {"file": "b", "keys": "b"}, LOAD | {"optimizer_restored": False}], ADAM),
         ([SAVE, LOAD | {"optimizer_restored": False}], SGD),  # nothing to restore
-        ([SAVE, LOAD | {"optimizer": False, "progress": False}], ADAM),  # bare weights: the best so far
     ],
 )
 def test_trainings_that_go_on_as_they_should(make, rows, optimizers) -> None:
     assert judge(make, "resume-discontinuity", rows, optimizers=optimizers)[0] == "passed"
+
+
+def test_bare_weights_do_not_say_whether_a_training_was_to_go_on(make) -> None:
+    """They may be the best so far, to be tried or tuned further, or all that a training that goes on has."""
+    status, reason, _ = judge(make, "resume-discontinuity", [SAVE, LOAD | {"optimizer": False, "progress": False}])
+    assert (status, "holds no more" in reason) == ("skipped", True)
 
 
 def test_nothing_was_restored(make) -> None:

@@ -73,7 +73,7 @@ def test_the_line_of_the_dataset_that_is_slow(make) -> None:
         return make.check("dataloader-bottleneck", process)[2]
 
     finding = looked(6, 6, 6, 1, 6, 6)
-    assert "mostly in __getitem__, line 12: row = json.loads(line)." in finding.summary
+    assert "mostly in __getitem__, seen most often at line 12: row = json.loads(line)." in finding.summary
     assert finding.location.line == 12  # two workers would leave most of the wait
     assert "make a sample cheaper, too" in finding.fix
     many = looked(6, 6, 6, 1, 6, 6, cpus=16, wait=0.4)  # workers would leave a tenth of it

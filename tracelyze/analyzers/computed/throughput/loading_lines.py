@@ -32,7 +32,8 @@ def place(
     change = process.site(waiting.loader.get(loading_advice.PLACES[way]))
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
         return change, "", ""
-    how = f"mostly in {slow.function}, line" if line is not None else "made by line"
+    # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
+    how = f"mostly in {slow.function}, seen most often at line" if line is not None else "made by line"
     told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
     if line is None or left < most:

@@ -37,6 +37,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             return [_finding(process, row, lost, in_file=True, limits=limits)]
         if row["progress"] and not row["optimizer"] and _has_state(process):
             return [_finding(process, row, ["optimizer"], in_file=False, limits=limits)]
+    if _has_state(process) and not any(row["optimizer"] for row in own):
+        return Skipped(
+            "what went on from a checkpoint took in its weights, and it holds no more: whether the training was to go "
+            "on, for which it needs the state of its optimizer too, is not known"
+        )
     return Passed("what went on from a checkpoint took in all that it holds")
 
 
