@@ -66,6 +66,20 @@ def test_the_end_of_rows(inside: bool) -> None:
     assert found_in(TEXTS, filler=EOS, masked=(EOS,), left=True)["end_least"] == 1.0
 
 
+def test_an_end_that_is_a_target_of_rows_that_were_given_without_it() -> None:
+    """A script that hands the model all ids but the last one, and the loss the number that it ignores."""
+
+    def least(texts: Lists, filler: int) -> float:
+        full = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in texts], batch_first=True, padding_value=filler)
+        scores = model(full[:, :-1]).reshape(-1, V)
+        with torch.no_grad():
+            return float(columns(torch, scores, full[:, 1:].reshape(-1), filler, None)["end_least"])
+
+    assert least(TEXTS, EOS) == 1.0, "the longest row is not filled up, and yet ends in it"
+    assert least(TEXTS, PAD) == 0.0, "an end of its own"
+    assert least([row[:-1] for row in TEXTS], PAD) == 0.0, "items of which the next is told, and no end"
+
+
 def test_the_beginning_of_rows() -> None:
     doubled = [[BOS, *row] for row in TEXTS]
     assert found_in(TEXTS)["begin_twice"] == 0.0

@@ -56,7 +56,12 @@ LOSS_CALLS: Final = Table(
         Column("ids_next", "float64", "share", "targets that are the next id, where that is another one"),
         Column("end_id", "float64", "", "id that most rows of ids end in"),
         Column("end_rows", "float64", "share", "rows that end in it"),
-        Column("end_least", "float64", "", "positions of it that every row ends in, at least"),
+        Column(
+            "end_least",
+            "float64",
+            "",
+            "positions of it that every row ends in, at least; 1 if it is the last target of rows that do not",
+        ),
         Column("end_counts", "float64", "", "targets that are this id and count"),
         Column("stop_id", "float64", "", "last target that counts, the commonest among the rows"),
         Column("stop_same", "float64", "share", "rows that have it"),

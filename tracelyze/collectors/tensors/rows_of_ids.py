@@ -54,10 +54,12 @@ def _ends(torch: Any, end: Any, tail: Any, target: Any, counts: Any) -> Values:
     some = last >= 0
     alike = (stops.unsqueeze(0) == stops.unsqueeze(1)) & some.unsqueeze(0) & some.unsqueeze(1)
     times = alike.sum(1)
+    least = tail.sum(1).amin()
+    cut = (tail.any(1) | (target[:, -1] == end)).all()  # rows were given without their last id, which is a target
     return {
         "end_id": end,
         "end_rows": (tail.sum(1) > 0).double().mean(),
-        "end_least": tail.sum(1).amin(),
+        "end_least": torch.where(least > 0, least, cut),
         "end_counts": (counts & (target == end)).sum(),
         "stop_id": stops.gather(0, times.argmax().reshape(1))[0],
         "stop_same": times.amax() / some.sum().clamp(min=1),
