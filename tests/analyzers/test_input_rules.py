@@ -111,3 +111,18 @@ def test_what_cannot_be_told(make) -> None:
     assert judge(make, batches(RAW), [])[0] == "skipped"
     two = make.steps() | {"optimizer": [0, 1] * 200}
     assert "Several optimizers" in judge(make, batches(RAW), forward(*MLP), steps=two)[1]
+
+
+def test_the_line_that_draws_batches_where_no_loader_does(make) -> None:
+    lines = [
+        ("split", 27, "stream", "for ix in torch.randperm(len(x)).split(bs):"),
+        ("backward", 43, "m", "backward()"),
+    ]
+    sites = [
+        {"site": at, "role": role, "file": "t.py", "line": line, "function": function, "source": source}
+        for at, (role, line, function, source) in enumerate(lines)
+    ]
+    process = make.process(sites=sites, loaders=[], more={"batches": batches(RAW), "activations": forward(*MLP)})
+    finding = make.check("input-normalization", process)[2]
+    assert finding.location.line == 27
+    assert "Input 0 of the model" in finding.summary

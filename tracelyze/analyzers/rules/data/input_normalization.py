@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import inputs
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
@@ -54,7 +54,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, 0)
-    seen = optimization.process.location("loader") or optimization.backward_location
+    process = optimization.process
+    seen = process.location("loader") or script_lines.drawn_batches(process) or optimization.backward_location
+    given = f"Field {field.name} of the batches" if optimization.loader else f"Input {field.name} of the model"
     bytes_ = field.holds_bytes
     what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
     code = (
@@ -71,7 +73,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         confidence="likely",
         title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
-            f"Field {field.name} of the batches ran from {number(field.low)} to {number(field.high)} in "
+            f"{given} ran from {number(field.low)} to {number(field.high)} in "
             f"{plural(field.batches, 'batch')}, not normalised: {met.name} put out values "
             f"of {number(met.scale)} in an early step, where normalised input gives about one. "
             + (SATURATED if met.squashed else TOO_FAST)
@@ -101,7 +103,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
                 ]
             ),
         ],
-        location=optimization.process.site(optimization.loader.get("read_by")) or seen,
+        location=process.site(optimization.loader.get("read_by")) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",
