@@ -133,9 +133,9 @@ def test_validation_and_blank_batches_say_nothing_of_the_order(make) -> None:
     assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), prints="- - -"), one)[0] == "skipped"
 
 
-def ranks(make, orders: list[list[list[int]]], model: str = "DistributedDataParallel"):
+def ranks(make, orders: list[list[list[int]]], model: str = "DistributedDataParallel", **columns):
     """What is said of ranks with these epochs."""
-    loader = [RANDOM | {"loader": 0}]
+    loader = [RANDOM | {"loader": 0} | columns]
     models = [{"model": 0, "name": model, "parameters": 4, "elements": 100}]
     processes = [
         make.process(loaders=loader, models=models, more={"batches": epochs(order)}, facts={"rank": rank})
@@ -150,6 +150,15 @@ def test_the_same_data_on_every_rank(make) -> None:
     assert finding.title == "All 3 ranks train on the same samples: they do the work of one"
     assert finding.cost.share == pytest.approx(2 / 3)
     assert finding.ranks == [0, 1, 2]
+    assert "DistributedSampler(" in finding.fix_code
+
+
+def test_the_same_stream_on_every_rank_is_divided_where_it_is_read(make) -> None:
+    stream = {"iterable": True, "dataset": "Readings", "sampler": "_InfiniteConstantSampler"}
+    finding = ranks(make, [shuffled([1, 2])] * 2, **stream)[2]
+    assert "Readings, an IterableDataset, which no sampler divides" in finding.summary
+    assert "DistributedSampler(" not in finding.fix_code
+    assert "sampler" not in {one.name for one in finding.evidence}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ def test_rows_that_stay_as_they_were(make: Any) -> None:
     for trainable in (False, True):
         status, _, finding = make.check(RULE, looks(make, 6.0, 6.0, trainable=trainable))
         assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
+        assert ("get_input_embeddings" in finding.fix_code, "LoraConfig" in finding.fix_code) == (False, not trainable)
 
 
 def test_rows_that_change_or_are_not_used(make: Any) -> None:

@@ -52,3 +52,21 @@ def test_the_look_alike_is_not(make: Any, columns: dict[str, Any], loss: Any) ->
 def test_what_cannot_be_told_is_skipped(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
     assert make.check(RULE, make.process(more={"references": [{**OWN, "step": 0, "same": True}]}))[0] == "skipped"
+
+
+def test_a_reference_that_is_written_over_in_every_step(make: Any) -> None:
+    """A copy of its own, into which the trained weights are loaded again and again: the line that loads is to go."""
+    loads = [{"step": step, "site": 9, "from_other": True} for step in range(20)]
+    rows = [{**OWN, "step": 10 * n, "equal": 1.0} for n in range(12)]
+    line = {"site": 9, "role": "load_state_dict", "file": "train.py", "line": 44, "function": "f", "source": "r.load()"}
+
+    def found(loads: Any) -> Any:
+        steps = make.steps() | {"loss": [LN_2] * 400}
+        return make.check(RULE, make.process(steps, more={"references": rows, "loads": loads}, sites=[line]))[2]
+
+    finding = found(loads)
+    assert finding.title.startswith("The reference model equals the trained one: ")
+    assert (finding.location.line, finding.fix_code) == (44, "")
+    assert "belongs in front of the loop" in finding.fix
+    once = found(loads[:1])
+    assert "Keep a copy of the model as it was" in once.fix, "loaded before training, and written over some other way"

@@ -10,6 +10,33 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 8
 MOST_RANKS: Final = 6
 
+SEED = "Draw the batches of each rank from a generator with a seed of its own, or divide the samples among the ranks."
+SEED_CODE = (
+    "own = torch.Generator().manual_seed(seed + torch.distributed.get_rank())  # the weights keep the common seed\n"
+    "index = torch.randint(len(data), (batch_size,), generator=own)"
+)
+SAMPLER = "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins."
+SAMPLER_CODE = (
+    "sampler = DistributedSampler(dataset, shuffle=True)\n"
+    "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)  # without shuffle=True\n"
+    "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
+)
+SHARDS = (
+    "Divide the samples in the data set's __iter__: an IterableDataset takes no sampler. For data sets of Hugging Face "
+    "there is split_dataset_by_node."
+)
+SHARDS_CODE = (
+    "rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()\n"
+    "yield from itertools.islice(samples, rank, None, ranks)  # in __iter__; samples: what it gave until now"
+)
+
+
+def divided(by_hand: bool, iterable: bool) -> tuple[str, str]:
+    """How to give each rank samples of its own, in words and as code: batches made by hand, or those of a loader."""
+    if by_hand:
+        return SEED, SEED_CODE
+    return (SHARDS, SHARDS_CODE) if iterable else (SAMPLER, SAMPLER_CODE)
+
 
 def text(batches: Mapping[int, Mapping[int, str]]) -> str:
     """A line for each of the first places at which all ranks were looked at; `batches`: by rank, then by place."""

@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     Batches = dict[int, dict[int, str]]  # by rank, then by place
 
 MOST_BATCHES = 128  # of a rank that are compared: a sample is enough
-SEED = "Draw the batches of each rank from a generator with a seed of its own, or divide the samples among the ranks."
-SEED_CODE = (
-    "own = torch.Generator().manual_seed(seed + torch.distributed.get_rank())  # the weights keep the common seed\n"
-    "index = torch.randint(len(data), (batch_size,), generator=own)"
-)
 WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")
 
 
@@ -90,6 +85,10 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     by_hand = first.loader == passes.NO_LOADER
+    fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
+    source = "no loader" if by_hand else f"sampler {loader.get('sampler')}"
+    if loader.get("iterable"):
+        source = f"{loader.get('dataset') or 'a data set'}, an IterableDataset, which no sampler divides"
     how = "called models with the same batch at each step" if by_hand else "were handed the same batch at each place"
     whole = f", and an epoch takes {times(ranks)} as long as with the data divided"
     return Finding(
@@ -99,22 +98,19 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
         title=f"{all_of_them} ranks train on the same {'batches' if by_hand else 'samples'}: they do the work of one",
         summary=(
             f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
-            f"({batches} batches compared, {'no loader' if by_hand else 'sampler ' + str(loader.get('sampler'))}). "
+            f"({batches} batches compared, {source}). "
             f"Averaged over ranks, their gradients are those of one rank{'' if by_hand else whole}."
         ),
-        fix=SEED if by_hand else "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins.",
-        fix_code=SEED_CODE if by_hand else (
-            "sampler = DistributedSampler(dataset, shuffle=True)\n"
-            "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)  # without shuffle=True\n"
-            "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
-        ),
+        fix=fix,
+        fix_code=code,
         first_step=first.step + 1,
         evidence=[
             Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
                      limits["share"], limits.source("share")),
             Evidence("batches compared with each rank", batches, "", limits["batches"], limits.source("batches"),
                      role="basis"),
-            *([] if by_hand else [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),
+            *([] if by_hand or loader.get("iterable") else
+              [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),
             Evidence("fingerprints of the first batches", batches_of_ranks.text(seen)),
         ],
         cost=Cost(spent, (ranks - 1) / ranks) if spent else None,

@@ -40,12 +40,11 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
         summary=(
             f"{capitalized(share_of(twice, 'rows looked at'))} begin with id {begin} twice, and it occurs nowhere else "
-            "in them: a chat template writes the begin-of-text token, and the tokenizer adds it once more. The model "
-            "is trained on a beginning that it has never seen and will not get at inference."
+            "in them: the text holds the begin-of-text token, as templates write it, and the tokenizer adds it again. "
+            "The model is trained on a beginning that it has never seen and will not get at inference."
         ),
-        fix="Add the token in one place: tokenize text that comes from a template without special tokens.",
-        fix_code="text = tokenizer.apply_chat_template(messages, tokenize=False)\n"
-        "ids = tokenizer(text, add_special_tokens=False)",
+        fix="Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
+        fix_code="ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         evidence=[
             Evidence("rows that begin with it twice", twice, "share", limits["twice"], limits.source("twice")),
             Evidence("id", begin),

@@ -66,9 +66,9 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         fix_code='LoraConfig(r=8, modules_to_save=["embed_tokens", "lm_head"])\n'
         "# or trainable_token_indices=new_ids, for the new rows alone"
         if frozen
-        else "model.resize_token_embeddings(len(tokenizer))\n"
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
-        "loss.backward()\nprint(model.get_input_embeddings().weight.grad[new_ids].norm())   # above zero",
+        else f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
+        f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
+        "print(any(weight is one for group in optimizer.param_groups for one in group['params']))  # True",
         first_step=int(row["begun"]) + 1,
         last_step=int(row["step"]),
         evidence=[

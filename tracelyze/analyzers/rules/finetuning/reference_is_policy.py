@@ -65,32 +65,48 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
         if any(row["shared"] == 1 for row in alike)
         else "equal at every measurement, although they are trained"
     )
+    apart = not one and not any(row["shared"] == 1 for row in alike)
+    written = _written_over(optimization.process, limits) if apart else None
     preference = abs(level - LN_2) <= limits["constant"] * LN_2
     said = f"stays at {number(level)}" + (", which is ln 2" if preference else "")
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if preference or level == 0 else "likely",
-        title=f"The reference model is the model that is trained: its loss {said}",
+        title=f"The reference model {'equals the trained one' if apart else 'is the model that is trained'}: "
+        f"its loss {said}",
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
             f"on the same input are {what}. They always agree, so the {'divergence' if level == 0 else 'loss'} {said} "
             "from the first step to the last, whatever is learned: nothing holds the model to where it began, and "
             "rewards and margins read 0."
         ),
-        fix="Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
+        fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
+        "step belongs in front of the loop."
+        if written
+        else "Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
-        fix_code=_example(script_lines.only(optimization.process, "reference")),
+        fix_code="" if written else _example(script_lines.only(optimization.process, "reference")),
         first_step=1,
         evidence=[
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=script_lines.only(optimization.process, "reference") or compared or optimization.loss_location,
+        location=written
+        or script_lines.only(optimization.process, "reference")
+        or compared
+        or optimization.loss_location,
         seen_at=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
     )
+
+
+def _written_over(process: Process, limits: Limits) -> Location | None:
+    """The only line that loads weights of another module again and again as training goes on."""
+    loads = process.tables["loads"]
+    sites = [row["site"] for row in loads.records() if row["from_other"] and (row["step"] or 0) > 0]
+    return process.site(sites[0]) if len(sites) >= limits["looks"] and len(set(sites)) == 1 else None
 
 
 def _example(place: Location | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -16,6 +16,17 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+
+OF_TRANSFORMERS = (
+    "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
+    "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
+)
+OF_A_LOOP = (
+    "targets = sum((y != -100).sum() for _, y in micro_batches)  # -100: the loss's ignore_index\n"
+    "for x, y in micro_batches:\n"
+    "    loss = torch.nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten(), reduction='sum')\n"
+    "    (loss / targets).backward()"
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -69,8 +80,7 @@ def _finding(
             f"step {number(most)} times). The update is not the one of the large batch."
         ),
         fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
-        fix_code="tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
-        "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()",
+        fix_code=OF_TRANSFORMERS if texts.symbols(optimization.process, "end_symbol") else OF_A_LOOP,
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
