@@ -20,9 +20,10 @@ MOST = 8  # models that are known as trained, and as copies
 
 
 class Copy:
-    """What was sampled of one copy. The tensors are small ones of our own."""
+    """What was sampled of one copy. The tensors are small ones of our own, and gone when the program's are."""
 
-    def __init__(self, model: int, first: list[Any], first_of_model: list[Any]) -> None:
+    def __init__(self, module: weakref.ref[Any], model: int, first: list[Any], first_of_model: list[Any]) -> None:
+        self.module = module
         self.model = model  # the trained one
         self.first, self.first_of_model = first, first_of_model
         self.before = first
@@ -80,7 +81,7 @@ class Copies(Signal):
             now = [every_nth(mine, ELEMENTS).clone() for mine, _ in pairs]
             model = [every_nth(theirs, ELEMENTS).clone() for _, theirs in pairs]
             if known is None:
-                known = self._copies[number] = Copy(of[0], now, model)
+                known = self._copies[number] = Copy(self._watched(number, module), of[0], now, model)
             if len(now) != len(known.first):
                 self._copies[number] = None
                 return
@@ -95,6 +96,17 @@ class Copies(Signal):
         row = {"step": self.progress.steps, "model": number, "of": of[0]}
         names = ("changed", "moved", "of_moved", "apart")
         self._pending.put([row], Readback(torch, values, lambda r, v: r.update(zip(names, v, strict=True))))
+
+    def _watched(self, number: int, module: Any) -> weakref.ref[Any]:
+        """A reference that forgets what was sampled of the module when the program lets go of it."""
+        mine = weakref.ref(self)
+
+        def gone(_module: Any) -> None:
+            signal = mine()
+            if signal is not None:
+                signal._copies[number] = None
+
+        return weakref.ref(module, gone)
 
     def _original(self, number: int, module: Any) -> tuple[int, Any] | None:
         """The trained model, and its number, whose parameters have the shapes of this one's; None if there is none."""

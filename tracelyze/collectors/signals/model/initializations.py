@@ -96,7 +96,7 @@ class Initializations(Signal):
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
         missing = set(getattr(result, "missing_keys", None) or ())
         self._loads += 1
-        if self._loads <= MAX_LOADS:
+        if self._loads <= MAX_LOADS and not any(one in self._stepped for one in module.parameters()):
             row = {"name": type(module).__name__, "site": self.program.sites.here("load_state_dict")}
             self._values.keep(module, missing, row)
             self.activate()

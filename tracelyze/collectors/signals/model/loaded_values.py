@@ -28,12 +28,16 @@ class _Loaded:
     """The weights of one module after a load."""
 
     def __init__(self, module: Any, names: list[str], values: Any, sizes: Any, row: dict[str, Any]) -> None:
-        self.module = weakref.ref(module)
+        self.module = weakref.ref(module, self._forget)
         self.names = names
         self.values = values  # shape [tensors, ELEMENTS]
         self.sizes = sizes
         self.row = row
         self.looks = 0
+
+    def _forget(self, _module: Any) -> None:
+        """The program has let go of the module: nothing that was read of it stays in memory, either."""
+        self.values = None
 
 
 class LoadedValues:
