@@ -86,8 +86,10 @@ def _evaluation(process: Process) -> Location | None:
 
 def _normalises(process: Process) -> bool:
     """Whether a model keeps running statistics, as far as its modules are known."""
-    kinds = [kind for kind in process.tables["modules"].text("kind") if kind]
-    return not kinds or any("BatchNorm" in kind or "InstanceNorm" in kind for kind in kinds)
+    if kinds := [kind for kind in process.models.text("sensitive") if kind] if len(process.models) else []:
+        return any("BatchNorm" in kind or "InstanceNorm" in kind for kind in kinds)
+    counted = process.evals["modules_sensitive"]
+    return not process.evals.has("modules_sensitive") or bool((np.nan_to_num(counted) > 0).any())
 
 
 def _measured_before(optimization: Optimization, step: int) -> np.ndarray:
