@@ -38,6 +38,8 @@ def test_a_multiple_of_the_loss(make: Any) -> None:
 def test_a_sum_that_is_never_reset(make: Any) -> None:
     assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum())[2].title
     assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum() / EVERY)[2].title
+    among_the_losses = logged(make, lambda losses, begin, end: losses[:end].sum() / 400)
+    assert "never reset" in among_the_losses[2].title, "divided by the length of an epoch: half of it is a usual loss"
 
 
 def test_means_smoothed_and_weighted_losses(make: Any) -> None:
