@@ -40,10 +40,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             "no schedule, or several, or one whose length cannot be read off it, as of a LambdaLR", "not-applicable"
         )
     row, steps = rows[0], len(optimization.steps)
-    if row["name"] not in TOTAL or steps < limits["steps"]:
-        return Skipped(
-            f"{row['name']} may be longer than the training on purpose, or the training is short", "not-applicable"
-        )
+    made = f"{row['name']} is made for {row['horizon']:,} steps and came to {row['steps']:,}"
+    if row["name"] not in TOTAL:
+        return Skipped(f"{made}; such a schedule may be longer than the training on purpose", "not-applicable")
+    if steps < limits["steps"]:
+        return Skipped(f"{made}; a training this short may be a trial run", "not-applicable")
     if abs(row["steps"] - steps) > limits["apart"] * steps:
         return Skipped(
             f"{row['name']} is not stepped once per optimizer step: its length counts something else", "not-applicable"
