@@ -223,6 +223,7 @@ def test_a_difference_without_reasons_names_what_else_differs():
 
 def test_a_table_has_no_empty_column_and_small_changes_no_sign():
     found = compare(SAMPLES / "healthy", SAMPLES / "missing-zero-grad")
+    found.section("recorded").append(Change("a small change", 1000.0, 999.9, "MiB", 1.0, "noise"))
     page = reports.render(found, "html")
     loss = page[page.index('id="loss"') : page.index('id="findings"')]
     assert ">Bar<" not in loss
