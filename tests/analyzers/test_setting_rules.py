@@ -199,7 +199,9 @@ def test_debug_mode_left_on(make) -> None:
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=on, **slow)[0] == "fired"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=off, profiled=window, **slow)[0] == "passed"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=on, **slow)[1] == "warning"
-    assert outcome(make, "debug-mode-left-on", anomaly_mode=on, seconds=[0.02] * COUNT)[1] == "info", "8 s in all"
+    assert outcome(make, "debug-mode-left-on", anomaly_mode=on, seconds=[0.02] * COUNT)[1] == "warning", "many steps"
+    few = make.process(make.steps(200) | {"anomaly_mode": [True] * 200, "seconds": [0.02] * 200})
+    assert make.check("debug-mode-left-on", few)[2].severity == "info", "4 s in all"
     for count, status in ((200, "fired"), (60, "passed")):
         process = make.process(make.steps(count) | {"anomaly_mode": [True] * count})
         assert make.check("debug-mode-left-on", process)[0] == status

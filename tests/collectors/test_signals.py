@@ -228,7 +228,7 @@ def test_lines_of_the_script(recorded: Recorded) -> None:
     assert ("loader", "for inputs, targets in valid:") in found
     assert ("forward", "criterion(model(inputs), targets)") in found
     files = {Path(row["file"]).name for row in recorded.process.sites.records() if row["role"] != "sampled"}
-    assert files == {"loops.py"}
+    assert files - {"server.py"} == {"loops.py"}  # the server of these tests is the caller of every program
 
 
 def test_every_signal_fills_columns_that_the_schema_has() -> None:

@@ -44,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [
             Finding(
                 rule=RULE.id,
-                severity="warning" if seconds >= limits["seconds"] else "info",
+                severity="warning" if seconds >= limits["seconds"] or len(steps) >= limits["many"] else "info",
                 confidence="certain",
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
                 summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
@@ -86,7 +86,10 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),
         Threshold("steps", 100, "steps", "a debugging session is shorter"),
-        Threshold("seconds", 60, "s", "a shorter run loses little time by it: a hint (info)"),
+        Threshold("many", 300, "steps", "who makes so many steps trains; each pays the price, however short it is"),
+        Threshold(
+            "seconds", 60, "s", "of a run of fewer steps: a shorter one loses little by it, and gets a hint (info)"
+        ),
     ),
     not_when="Short runs, profiler schedules, anomaly detection under a condition.",
     references=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
