@@ -149,6 +149,14 @@ def test_a_relu_that_never_fires(make) -> None:
     assert "zeros_(layer.bias)" in finding.fix_code, "weights drawn anew do not help beside a bias far below zero"
 
 
+def test_a_relu_behind_weights_that_are_zero(make) -> None:
+    rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12, weight_norm=0.0)}
+    status, _, finding = make.check("dead-relu", make.process(stuck(make), more=rows))
+    assert status == "fired"
+    assert "zero for every sample, as the weights of layer0 are" in finding.summary
+    assert finding.fix.startswith("Draw the weights at random")
+
+
 def test_a_relu_that_dies_on_the_way(make) -> None:
     status, _, finding = dead(make, [0.5] * 6 + [1.0] * 6, [0.1] * 6 + [0.0] * 6)
     assert (status, finding.first_step) == ("fired", 54)

@@ -53,6 +53,17 @@ def test_a_first_update_that_happens_to_help_explains_nothing(make) -> None:
     assert run(make, [3.0] * 6, [1.90, 1.77, 1.6, 1.5, 1013.0, float("nan")], update=2.0)[0] == "passed", "a bad batch"
 
 
+def test_losses_that_multiply_before_the_weights_were_measured(make) -> None:
+    rate, curvature = 0.01, 5e5  # inputs in the hundreds
+    losses = [(1 - rate * curvature) ** (2 * step) for step in range(5)]
+    status, finding = run(make, [rate] * 6, [*losses, float("inf")], tables={"parameters": []})
+    assert status == "fired"
+    assert "above 4e-06 diverges" in finding.fix, "two over the curvature"
+    assert "lr=2e-06" in finding.fix_code
+    once = [1.0, 1e6, 1.1e6, 1e6, 1.2e6]  # what one batch does
+    assert run(make, [rate] * 5, once, tables={"parameters": []})[0] == "passed"
+
+
 def test_the_loss_that_it_grew_from_is_one_from_before(make) -> None:
     losses = [0.7 - 0.02 * step for step in range(12)] + [50.0, 1e3, 0.0, 1e6] * 20
     status, finding = run(make, [3.0] * len(losses), losses)

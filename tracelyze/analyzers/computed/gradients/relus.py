@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Table
 
 KINDS = ("ReLU", "ReLU6")
+FUNCTION = "ReLU after "  # how the collector names one that is no module
+
+
+class Dead(NamedTuple):
+    """A ReLU, the layer before it, and the measurements since which both are silent."""
+
+    module: str
+    fed_by: str
+    step: int
+    measurements: int
 
 
 def gradients_of(parameters: Table) -> dict[str, list[tuple[int, float]]]:
@@ -39,3 +49,10 @@ def zeros_of(activations: Table, layers: set[str]) -> dict[tuple[str, str], list
         elif kinds[row] in KINDS and layer and np.isfinite(zeros[row]):
             found.setdefault((name, layer), []).append((int(at[row]) + 1, float(zeros[row])))
     return found
+
+
+def weights_are_zero(parameters: Table, layer: str) -> bool:
+    """Whether the weight of a layer was zero, all of it, at each measurement."""
+    names = np.asarray(parameters.text("parameter"), dtype=object)
+    norms = parameters["weight_norm"][names == f"{layer}.weight"]
+    return len(norms) > 0 and not norms.any()

@@ -53,6 +53,12 @@ class TooHigh:
     at_once: bool = True  # it grew from the first steps on
     above: bool = True  # nor ever gets below its start for good
     constant: bool = False  # and the model gives one answer to everything
+    stable_below: float | None = None  # of a loss that multiplies at each step: the rate at which it would not
+
+    @property
+    def lower(self) -> float:
+        """A rate to try."""
+        return min(self.rate / 10, (self.stable_below or self.rate) / 2)
 
 
 def curve(optimization: Optimization) -> Curve:
@@ -66,7 +72,11 @@ def curve(optimization: Optimization) -> Curve:
 
 
 def from_the_start(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:
-    """The loss grows from its first or third step on, by updates as large as the weights."""
+    """The loss grows from its first or third step on, by updates as large as the weights.
+
+    A run that is lost within a handful of steps may end before its weights are measured. There, losses of which each is
+    a multiple of the one before tell the same.
+    """
     loss = seen.loss
     if len(loss) < FEWEST_LOSSES or loss[0] <= 0:
         return None
@@ -81,15 +91,33 @@ def from_the_start(optimization: Optimization, seen: Curve, limits: Limits) -> T
     long_before = updates[: len(updates) // 2 + 1]
     if not at_once and (grown < SMOOTH or not _often(long_before, limits["update"], limits)):
         return None  # it fell for a while, by updates that were sound, or too few of them
-    update = float(updates.max()) if len(updates) else 0.0
-    if update < limits["update"]:
+    rate = _highest_rate(seen, grown + 1)
+    stable_below = _stable_below(loss[lowest:], rate, limits) if at_once else None
+    update = float(updates.max()) if len(updates) else None
+    if stable_below is None and (update is None or update < limits["update"]):
         return None
     # Where it fell at first, the first update shows in the loss of the step after it.
     begin = int(seen.rows[0])
     first = begin if at_once else int(seen.rows[1])
     # A model that has blown up meets batches of loss 0 by chance: the lowest is that of the steps before.
-    rate, highest, lowest_loss = _highest_rate(seen, grown + 1), float(loss.max()), float(loss[: grown + 1].min())
-    return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once)
+    highest, lowest_loss = float(loss.max()), float(loss[: grown + 1].min())
+    return TooHigh(first, begin, rate, None, highest, lowest_loss, update, at_once=at_once, stable_below=stable_below)
+
+
+def _stable_below(loss: Floats, rate: float, limits: Limits) -> float | None:
+    """The rate up to which the first losses would not have grown, if each of them is a multiple of the one before.
+
+    Gradient descent multiplies the distance from the minimum of a quadratic by 1 - rate * curvature, and the loss by
+    the square of that; it is stable below 2 / curvature.
+    """
+    steps = int(limits["steep"])
+    first = loss[: steps + 1]
+    if len(first) <= steps:
+        return None
+    growth = first[1:] / first[:-1]
+    if not (growth >= limits["blow_up"]).all():
+        return None
+    return 2 * rate / (1 + float(np.sqrt(growth.max())))
 
 
 def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | None:

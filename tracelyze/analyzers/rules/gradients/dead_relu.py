@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import dead_units
-from tracelyze.analyzers.computed.gradients.relus import gradients_of, zeros_of
+from tracelyze.analyzers.computed.gradients.relus import FUNCTION, Dead, gradients_of, weights_are_zero, zeros_of
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -18,16 +18,11 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
-FUNCTION = "ReLU after "  # how the collector names one that is no module
-
-
-class Dead(NamedTuple):
-    """A ReLU, the layer before it, and the measurements since which both are silent."""
-
-    module: str
-    fed_by: str
-    step: int
-    measurements: int
+_NEGATIVE_INPUT = (
+    "Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), biases or "
+    "weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient."
+)
+_ZERO_WEIGHTS = "Draw the weights at random: units whose weights are all zero do the same for good, here nothing."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -91,6 +86,8 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         ),
         most=4,
     )
+    zero = weights_are_zero(optimization.process.tables["parameters"], first.fed_by)
+    cause = f"zero for every sample, as the weights of {first.fed_by} are" if zero else "negative for every sample"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -98,11 +95,10 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros since step {first.step:,}",
         summary=(
             f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
-            f"Its input is negative for every sample, so the gradient of {first.fed_by} is exactly zero, and "
+            f"Its input is {cause}, so the gradient of {first.fed_by} is exactly zero, and "
             "no step of its own can bring it back." + script_lines.said(filled, script_lines.FILLS)
         ),
-        fix="Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
-        "biases or weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient.",
+        fix=_ZERO_WEIGHTS if zero else _NEGATIVE_INPUT,
         fix_code=f"layer = model.get_submodule({first.fed_by!r})\n"
         "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
         "if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n    nn.init.zeros_(layer.bias)",

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Loss against learning rate, of the only optimizer."""
     optimization = process.optimizations[0]
-    reason = style.unjudgeable(optimization)
-    if reason:
+    if reason := style.unjudgeable(optimization):
         return Skipped(reason)
     seen = rates.curve(optimization)
     if len(seen.loss) < rates.FEWEST_LOSSES:
@@ -36,8 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Finding:
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
-    affected = np.zeros(len(optimization.steps), dtype=bool)
-    affected[found.first :] = True
+    affected = np.arange(len(optimization.steps)) >= found.first
     marks = [Mark(float(raised), "rate raised" if found.stable else "training begins")]
     title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
     if found.stable:
@@ -51,9 +49,11 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         )
     else:
         fix = "Try a tenth and a hundredth of the rate, from fresh weights."
-        if not (found.constant or found.stuck):
+        if found.stable_below:
+            fix = f"Normalise inputs and targets: as they are, a rate above {number(found.stable_below)} diverges."
+        elif not (found.constant or found.stuck):
             fix += " If inputs or targets are in the hundreds, normalise them first."
-        code = schedulers.with_rate(optimization, found.rate / 10)
+        code = schedulers.with_rate(optimization, found.lower)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -75,7 +75,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("lowest loss", found.lowest),
         ],
         cost=timing.cost_of(optimization, affected),
-        diff=None if found.stable else schedulers.edit_of_rate(optimization, found.rate / 10),
+        diff=None if found.stable else schedulers.edit_of_rate(optimization, found.lower),
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
@@ -101,20 +101,21 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
             "later does not recover."
         )
     if found.stuck:
-        where, lower = (
-            ("did not stay clearly below its start", "not clearly")
-            if found.above
-            else ("stays near its start", "hardly")
-        )
+        where, lower = "stays near its start", "hardly"
+        if found.above:
+            where, lower = "did not stay clearly below its start", "not clearly"
         return f"{title}the loss {where}", (
             f"{first}. The loss went up to {number(found.highest)}, and in the second half of the run it is {lower} "
             "lower than at the first step. Such a step throws the weights out of the region in which the model can be "
             "trained; what comes after it, dead or saturated units and one answer to everything, does not recover."
         )
     when = "grew from the first step" if found.at_once else "blew up before it had settled"
+    seen = "each step made it a hundred times larger or more"
+    if found.update is not None:
+        seen = f"an update changed the weights by {update} times their own size"
     return f"A learning rate of {rate} is too high for {optimizer}: the loss {when}", (
-        f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and an "
-        f"update changed the weights by {update} times their own size. Nothing was learned: {overshoots}"
+        f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and {seen}"
+        f". Nothing was learned: {overshoots}"
     )
 
 
@@ -131,14 +132,13 @@ RULE = Rule(
     thresholds=(
         Threshold("blow_up", 100, "", "a bad start loses a factor of 2 to 5 in its first steps, not of 100"),
         Threshold("early", 100, "steps", "what blows up later had a time in which it was stable"),
+        Threshold("steep", 2, "steps", "in a row that each multiply the loss by blow_up: no batch does that twice"),
         Threshold("rises", 0.8, "share", "of the steps until then; of noise half rise, with 3 steps an eighth all do"),
         Threshold("update", 0.1, "", "a hundred times the usual 1e-3; sound trainings stay below after step 10"),
         Threshold("looks", 2, "measurements", "the very first update of a layer that begins at zero is large as well"),
         Threshold("regained", 0.95, "share", "of the first loss: a model that learns anything is below it in the end"),
         Threshold("large", 0.2, "", "two first updates of a fifth of the weights leave nothing of the initialisation"),
-        Threshold(
-            "grown", 5, "", "times the weights as drawn: four fifths of what they are then came from the updates"
-        ),
+        Threshold("grown", 5, "", "times the weights as drawn: four fifths of them then came from the updates"),
         Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
         Threshold("burst", 10, "", "times the first loss: twice what a bad start loses in its first steps"),
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
