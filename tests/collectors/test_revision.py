@@ -36,6 +36,10 @@ def test_commit_and_clean_tree(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "notes.txt").write_text("not tracked")
     assert revision.revision(tmp_path / "runs") == {"commit": commit, "clean": True}
+    assert revision.revision(tmp_path, "train.py") == {"commit": commit, "clean": True}
+    (tmp_path / "new.py").write_text("x = 3\n")
+    assert revision.revision(tmp_path, "new.py") == {"commit": commit, "clean": False}, "the commit does not hold it"
+    assert revision.revision(tmp_path, str(tmp_path.parent / "elsewhere.py")) == {"commit": commit, "clean": False}
     (tmp_path / "train.py").write_text("x = 2\n")
     assert revision.revision(tmp_path) == {"commit": commit, "clean": False}
 

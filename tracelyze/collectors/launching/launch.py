@@ -47,7 +47,7 @@ def collect(command: list[str], out: Path | None, options: CollectOptions) -> No
     # The jemalloc in pyarrow starts a thread as soon as it is loaded: Python 3.12 and later would warn at each fork.
     environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     blocked = obstacle(command, program)
-    git = revision(Path.cwd())
+    git = revision(Path.cwd(), script_of(command))
     more = ({"obstacle": blocked} if blocked else {}) | ({"git": git} if git else {})
     identity.write_json(run / schema.RUN_FILE, manifest(command) | more)
     if not options.quiet:

@@ -10,16 +10,20 @@ PATIENCE = 2.0
 """Seconds after which a slow repository is left alone: the training does not wait for it."""
 
 
-def revision(folder: Path) -> dict[str, Any] | None:
-    """Commit of the working tree that `folder` is in, and whether its tracked files are unchanged (None if unknown).
+def revision(folder: Path, script: str | None = None) -> dict[str, Any] | None:
+    """Commit of the working tree that `folder` is in, and whether it holds what runs (`clean`, None if unknown).
 
-    None where there is no repository, no git, or no commit yet.
+    It does if its tracked files are unchanged and the script, a path as seen from `folder`, is one of them. None where
+    there is no repository, no git, or no commit yet.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None or not commit.strip():
         return None
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return {"commit": commit.strip(), "clean": None if changes is None else not changes.strip()}
+    clean = None if changes is None else not changes.strip()
+    if clean and script is not None:
+        clean = _git(folder, "ls-files", "--error-unmatch", "--", script) is not None
+    return {"commit": commit.strip(), "clean": clean}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
