@@ -44,6 +44,18 @@ def looks(*rows: tuple[int, int, bool]) -> dict[str, Any]:
     }
 
 
+def test_spectral_norms_that_nothing_estimated(make) -> None:
+    def answer(*steps: int) -> Any:
+        rows = [{"step": step, "model": 0, "modules": 0, "of": 0, "spectral": 2, "training": False} for step in steps]
+        return make.check("unset-running-state", make.process(more={"unset": rows}))
+
+    status, _, finding = answer(100)
+    assert (status, finding.severity) == ("fired", "critical")
+    assert "2 weights of it had been in no forward in train mode" in finding.summary
+    assert answer(0)[2].severity == "info"
+    assert "before the first step" in answer(0)[2].summary
+
+
 def test_statistics_that_nothing_set(make) -> None:
     def answer(*rows: tuple[int, int, bool]) -> Any:
         return make.check("unset-running-state", make.process(more=looks(*rows)))

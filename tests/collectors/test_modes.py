@@ -26,6 +26,8 @@ RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state"
         ("frozen in init", {"unset-running-state": "info"}),
         ("hooks", {"direct-forward-call": "warning"}),
         ("fresh", {"unset-running-state": "critical"}),
+        ("spectral", {"unset-running-state": "info"}),
+        ("spectral trained", {}),
         ("partly", {"batchnorm-in-validation": "warning"}),
         ("functional", {"batchnorm-in-validation": "warning"}),
         ("functional ok", {}),

@@ -119,12 +119,15 @@ EVALS = Table(
 
 UNSET = Table(
     "unset",
-    "Calls of a model in eval mode with batch normalisation whose running statistics were looked at: the first ones.",
+    "Calls of a model in eval mode whose running statistics or spectral norms were looked at: the first ones.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
         Column("model", "int16", "", "the module that was called (table models)"),
         Column("modules", "int32", "modules", "normalisations in eval mode that never saw a batch nor were loaded"),
         Column("of", "int32", "modules", "normalisations in eval mode"),
+        Column(
+            "spectral", "int32", "modules", "in eval mode with a spectral norm that no forward in train mode estimated"
+        ),
         Column("call", "int32", "", "number of the sampled call of this model, from 1"),
         Column("training", "bool", "", "autograd was recording"),
     ),

@@ -15,6 +15,8 @@ class Net(nn.Module):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU())
         self.head = nn.Linear(16, 3)
+        if HOW.startswith("spectral"):
+            self.head = nn.utils.spectral_norm(self.head)
         self.register_buffer("m", torch.zeros(16))
         self.register_buffer("v", torch.ones(16))
         if HOW == "frozen in init":
@@ -56,7 +58,7 @@ if HOW == "override called":
     net.train()
 if HOW == "hooks":
     net.register_forward_hook(lambda m, i, o: None)
-fresh = Net() if HOW == "fresh" else None
+fresh = Net() if HOW in ("fresh", "spectral fresh") else None
 opt = torch.optim.SGD(list(net.parameters()), 0.05)
 X = torch.randn(600, 8)
 Y = (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
@@ -67,7 +69,7 @@ def validate(m):
         return sum(F.cross_entropy(m(X[i : i + 50]), Y[i : i + 50]).item() for i in range(500, 600, 50))
 
 
-if HOW == "sanity":
+if HOW in ("sanity", "spectral"):
     net.eval()
     validate(net)
     net.train()

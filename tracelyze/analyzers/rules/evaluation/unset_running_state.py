@@ -1,4 +1,4 @@
-"""unset-running-state: BatchNorm evaluates with statistics that no batch and no checkpoint has ever set."""
+"""unset-running-state: BatchNorm or spectral_norm evaluates with state that no batch and no checkpoint has ever set."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """What running statistics were when models were called in eval mode, and what came of these calls."""
     rows = list(process.tables["unset"].records())
-    unset = [row for row in rows if row["modules"]]
+    unset = [row for row in rows if row["modules"] or row["spectral"]]
     if not unset:
-        return Passed(f"running statistics were set in {plural(len(rows), 'call')} of models in eval mode")
+        return Passed(f"running state was set in {plural(len(rows), 'call')} of models in eval mode")
     trained_so = {row["model"] for row in unset if row["training"]}  # it evaluates as it is trained
     late = [row for row in unset if row["model"] not in trained_so and _matters(process, row, limits)]
-    chosen = late or [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps)]
+    # A sanity check before the first step is common beside BatchNorm, and harmless; beside spectral_norm it is rare.
+    told = [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps) or row["spectral"]]
+    chosen = late or told
     if not chosen:
         return Passed("running statistics were unset in passes before the first step only, as in a sanity check")
-    return [_finding(process, chosen[0], len(chosen), bool(late))]
+    return [_finding(process, chosen[0], len(chosen), bool(late), limits)]
 
 
 def _matters(process: Process, row: Row, limits: Limits) -> bool:
@@ -45,25 +47,41 @@ def _matters(process: Process, row: Row, limits: Limits) -> bool:
     return bool((same & measured).any() or ((same & whole).any() and whole.sum() >= limits["passes"]))
 
 
-def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
+def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
     at = np.flatnonzero(evals["after_step"] == row["step"])
     site = float(evals["site"][at[0]]) if len(at) else None
     unset = process.tables["unset"].records()
-    if any(one["training"] and one["modules"] and one["model"] == row["model"] for one in unset):
+    same_model = [one for one in unset if one["model"] == row["model"]]
+    if any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model):
         same = "It is trained in the same mode, so training and evaluation agree, but nothing pretrained is in it."
     else:
         same = "Nothing was trained." if not len(process.steps) else "Nothing was seen to be measured with that."
+        if row["step"] < limits["steps"] and len(process.steps):
+            same = "Numbers from before the first step say nothing of the model."
+    what, state = (
+        "BatchNorm statistics",
+        (
+            f"{row['modules']} of its {row['of']} batch normalisations had seen no batch and no checkpoint: they "
+            "divide by 1 and subtract 0, whatever the activations are."
+        ),
+    )
+    if not row["modules"]:
+        what, state = (
+            "spectral norms",
+            (
+                f"{plural(row['spectral'], 'weight')} of it had been in no forward in train mode, where "
+                "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
+            ),
+        )
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "info",
         confidence="certain",
-        title=f"{name} evaluates with BatchNorm statistics that nothing has set",
+        title=f"{name} evaluates with {what} that nothing has set",
         summary=(
-            f"After step {row['step']:,} {name} was called in eval mode, and {row['modules']} of its {row['of']} "
-            "batch normalisations had seen no batch and no checkpoint: they divide by 1 and subtract 0, whatever the "
-            "activations are. "
+            f"After step {row['step']:,} {name} was called in eval mode, and {state} "
             + (
                 "What was measured with that says nothing of the weights. A model made anew does that, or a copy "
                 "whose buffers are not kept up."
@@ -76,7 +94,13 @@ def _finding(process: Process, row: Row, calls: int, late: bool) -> Finding:
         fix_code="evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
         first_step=int(row["step"]),
         evidence=[
-            Evidence("normalisations without statistics", int(row["modules"]), "modules", 0, "all are set by training"),
+            Evidence(
+                "normalisations without their state",
+                int(row["modules"] or row["spectral"]),
+                "modules",
+                0,
+                "all are set by training",
+            ),
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
         location=process.site(site) or _normalisation(process, row["model"]),
@@ -104,7 +128,7 @@ RULE = Rule(
         "A sanity pass before the first step.",
         "Models that are trained in the same mode: these are reported as hints.",
     ),
-    absent="No model with batch normalisation was called in eval mode.",
+    absent="No model with batch or spectral normalisation was called in eval mode.",
     needs=(("unset.modules",),),
     thresholds=(
         Threshold("steps", 1, "steps", "before the first step nothing can have been learned"),
