@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import dropout_call
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
 
@@ -151,3 +152,33 @@ def test_what_an_input_is_divided_by(make: Any) -> None:
     assert number(divided(process_with(make, *places, inside, total, helper))) == 35
     assert number(divided(process_with(make, *places, total, helper, layer))) == 12
     assert number(divided(process_with(make, *places, total, layer))) is None
+
+
+def test_functional_dropout_that_does_not_follow_the_mode(make: Any) -> None:
+    module = ("dropout", 12, "forward", "x = self.dropout(x)")
+    follows = ("dropout", 13, "forward", "x = F.dropout(x, 0.1, training=self.training)")
+    begins = ("dropout", 14, "forward", "x = F.dropout(x,")
+    drops = ("dropout", 15, "forward", "x = F.dropout(x, 0.5)")
+    attends = ("dropout", 9, "forward", "y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.p)")
+    process = process_with(make, module, follows, begins, drops)
+    found = dropout_call.lines(process)
+    assert [one.line for one in found] == [15]
+    process = process_with(make, drops, attends)
+    found = dropout_call.lines(process)
+    assert dropout_call.said(found) == " Lines 9 and 15 drop in each mode."
+    assert dropout_call.said([]) == ""
+    assert dropout_call.by_mode(process_with(make, module), []) is None
+
+
+def test_what_puts_a_model_into_eval_mode(make: Any) -> None:
+    once = ("eval-mode", 30, "accuracy", "model.eval()")
+    assert number(script_lines.into_eval_mode(process_with(make, once))) == 30
+    assert script_lines.into_eval_mode(process_with(make, once, ("eval-mode", 60, "test", "net.eval()"))) is None
+    assert script_lines.into_eval_mode(process_with(make, ("eval-mode", 30, "score", "pd.eval(text)"))) is None
+
+
+def test_a_function_that_normalises_whatever_the_mode(make: Any) -> None:
+    always = ("batch-norm", 20, "forward", "h = F.batch_norm(h, self.m, self.v, training=True)")
+    follows = ("batch-norm", 20, "forward", "h = F.batch_norm(h, self.m, self.v, training=self.training)")
+    assert number(script_lines.always_normalising(process_with(make, always))) == 20
+    assert script_lines.always_normalising(process_with(make, follows)) is None

@@ -258,7 +258,13 @@ NO_GRADIENT: Final = (
         lines=("loss.backward()",),
         fast=True,
     ),
-    faulty("layers_in_a_list", "frozen-parameters", consequences=STUCK, fast=True),
+    faulty(
+        "layers_in_a_list",
+        "frozen-parameters",
+        consequences=STUCK,
+        lines=("self.hidden = [nn.Linear(2, width), nn.Linear(width, width)]",),
+        fast=True,
+    ),
     pair(
         "frozen_backbone",
         "on-module",

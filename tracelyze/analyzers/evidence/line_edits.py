@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
+_DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _SHIFTED: Final = (
     "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
     "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())"
@@ -141,6 +142,20 @@ def drawn_below(process: Process, place: Location | None, end: int) -> Diff | No
             return None
         low, high, _size = call.args
         return line.with_parts({high: str(end)}) if isinstance(low, ast.Constant) and low.value == 0 else None
+
+    return _edit(process, place, changed)
+
+
+def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
+    """Functional dropout, or that of attention, in train mode only; of a line in a method of the model."""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls(*_DROPOUTS))
+        if call is not None and _argument(call, 2, "training") is None and all(one.arg for one in call.keywords):
+            return line.with_parts({call: f"{line.text_of(call)[:-1]}, training=self.training)"})
+        call = _only(line.calls("scaled_dot_product_attention"))
+        rate = _argument(call, 4, "dropout_p") if call else None
+        return line.with_parts({rate: f"{line.text_of(rate)} if self.training else 0.0"}) if rate else None
 
     return _edit(process, place, changed)
 

@@ -17,6 +17,8 @@ _INDICES: Final = r"\brand(?:int|perm)\s*\("
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
+_DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
+_BY_MODE: Final = r"\btraining\b"
 FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_"
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
@@ -116,6 +118,23 @@ def filled(process: Process) -> Location | None:
     return only(process, "fill", r"\b(?:constant_|fill_|uniform_)\s*\(")
 
 
+def always_dropping(process: Process) -> list[Location]:
+    """The lines that call a function which drops values whatever the mode of the model is, by file and number."""
+    lines = [one for one in process.locations("dropout") if re.search(_DROPS, one.source) and _whole(one)]
+    return sorted((one for one in lines if not re.search(_BY_MODE, one.source)), key=lambda one: (one.file, one.line))
+
+
+def always_normalising(process: Process) -> Location | None:
+    """The only line that calls torch.nn.functional.batch_norm, or its like, other than by the mode of the model."""
+    lines = [one for one in process.locations("batch-norm") if _whole(one)]
+    return _only([one for one in lines if not re.search(r"\btraining\s*=\s*self\.training\b", one.source)])
+
+
+def into_eval_mode(process: Process) -> Location | None:
+    """The only line that puts a model into eval mode."""
+    return only(process, "eval-mode", r"\.eval\s*\(\s*\)")
+
+
 def seeds(process: Process) -> Location | None:
     """The line that seeds torch, Python or NumPy as a whole, and no generator of its own: the first of them."""
     lines = [one for one in process.locations("seed") if re.search(_GLOBAL_SEED, one.source)]
@@ -125,6 +144,11 @@ def seeds(process: Process) -> Location | None:
 def said(line: Location | None, what: str, where: str = "of the script") -> str:
     """A sentence about such a line, empty where there is none."""
     return f" Line {line.line} is the only place {where} that {what}." if line is not None else ""
+
+
+def _whole(place: Location) -> bool:
+    """Whether the line holds the whole call, all arguments of it."""
+    return place.source.count("(") == place.source.count(")")
 
 
 def _only(lines: list[Location]) -> Location | None:

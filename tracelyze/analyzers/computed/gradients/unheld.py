@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 _MADE_LATER: Final = (
     "# below the last line that adds a layer to the model, or replaces one:\n"
@@ -24,6 +25,18 @@ _IN_LIST: Final = (
     "self.blocks = nn.ModuleList(self.blocks)\n"
     "# if there is no such list: make the optimizer below the last line that adds a layer to the model:\n"
     "# optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
+)
+_LISTED: Final = (
+    "# below the line that fills it; nn.ModuleDict for a dictionary:\nself.{name} = nn.ModuleList(self.{name})"
+)
+_ATTRIBUTE: Final = re.compile(r"\bself\.(\w+)\s*(?:(?::[^=]+)?=[^=]|\.(?:append|extend)\b|\[)")
+FIX: Final = (
+    "Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. Parameters "
+    "that are to stay as they are: requires_grad_(False), which also saves their gradients."
+)
+FIX_LISTED: Final = (
+    "Keep the layers in nn.ModuleList, which registers them: model.parameters(), state_dict(), eval() and to(device) "
+    "pass over a Python list."
 )
 NAMELESS: Final = "a tensor "
 """What the collector calls a tensor that belongs to no module that was called."""
@@ -56,6 +69,13 @@ def _nameless(names: str) -> bool:
     return names.startswith(NAMELESS)
 
 
+def _example(nameless: bool, listed_at: Location | None) -> str:
+    held = set(_ATTRIBUTE.findall(listed_at.source)) if listed_at else set()
+    if len(held) == 1:
+        return _LISTED.format(name=held.pop())
+    return _IN_LIST if nameless else _MADE_LATER
+
+
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
     """What is wrong, from a row of the table reach without optimizer.
 
@@ -71,19 +91,24 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         if not row["missed"]
         else "Backward computes their gradients at every step, and no optimizer step changes them."
     )
+    nameless = _nameless(str(row["names"] or ""))
+    listed_at = script_lines.only(process, "unregistered") if nameless else None
+    why = (
+        "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
+        "after the optimizer was made, or when an encoder was left out of it."
+    )
+    if listed_at is not None:
+        why = f"The layers that line {listed_at.line} makes sit in a Python list or dictionary, where torch finds none."
     return Finding(
         rule=rule,
         severity="warning" if fixed else "info",
         confidence="certain",
         title=_title(str(row["names"] or ""), count),
         summary=(
-            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} This "
-            "happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
-            "after the optimizer was made, or when an encoder was left out of it."
+            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {why}"
         ),
-        fix="Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. "
-        "Parameters that are to stay as they are: requires_grad_(False), which also saves their gradients.",
-        fix_code=_IN_LIST if _nameless(str(row["names"] or "")) else _MADE_LATER,
+        fix=FIX_LISTED if listed_at else FIX,
+        fix_code=_example(nameless, listed_at),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -91,7 +116,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=optimization.made_at or optimization.backward_location,
+        location=listed_at or optimization.made_at or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -30,6 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     updates = int(np.nan_to_num(evals["statistics"][rows]).sum())
     in_eval = bool((evals["model_in_train"][rows] == 0).all())
+    seen_at = validation.place(process, int(rows[0]))
     optimization = process.longest if process.optimizations else None
     return [
         Finding(
@@ -56,7 +57,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("passes that changed running statistics", bad, "passes"),
                 Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
             ],
-            location=validation.place(process, int(rows[0])),
+            location=(script_lines.always_normalising(process) if in_eval else None) or seen_at,
+            seen_at=seen_at,
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are gathered anew on purpose, for another domain.",
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.editing import dropout_call
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -21,8 +22,6 @@ TORCHS = ("Norm", "Dropout", "LSTM", "GRU", "RNN", "MultiheadAttention", "RReLU"
 DROPPING = ("Dropout", "dropout", "LSTM", "GRU", "RNN", "MultiheadAttention")
 FIX = "Call model.eval() before each validation and model.train() before training goes on."
 FIX_CODE = "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
-FIX_FUNCTIONAL = "Functional dropout does not know the mode of the model: hand it over."
-CODE_FUNCTIONAL = "x = F.dropout(x, p=0.1, training=self.training)  # dropout_p=0.1 if self.training else 0.0"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -66,10 +65,12 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
+    dropping = dropout_call.lines(process) if functional else []
     if functional:
         title = "Functional dropout stays active in validation: it ignores eval mode"
         passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
         cause = f"A dropout function dropped values although the model was in eval mode, in {passes}."
+        cause += dropout_call.said(dropping)
     else:
         title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
         cause = f"The model was still in train mode, first in the validation after step {begin}: {_effect(kinds)}."
@@ -82,8 +83,9 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             f"{cause} Do not trust the validation numbers of these passes, nor what was chosen by "
             "them (early stopping, best checkpoint)."
         ),
-        fix=FIX_FUNCTIONAL if functional else FIX,
-        fix_code=CODE_FUNCTIONAL if functional else FIX_CODE,
+        fix=dropout_call.FIX if functional else FIX,
+        fix_code=dropout_call.EXAMPLE if functional else FIX_CODE,
+        diff=dropout_call.by_mode(process, dropping),
         first_step=begin,
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
         first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,
@@ -94,7 +96,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),
             Evidence("kinds", kinds),
         ],
-        location=(None if functional else validation.begins_at(process, site)) or seen_at,
+        location=(dropping[0] if dropping else None if functional else validation.begins_at(process, site)) or seen_at,
         seen_at=seen_at,
         charts=_charts(process, begin),
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "
@@ -138,12 +140,7 @@ RULE = Rule(
         Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
         Threshold("measured", 0.5, "share", "most of these passes compute a loss or read a loader: no sampling"),
         Threshold("sampled", 2 / 3, "share", "derived: three forwards an input; two give a loss and an accuracy apart"),
-        Threshold(
-            "relative",
-            0.1,
-            "share of level",
-            "curves alone: simulated validation noise of 3% exceeds 5% in 2 of 100 runs; doubled for this rule",
-        ),
+        Threshold("relative", 0.1, "share of level", "curves alone: simulated noise of 3% exceeds 5% in 2%; doubled"),
         Threshold("ratio", 6, "", "curves alone: simulation, 150 runs per cell"),
     ),
     not_when="No mode-sensitive modules; Monte Carlo dropout, which repeats its input; generators, teachers, rollouts.",

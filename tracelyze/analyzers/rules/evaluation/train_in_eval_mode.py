@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import line_edits, pictures, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -54,9 +54,11 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
     model = own_names.model_at(process, forward) if forward else ""
+    switched = script_lines.into_eval_mode(process)
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
-        how = f"A validation switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
+        by = "A validation" if switched is None else f"Line {switched.line}"
+        how = f"{by} switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
     else:
         title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
         how = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
@@ -83,6 +85,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         ],
         cost=timing.cost_of(optimization, off) if flipped else None,
         location=forward or optimization.backward_location,
+        seen_at=switched,
         charts=pictures.over_steps(
             optimization,
             "Modules in train mode at training steps",

@@ -20,6 +20,10 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
     "entropy": frozenset({"entropy"}),
     "draw": frozenset({"randint", "randint_like"}),
+    "dropout": frozenset({"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"})
+    | {"alpha_dropout", "feature_alpha_dropout"},
+    "batch-norm": frozenset({"batch_norm", "instance_norm"}),
+    "eval-mode": frozenset({"eval"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),

@@ -21,6 +21,8 @@ from tracelyze.collectors.system.program_signals import raised_by_a_signal_handl
 MAX_SITES = 40
 MAX_PARTS = 20_000  # modules of a model that are gone through
 MAX_ROWS = 2000
+MAX_LISTED = 100  # modules of a list
+OWN = ("_modules", "_parameters", "_buffers")  # where torch keeps what is registered
 
 
 class ScriptLines(Signal):
@@ -67,9 +69,12 @@ class ScriptLines(Signal):
             if raised_by_a_signal_handler(error):
                 raise
             return
+        known = {id(part) for _, part in parts}
         for name, part in parts:
             if self._rows >= MAX_ROWS:
                 return
+            for layer in _unregistered(part, known):
+                construction.modules.site_of(layer, "unregistered", self.program.sites, running)
             kind = type(part)
             if id(kind) not in self._known_kinds:
                 self._known_kinds.add(id(kind))
@@ -150,3 +155,14 @@ class ScriptLines(Signal):
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:
                 self.program.sites.add("softmax", code.co_filename, line, code.co_name)
+
+
+def _unregistered(module: Any, known: set[int]) -> list[Any]:
+    """Modules in lists and dictionaries of a module that are no part of the model. `known`: ids of its parts."""
+    found: list[Any] = []
+    for name, value in list(vars(module).items()):
+        if name in OWN or type(value) not in (list, tuple, dict) or not value:
+            continue
+        held = list(value.values() if type(value) is dict else value)[:MAX_LISTED]
+        found += [one for one in held if hasattr(type(one), "named_parameters") and id(one) not in known]
+    return found

@@ -1,0 +1,40 @@
+"""Functional dropout that does not follow the mode of the model: which line calls it, and how it would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import line_edits, script_lines
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+FIX: Final = "Functional dropout does not know the mode of the model: hand it over."
+EXAMPLE: Final = "x = F.dropout(x, p=0.1, training=self.training)  # dropout_p=0.1 if self.training else 0.0"
+_SHOWN: Final = 4  # lines that a sentence can bear
+
+
+def lines(process: Process) -> list[Location]:
+    """The lines that drop values in each mode; none where they stand in several files."""
+    found = script_lines.always_dropping(process)
+    return found if len({one.file for one in found}) == 1 else []
+
+
+def said(found: list[Location]) -> str:
+    """A sentence that names the lines, empty where there is none."""
+    if not found:
+        return ""
+    numbers = [str(one.line) for one in found[:_SHOWN]]
+    more = " and others" if len(found) > _SHOWN else ""
+    if len(found) == 1:
+        return f" Line {numbers[0]} drops in each mode."
+    named = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if not more else ", ".join(numbers) + more
+    return f" Lines {named} drop in each mode."
+
+
+def by_mode(process: Process, found: list[Location]) -> Diff | None:
+    """The first of the lines with the mode handed over, in the forward of the model, which knows it."""
+    place = found[0] if found else None
+    inside = place is not None and place.function.rpartition(".")[2] == "forward"
+    return line_edits.dropping_by_mode(process, place) if inside else None
