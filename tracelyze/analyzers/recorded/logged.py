@@ -34,13 +34,16 @@ def completed(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str]]
     if len(scalars) == 0:
         return whole, notes
     values = _values(scalars, "train", "loss")
+    asked = [str(row["name"]) for row in tables["events"].records() if row["kind"] == "functional-gradients"]
     if len(tables["steps"]) == 0:
         if values.any():
             whole["steps"] = Table(schema.STEPS, _steps(scalars, values))
-            notes.append("no optimizer step was seen: the steps are those for which the script logged a loss")
+            by = f"calls of {asked[0]}" if asked else "those for which the script logged a loss"
+            notes.append(f"no optimizer step was seen: the steps are {by}")
     elif values.any() and not tables["steps"].has("loss"):
         whole["steps"] = Table(schema.STEPS, _WithLoss(tables["steps"], scalars, values))
-        notes.append("no backward with a loss was seen: the training loss is the one that the script logged")
+        by = f"{asked[0]} was asked for the gradients of" if asked else "the script logged"
+        notes.append(f"no backward with a loss was seen: the training loss is the one that {by}")
     judged = _values(scalars, "eval", "loss")
     if judged.any() and not tables["evals"].has("loss"):
         whole["evals"] = Table(schema.EVALS, _evals(tables["evals"], scalars, judged, whole["steps"]))

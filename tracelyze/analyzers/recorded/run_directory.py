@@ -265,5 +265,4 @@ def _seen(seen: dict[str, Any]) -> str:
     if not forwards and not backwards:
         return "imported torch but called no model, and no optimizer stepped"
     ran = f"{plural(forwards, 'forward pass')} and {plural(backwards, 'backward pass') if backwards else 'no backward'}"
-    unseen = "" if backwards else " (gradients of torch.autograd.grad and torch.func are not seen)"
-    return f"{CALLED_MODELS} {ran}{unseen}, but no optimizer stepped"
+    return f"{CALLED_MODELS} {ran}, but no optimizer stepped"

@@ -20,6 +20,7 @@ from tracelyze.collectors.hooks import (
     casts,
     checkpoint_files,
     construction,
+    functional_gradients,
     gradient_changes,
     initializers,
     loaders,
@@ -62,7 +63,7 @@ LOSSES = (
 # Classes whose methods wrappers call, beside those that watch modules. A test finds one that is missing.
 CALLED = (
     Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
-    Constructions, Notes, Threads, ByIdentity, SetByIdentity, FusedDropouts,
+    Constructions, Notes, Threads, ByIdentity, SetByIdentity, FusedDropouts, functional_gradients.FunctionalLosses,
 )  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
@@ -112,7 +113,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         *([utils.clip_grads_with_norm_] if hasattr(utils, "clip_grads_with_norm_") else []),
         scaler.scale, scaler.unscale_, scaler.step,
-        *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers,
+        *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers, *functional_gradients.wrappers,
         *casts.wrappers, *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
@@ -126,9 +127,7 @@ def called_by_wrappers() -> list[Any]:
     members = [member for kind in (*CALLED, *ModuleWatch.__subclasses__()) for member in vars(kind).values()]
     own = [member.fget if isinstance(member, property) else member for member in members]
     methods = [one for one in own if isinstance(one, types.FunctionType)]
-    return [
-        recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, may_compute, unseen, *methods,
-    ]  # fmt: skip
+    return [recorder, gradient_changes.peeked, leave_no_frame, vocabularies.made, may_compute, unseen, *methods]
 
 
 def recorder() -> Recorder:
@@ -337,6 +336,7 @@ def _backward(torch: Any) -> None:
                 progress.in_backward = False
 
     torch.autograd.backward = unseen_by_warnings(backward)
+    functional_gradients.install(torch, recorder)
 
 
 def _optimizers(torch: Any) -> None:

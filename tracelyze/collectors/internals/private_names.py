@@ -23,6 +23,7 @@ NO_FUNCTION_MODES = "_C.DisableTorchFunction"
 NO_DISPATCH_MODES = "_C._DisableTorchDispatch"
 DISPATCH_MODES = "_C._len_torch_dispatch_stack"
 TRANSFORMS = "_C._functorch.peek_interpreter_stack"
+GRAD_AND_VALUE = "_functorch.eager_transforms.grad_and_value_impl"
 ANY_AUTOCAST = "_C._is_any_autocast_enabled"
 PROFILING = "autograd._profiler_enabled"
 SAVED = "_C._autograd.SavedTensor"
@@ -40,6 +41,7 @@ SUBSTITUTES = {
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",
     FRAMES: "torch.compiler.disable keeps torch.compile from our functions: a second more at the start, one more break",
     BATCH_NORM: "BatchNorm is recognised by its mode alone, and its running statistics are not followed",
+    GRAD_AND_VALUE: "losses of torch.func.grad are not seen",
     LOSS_MODULE: "loss modules are recognised by their scalar output alone",
 }
 

@@ -231,9 +231,7 @@ def say_that_nothing_was_recorded(recorder: Recorder) -> None:
     else:
         why = "torch was imported, but no backward ran"
         if recorder.progress.forwards:
-            why = (
-                "models were called, but no backward ran (gradients of torch.autograd.grad and torch.func are not seen)"
-            )
+            why = "models were called, but no backward ran, and torch.autograd.grad was asked for no weights' gradients"
     notices.say(f"nothing was recorded: {why}")
 
 

@@ -1,0 +1,66 @@
+"""Losses of programs that ask for the gradients of weights and call no backward; what else is asked for is none."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers import diagnose
+
+from .conftest import Collect
+
+PROGRAM = """
+import sys
+import torch
+from torch import nn
+from torch.func import functional_call, grad, grad_and_value, vmap
+how = sys.argv[1]
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+weights = {name: weight.detach() for name, weight in net.named_parameters()}
+parameters = list(net.parameters())
+def loss_of(weights, x, y):
+    return (functional_call(net, weights, (x,)) - y).pow(2).mean()
+for step in range(60):
+    x = torch.rand(16, 4)
+    y = x.sum(1, keepdim=True)
+    factor = float("nan") if step >= 40 else 1.0
+    if how == "by hand":
+        loss = (net(x) - y).pow(2).mean() * factor
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for weight, gradient in zip(parameters, gradients):
+                weight -= 0.01 * gradient
+    elif how == "func":
+        gradients, loss = grad_and_value(loss_of)(weights, x * factor, y)
+        weights = {name: weight - 0.01 * gradients[name] for name, weight in weights.items()}
+    elif how == "attack":
+        x.requires_grad_()
+        x = x + torch.autograd.grad((net(x) * factor).sum(), x)[0].sign()
+    elif how == "per sample":
+        vmap(grad(loss_of), (None, 0, 0))(weights, x * factor, y)
+    elif how == "curvature":
+        loss = (net(x) - y).pow(2).mean() * factor
+        first = torch.autograd.grad(loss, parameters, create_graph=True)
+        torch.autograd.grad(sum(one.sum() for one in first), parameters)
+print("sum", sum(float(weight.sum()) for weight in net.parameters()))
+"""
+
+
+@pytest.mark.parametrize("how", ["by hand", "func"])
+def test_the_losses_are_judged(collect: Collect, how: str) -> None:
+    run = collect(sys.executable, "-c", PROGRAM, how).run
+    diagnosis = diagnose(run)
+    assert [finding.rule for finding in diagnosis.findings] == ["loss-nonfinite"]
+    assert diagnosis.findings[0].first_step == 41
+    assert any("the steps are calls of torch." in note for note in diagnosis.run.notes)
+    losses = run.processes[0].tables["scalars"]["value"]
+    assert len(losses) == 60
+    assert np.isfinite(losses[:40]).all()
+
+
+@pytest.mark.parametrize("how", ["attack", "per sample", "curvature"])
+def test_what_is_no_loss(collect: Collect, how: str) -> None:
+    assert diagnose(collect(sys.executable, "-c", PROGRAM, how).run).verdict == "unknown"

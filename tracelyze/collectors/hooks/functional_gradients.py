@@ -1,0 +1,120 @@
+"""Losses of trainings that ask for their gradients by `torch.autograd.grad` or `torch.func`, and never call backward.
+
+Such a program updates its weights in its own way, and often no optimizer steps: what is recorded is the loss, as if the
+script had logged it. Gradients of anything but weights are no training: penalties, attacks, derivatives of a solution.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tracelyze.collectors.internals import compiler, private_names
+from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.recording.calling import local
+from tracelyze.collectors.recording.guards import Guard, never_raises
+from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
+
+MOST = 10_000  # tensors of which the gradients were asked for
+CREATE_GRAPH = 4  # its position among the arguments of torch.autograd.grad
+wrappers: list[Any] = []  # functions of ours in the place of torch's
+
+
+class FunctionalLosses:
+    """Tells losses of trainings from other scalars whose gradients are asked for, and records them."""
+
+    def __init__(self, torch: Any, find_recorder: Callable[[], Recorder]) -> None:
+        self._torch, self._find_recorder = torch, find_recorder
+        self._goes_on = False  # what is derived from gradients of weights may be asked for next, which is no loss
+        self._taken = 0
+
+    @property
+    def guard(self) -> Guard:
+        """That of the recorder of this thread."""
+        return self._find_recorder().guard
+
+    @never_raises
+    def asked(self, outputs: Any, inputs: Any, create_graph: bool) -> None:
+        """`torch.autograd.grad` returned."""
+        parameter = self._torch.nn.Parameter
+        inputs = list(inputs)[:MOST] if type(inputs) in (list, tuple) else [inputs]
+        if not inputs or not all(isinstance(one, parameter) for one in inputs):
+            return
+        self._goes_on = self._goes_on or create_graph
+        if type(outputs) in (list, tuple) and len(outputs) == 1:
+            outputs = outputs[0]
+        if not self._goes_on:
+            self._take("torch.autograd.grad", outputs)
+
+    @never_raises
+    def differentiated(self, gradients: Any, loss: Any) -> None:
+        """`torch.func.grad`, or `grad_and_value`, returned to code that is within no other transform of torch.func."""
+        several = gradients.values() if isinstance(gradients, dict) else gradients
+        if type(gradients) not in (dict, list, tuple) or len(gradients) < 2:
+            return
+        if any(getattr(one, "dim", int)() > 1 for one in several):  # weights: a matrix is among them
+            self._take("torch.func", loss)
+
+    def _take(self, by: str, loss: Any) -> None:
+        torch, recorder = self._torch, self._find_recorder()
+        if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.is_floating_point():
+            return
+        progress = recorder.progress
+        if progress.backwards or progress.log_calls > self._taken:  # the program has losses that are seen otherwise
+            return
+        if is_plain(torch, loss) and may_compute(torch, loss.is_cuda):
+            recorder.logged((), {"loss": loss.detach()}, None, "train", None)
+            if not self._taken:
+                recorder.record_event("functional-gradients", by)
+            self._taken = progress.log_calls
+
+
+def install(torch: Any, find_recorder: Callable[[], Recorder]) -> None:
+    """Wrap both. What they are asked within a backward, or while torch traces, is none of the script's."""
+    losses = FunctionalLosses(torch, find_recorder)
+    in_dynamo, compiling = torch.compiler.is_dynamo_compiling, compiler.flag(torch)
+    calling, within = local, private_names.find(torch, private_names.TRANSFORMS)
+
+    def unwatched() -> bool:
+        return bool(in_dynamo() or compiling._is_compiling_flag or calling.backward or (within and within()))
+
+    original = torch.autograd.grad
+
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def grad(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        if not unwatched():
+            outputs, inputs = (args[0] if args else kwargs.get("outputs")), kwargs.get("inputs")
+            create_graph = kwargs.get("create_graph", args[CREATE_GRAPH] if len(args) > CREATE_GRAPH else False)
+            losses.asked(outputs, args[1] if len(args) > 1 else inputs, bool(create_graph))
+        return result
+
+    torch.autograd.grad = grad
+    wrappers.append(grad)
+    home, _, name = private_names.GRAD_AND_VALUE.rpartition(".")
+    transforms = private_names.find(torch, home)
+    transform = getattr(transforms, name, None)
+    if transform is None:
+        return
+
+    @unseen_by_warnings
+    @functools.wraps(transform)
+    def grad_and_value_impl(*args: Any, **kwargs: Any) -> Any:
+        try:
+            gradients, value = result = transform(*args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        if not unwatched():
+            losses.differentiated(gradients, value[0] if type(value) is tuple else value)
+        return result
+
+    setattr(transforms, name, grad_and_value_impl)
+    wrappers.append(grad_and_value_impl)
