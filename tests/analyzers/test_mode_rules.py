@@ -63,7 +63,7 @@ def test_statistics_that_nothing_set(make) -> None:
     status, _, finding = answer((100, 3, False))
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
     assert answer((0, 3, False), (100, 0, False))[0] == "passed", "a sanity pass"
-    assert answer((0, 3, True), (100, 3, False))[2].severity == "info", "trained in the same mode"
+    assert answer((0, 3, True), (100, 3, False))[2].severity == "warning", "trained in the same mode"
     assert "trained in the same mode" in answer((0, 3, True), (100, 3, False))[2].summary
     assert answer((150, 3, False))[2].severity == "info", "no pass that measures"
     assert "Nothing was seen to be measured" in answer((150, 3, False))[2].summary

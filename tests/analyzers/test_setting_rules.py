@@ -167,7 +167,7 @@ def outcome(make, rule: str, **columns: Any) -> tuple[str, str]:
 
 def test_retain_graph(make) -> None:
     growing = list(range(COUNT))
-    assert outcome(make, "retain-graph", graph_retained=[True] * COUNT) == ("fired", "info")  # nothing piles up
+    assert outcome(make, "retain-graph", graph_retained=[True] * COUNT) == ("fired", "warning")  # nothing piles up
     held = make.check("retain-graph", make.process(make.steps() | {"graph_retained": [True] * COUNT}))[2]
     assert "as long as something holds the loss" in held.summary, "a loss that a function has let go of holds nothing"
     assert outcome(make, "retain-graph", graph_retained=[True] * COUNT, live_graphs=growing) == ("fired", "warning")

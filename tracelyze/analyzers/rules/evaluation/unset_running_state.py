@@ -54,7 +54,8 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     site = float(evals["site"][at[0]]) if len(at) else None
     unset = process.tables["unset"].records()
     same_model = [one for one in unset if one["model"] == row["model"]]
-    if any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model):
+    trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
+    if trained_so:
         same = "It is trained in the same mode, so training and evaluation agree, but nothing pretrained is in it."
     else:
         same = "Nothing was trained." if not len(process.steps) else "Nothing was seen to be measured with that."
@@ -77,7 +78,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         )
     return Finding(
         rule=RULE.id,
-        severity="critical" if late else "info",
+        severity="critical" if late else "warning" if trained_so else "info",
         confidence="certain",
         title=f"{name} evaluates with {what} that nothing has set",
         summary=(
@@ -126,7 +127,7 @@ RULE = Rule(
     excluded=(
         "State that was loaded: mean and variance still are exactly 0 and 1.",
         "A sanity pass before the first step.",
-        "Models that are trained in the same mode: these are reported as hints.",
+        "Models that are trained in the same mode: these are warned of, as nothing pretrained is in them.",
     ),
     absent="No model with batch or spectral normalisation was called in eval mode.",
     needs=(("unset.modules",),),

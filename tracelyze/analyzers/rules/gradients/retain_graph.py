@@ -68,16 +68,16 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
 
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
-    """Nothing piles up: worth knowing, and no harm but memory that is held a little longer."""
+    """Nothing piles up; what it costs is the memory of one step's activations."""
     return Finding(
         rule=RULE.id,
-        severity="info",
+        severity="warning",
         confidence="certain",
         title="The last backward of each step keeps its graph, and nothing uses it",
         summary=(
             f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True. No backward of that "
             "graph follows: its activations stay as long as something holds the loss. In a plain loop that is until "
-            "the next step's take their place, so that two steps' are in memory at once."
+            "the next step's take their place, so that two steps' are in memory at once. Results are the same."
         ),
         fix="Drop retain_graph=True from the last backward of the step.",
         fix_code="loss.backward()",
