@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.signals.model import noise_schedules, timesteps  # noqa: E402
+from tracelyze.collectors.signals.model import noise_schedules, timesteps, timesteps_inside  # noqa: E402
 
 
 class Denoiser(nn.Module):
@@ -82,3 +82,50 @@ def test_products_of_alphas_are_schedules() -> None:
     model = Denoiser()
     model.register_buffer("data_bar", torch.ones(80))
     assert timesteps._range(torch, model) == ("embedding", 0)
+
+
+class Drawing(nn.Module):
+    """Draws timesteps in its own forward, and gives them to a table, a network, or both."""
+
+    def __init__(self, inner: nn.Module | None = None, steps: int = 60) -> None:
+        super().__init__()
+        self.time_table, self.inner, self.betas = nn.Embedding(steps, 3), inner, torch.ones(steps)
+
+    def forward(self, x: Any) -> Any:
+        t = torch.randint(5, 9, (len(x),))
+        x = x + self.time_table(t)
+        return self.inner(x, t) if self.inner is not None else x
+
+
+def looked_inside(model: nn.Module, x: Any) -> timesteps_inside.TimestepsInside:
+    """What a watch of one forward found; torch's hooks stand for the wrapped call."""
+    watch = timesteps_inside.TimestepsInside(torch, timesteps._timesteps, timesteps._is_table, timesteps._range)
+    if watch.begins(model) is not None:
+        for module in list(model.modules())[1:]:
+            module.register_forward_hook(lambda m, given, out: watch.returned(m, out, (m, *given)))
+        watch.ends(model, model(x))
+    return watch
+
+
+def test_timesteps_that_the_model_draws_itself() -> None:
+    x = torch.randn(6, 3)
+    for model, named in ((Drawing(), False), (Drawing(Denoiser()), True)):
+        watch = looked_inside(model, x)
+        assert watch.error is None
+        assert watch.named is named
+        assert watch.taken is not None
+        name, values, ranged = watch.taken
+        assert (name, ranged, len(values)) == ("t", ("schedule", 60), 6)
+        assert 5 <= int(values.min()) <= int(values.max()) < 9
+        assert timesteps._may_draw(torch, model)
+    unscheduled = Drawing()
+    del unscheduled.betas
+    assert looked_inside(unscheduled, x).taken is None, "a table alone may be one of places in a series"
+    assert looked_inside(Drawing().eval(), x).taken is None, "validation"
+    assert not timesteps._may_draw(torch, nn.Sequential(nn.Linear(3, 3)))
+
+
+def test_timesteps_in_a_batch_that_is_handed_over_whole() -> None:
+    t = torch.randint(0, 50, (6,))
+    assert timesteps._timesteps(torch, Denoiser(), ({"x": torch.randn(6, 3), "t": t},), {})[0] == "t"
+    assert timesteps._timesteps(torch, Denoiser(), ({"x": torch.randn(6, 3), "label": t},), {}) is None, "classes"

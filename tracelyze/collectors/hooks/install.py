@@ -185,7 +185,7 @@ def _modules(torch: Any) -> None:
                 return original(*args, **kwargs)
             if watch is not None:
                 output = original(*args, **kwargs)
-                watch.returned(args[0], output)
+                watch.returned(args[0], output, args, kwargs)
                 return output
             if tracing() is not None or not args:  # without a module it is the program's error
                 return original(*args, **kwargs)

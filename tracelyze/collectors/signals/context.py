@@ -28,8 +28,8 @@ class ModuleWatch(Protocol):
         """`root` is about to be called: itself, or None if this call is not to be watched."""
         ...
 
-    def returned(self, module: Any, output: Any) -> None:
-        """A module within it returned."""
+    def returned(self, module: Any, output: Any, args: Any = (), kwargs: Any = None) -> None:
+        """A module within it returned. `args`: what it was given, itself the first; () where that is not known."""
         ...
 
     def ends(self, root: Any, output: Any) -> None:

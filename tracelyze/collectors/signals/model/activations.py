@@ -78,7 +78,10 @@ class Activations(Signal):
         alert = bool(self.progress.alert) and self._alerts < MAX_ALERTS
         wanted = self._decimation.due(tracked.count, alert) and self._rows < MAX_ROWS
         self._alerts += wanted and alert
-        self.context.next_call.watch = _Forward(self, alert) if wanted else None
+        if wanted:
+            self.context.next_call.watch = _Forward(self, alert)
+        elif isinstance(watch, _Forward):  # another signal may be watching
+            self.context.next_call.watch = None
         if not wanted and not self._pending.waiting:
             self.pause(self.progress.steps + self._decimation.steps_until_due(tracked.count) - 1)
 
@@ -132,7 +135,7 @@ class _Forward(ModuleWatch):
         self._seconds = perf_counter() - start
         return self
 
-    def returned(self, module: Any, output: Any) -> None:
+    def returned(self, module: Any, output: Any, args: Any = (), kwargs: Any = None) -> None:
         """A module within returned: containers are sampled like their contents, they may compute as well."""
         start = perf_counter()
         try:

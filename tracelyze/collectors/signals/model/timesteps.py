@@ -12,6 +12,7 @@ from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model import noise_schedules
+from tracelyze.collectors.signals.model.timesteps_inside import TimestepsInside
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
@@ -22,6 +23,7 @@ TABLE = re.compile(r"time|step|noise|t_?emb", re.IGNORECASE)
 SAMPLED_STEPS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
 TOLERANCE = 1  # schedules of T and T + 1 values stand side by side
 LONGEST = 100_000  # steps of a schedule
+LOOKS_INSIDE = 3  # forwards that are watched in vain before the model is taken to have no timesteps within it
 
 
 class Timesteps(Signal):
@@ -41,6 +43,8 @@ class Timesteps(Signal):
         self._pending = PendingRows(context.emit, "timesteps")
         self._next: float = 1
         self._model: int | None = None  # number of the model that is watched
+        self._inside: TimestepsInside | None = None  # watches the next forward: no argument of the model's holds them
+        self._looks = -1  # forwards that were watched in vain; below zero where none is to be
         self._argument = ""
         self._source, self._range = "", 0
         self._values = 0
@@ -53,12 +57,22 @@ class Timesteps(Signal):
         if not may_compute(torch, torch.cuda.is_available()) or self._model not in (None, call.model.number):
             return
         module = call.model.module()
-        found = _timesteps(torch, _unwrapped(module), args, kwargs) if module is not None else None
-        if found is None:
+        if module is None:
             return
+        found = _timesteps(torch, _unwrapped(module), args, kwargs)
+        ranged = None
+        if found is None:
+            if self._inside is None or self._inside.taken is None:
+                if self._looks < 0 and self._model is None and _may_draw(torch, module):
+                    self._looks = 0
+                return
+            name, values, ranged = self._inside.taken
+            found = name, values
+            if not self._inside.named and len(values) != call.batch_size:
+                return
         if self._model is None:
             self._model, self._argument = call.model.number, found[0]
-            self._source, self._range = _range(torch, module)
+            self._source, self._range = ranged or _range(torch, module)
         if self._range:
             with unseen(torch), torch.no_grad():
                 self._sample(found[1].detach().long())
@@ -67,10 +81,30 @@ class Timesteps(Signal):
         self._pending.release()
         steps = self.progress.steps
         if steps > self._next:  # A step has begun since, whether there was something to sample or not.
-            judged = self._range if self._model is not None else steps <= SAMPLED_STEPS[2]
+            judged = self._range if self._model is not None else steps <= SAMPLED_STEPS[2] or self._looks >= 0
             self._next = next((step for step in SAMPLED_STEPS if step >= steps), math.inf) if judged else math.inf
+        self._look_inside()
         if not self._pending.waiting:
-            self.pause(self._next)
+            self.pause(self._next - (self._looks >= 0))
+
+    def _look_inside(self) -> None:
+        """Watch the modules within the next forward, if its timesteps are sampled and no argument holds them."""
+        before, self._inside = self._inside, None
+        if before is not None:
+            if self.context.next_call.watch is before:
+                self.context.next_call.watch = None
+            if before.error is not None:
+                raise before.error
+            self._looks += self._model is None
+            if self._looks >= LOOKS_INSIDE and self._model is None:
+                self._looks, self._next = -1, math.inf
+        if self._looks < 0 or self.progress.steps < self._next or self._next == math.inf:
+            return
+        if self.context.next_call.watch is not None:  # by another signal, in this step
+            self._next = self.progress.steps + 1
+            return
+        self._inside = TimestepsInside(self.torch, _timesteps, _is_table, _range)
+        self.context.next_call.watch = self._inside
 
     def finished(self) -> None:
         self._pending.release(wait=True)
@@ -112,11 +146,13 @@ def _timesteps(torch: Any, module: Any, args: Any, kwargs: Any) -> tuple[str, An
     code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
     names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
     given = [*zip(names, args, strict=False), *kwargs.items()]
+    for inner in [one for _, one in given if type(one) is dict]:  # a batch that is handed over as it is
+        given.extend(inner.items())
     tensors = [(name, one) for name, one in given if is_plain(torch, one) and one.dim()]
     samples = {one.shape[0] for _, one in tensors if one.dim() > 1 and one.is_floating_point()}
     for name, one in tensors:
         whole = one.dtype in (torch.int64, torch.int32) and one.dim() == 1 and one.numel()
-        if whole and one.shape[0] in samples and ARGUMENT.fullmatch(name):
+        if whole and one.shape[0] in samples and isinstance(name, str) and ARGUMENT.fullmatch(name):
             return name, one
     return None
 
@@ -134,6 +170,16 @@ def _range(torch: Any, model: Any) -> tuple[str, int]:
     ]
     one = len(tables) == 1 and noise_schedules.SHORTEST <= tables[0] <= LONGEST
     return "embedding", tables[0] if one else 0
+
+
+def _may_draw(torch: Any, model: Any) -> bool:
+    """Whether a module within it may be given timesteps that the model draws: by its name, or that of an argument."""
+    for name, module in model.named_modules():
+        code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+        arguments = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+        if name and (_is_table(name) or any(ARGUMENT.fullmatch(one) for one in arguments)):
+            return True
+    return False
 
 
 def _is_table(name: str) -> bool:

@@ -62,7 +62,7 @@ class _Inside(ModuleWatch):
         self._code = 0
         return self
 
-    def returned(self, module: Any, output: Any) -> None:
+    def returned(self, module: Any, output: Any, args: Any = (), kwargs: Any = None) -> None:
         """A module within returned: what it ran under is still in force."""
         self._code = self._code or dtype_code(self._torch)
 
