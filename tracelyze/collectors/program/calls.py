@@ -87,7 +87,7 @@ class Recomputation:
     def begins(self, root: Any) -> None:
         """Nothing to do: a call within a backward is never taken for an outermost one."""
 
-    def returned(self, module: Any, output: Any) -> None:
+    def returned(self, module: Any, output: Any, args: Any = (), kwargs: Any = None) -> None:
         """A module that the backward called has returned."""
         self._calls.recomputed(module)
 
