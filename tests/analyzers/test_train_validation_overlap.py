@@ -100,7 +100,7 @@ def test_evaluation_on_training_data_on_purpose(make) -> None:
 
 
 def test_folds_of_one_model_and_splits_drawn_for_every_epoch(make) -> None:
-    def run(parts: list[tuple[list[int], list[int]]]):
+    def run(parts: list[tuple[list[int], list[int]]], put_back: bool = False):
         rows, loaders = [], []
         for index, (training, validation) in enumerate(parts):
             shuffled = random.Random(index).sample(training, len(training))
@@ -108,12 +108,16 @@ def test_folds_of_one_model_and_splits_drawn_for_every_epoch(make) -> None:
             rows += one_pass(2 * index + 1, 0, 100 * index + 100, validation, False)
             loaders += [TRAIN | {"loader": 2 * index}, HELD | {"loader": 2 * index + 1}]
         steps = make.steps() | {"loader": [2 * (index // 100) for index in range(400)]}
+        if put_back:
+            steps["loss"] = [1.0 - 0.008 * (index % 100) for index in range(400)]
         evals = make.evals() | {"loader": [1, 3, 5, 7]}
         return make.check(RULE, make.process(steps, loaders=loaders, more={"batches": rows}, evals=evals))
 
     everything = list(range(4000))
     folds = [everything[800 * k : 800 * k + 800] for k in range(4)]
-    assert run([(sorted(set(everything) - set(fold)), fold) for fold in folds])[0] == "passed"
+    rests = [sorted(set(everything) - set(fold)) for fold in folds]
+    assert run(list(zip(rests, folds, strict=True)), put_back=True)[0] == "passed", "the weights start anew"
+    assert run(list(zip(rests, folds, strict=True)))[0] == "fired", "the losses go on"
     drawn = [random.Random(50 + k).sample(everything, 4000) for k in range(4)]
     assert run([(order[:3200], order[3200:]) for order in drawn])[0] == "fired"
 
@@ -190,3 +194,32 @@ def test_data_that_were_repeated_before_they_were_split(make) -> None:
     status, reason, finding = judge(make, rows, forwards=[4] * 4, losses=[0] * 4)
     assert status == "fired", reason
     assert finding.confidence == "likely"
+
+
+def folds(make, start: float, four: int = 4):
+    """Four folds of 800 samples with loaders of their own; `start`: the first losses of each fold after the first."""
+    parts = [list(range(800 * fold, 800 * (fold + 1))) for fold in range(four)]
+    loaders, rows = [], []
+    for fold, held in enumerate(parts):
+        rest = [one for part in parts if part is not held for one in part]
+        loaders += [TRAIN | {"loader": 2 * fold, "length": 75}, HELD | {"loader": 2 * fold + 1}]
+        rows += one_pass(2 * fold, 0, 100 * fold, rest, True)
+        rows += one_pass(2 * fold + 1, 0, 100 * (fold + 1), held, False)
+    losses = [(1.0 if step < 100 else start) if step % 100 < 5 else 0.2 for step in range(100 * four)]
+    evals = make.evals() | {"loader": [2 * fold + 1 for fold in range(4)]}
+    process = make.process(
+        {**make.steps(100 * four), "loss": losses}, loaders=loaders, more={"batches": rows}, evals=evals
+    )
+    return make.check(RULE, process)
+
+
+def test_one_model_that_is_trained_through_all_folds(make) -> None:
+    status, _, finding = folds(make, 0.2)
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert "through 4 folds" in finding.title
+    assert folds(make, 0.3)[0] == "fired", "an optimizer that is made anew"
+
+
+def test_a_model_whose_weights_are_put_back_with_each_fold(make) -> None:
+    assert folds(make, 1.0)[0] == "passed"
+    assert folds(make, 0.6)[0] == "passed", "part of it is put back"

@@ -651,6 +651,8 @@ SETTINGS: Final = (
         lines=("return DataLoader(part, batch_size=25)", "_, part = random_split("),
         fast=True,
     ),
+    pair("folds_of_samples", "one-model", "train-validation-overlap", fast=True),
+    pair("folds_of_samples", "one-model-new-optimizer", "train-validation-overlap"),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed import carried_folds
 from tracelyze.analyzers.computed.data import overlap, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
     if len(process.trainings) > 1:
-        return Skipped(
-            "several trainings share this process, and may overlap on purpose, as folds do", "not-applicable"
-        )
+        return Skipped("several trainings share this process, and may overlap, as folds do", "not-applicable")
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -37,6 +36,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     sizes = [overlap.size_of([one], lengths[one.loader]) for one in trained]
     if max(sizes) > (1 + limits["growth"]) * min(sizes):
         return Passed("the training data change in size, as with active learning: what was evaluated may join them")
+    folds = carried_folds.find(process, trained, evaluated, lengths, int(limits["splits"]))
+    if folds is not None and _beyond_chance(folds.found, overlap.continuous(trained), limits):
+        finding = _finding(process, loaders[folds.loader], folds.found, folds.first, limits)
+        return [carried_folds.told(process, finding, folds)]
     judged = {}
     for numbers in overlap.validation_sets(loaders, own, evaluated):
         passes = [one for one in evaluated if one.loader in numbers]
@@ -94,7 +97,6 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
         fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
         fix_code=(
             "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
-            "train_loader, val_loader = DataLoader(train, shuffle=True), DataLoader(val)\n"
             "assert not set(train.indices) & set(val.indices)"
         ),
         first_step=first.step,
@@ -120,9 +122,7 @@ RULE = Rule(
     title="Validation samples are trained on",
     about="A split made twice, or after copying samples, puts the same samples on both sides.",
     check=check,
-    verify=(
-        "Record the run again: no validation sample is met in training. Expect worse, and true, validation numbers."
-    ),
+    verify="Record the run again: no validation sample is met in training. Expect worse, and true, numbers.",
     absent="The run evaluates nothing from a DataLoader.",
     whole_process=True,
     needs=(("batches.prints", "batches.trained", "loaders.length"),),
