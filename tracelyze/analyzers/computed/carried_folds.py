@@ -50,7 +50,7 @@ def find(
             return None  # validated beside several trainings, or beside none
         loaders[fold] = index
         pairs.append((ours[:1], [one for one in trained if one.step < begins[fold]]))
-    if len(pairs) < folds or len(begins) != len(pairs):
+    if len(pairs) < folds or len(begins) != len(pairs) or not process.optimizations:
         return None
     if overlap.in_common([ours[0] for ours, _ in pairs]):
         return None  # no folds: drawn anew each time
