@@ -136,6 +136,21 @@ def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
+        ("a.data.mul_(self.d).add_(b.data, alpha=1 - self.d)", True),
+        ("a.copy_(self.d * a + (1 - self.d) * b)", True),
+        ("a.mul_(0.9).sub_(b.grad, alpha=self.d)", False),  # a step
+        ("print(a.shape == b.shape)", False),
+    ],
+)
+def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
+    loop = "for a, b in zip(self.ema.parameters(), model.parameters()):"
+    *_, function = codes(f"def update(self, model):\n    {loop}\n        {text}")
+    assert script_text.averages(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
         ("self.cache[index] = item", True),
         ("self.seen.append(item)", True),
         ("self.names.setdefault(index, []).append(item)", True),

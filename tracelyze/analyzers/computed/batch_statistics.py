@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Location
 
@@ -45,7 +45,21 @@ def gap(optimization: Optimization, limits: Limits) -> tuple[float, float] | Non
 
 def batch_location(optimization: Optimization, samples: float, layer: str = "") -> Location | None:
     """The loader of batches that are forwarded whole: its line sets their size. Else the line that makes the layer, or
-    that of the backward."""
+    the first batch normalisation, or that of the backward."""
     process, loader = optimization.process, optimization.loader
     made_at = process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
-    return made_at or (process.module_location(layer) if layer else None) or optimization.backward_location
+    return (
+        made_at
+        or (process.module_location(layer) if layer else normalisation(process))
+        or optimization.backward_location
+    )
+
+
+def normalisation(process: Process, model: object = None) -> Location | None:
+    """The line that makes the first batch normalisation, of this model if one is given."""
+    rows = process.tables["modules"].records()
+    made = [row for row in rows if "BatchNorm" in str(row["kind"]) and model in (None, row["model"])]
+    if made or model is not None:  # a layer of an nn.Sequential that one line makes has no row of its own
+        return process.site(made[0]["made_at"]) if made else None
+    called = [row["module"] for row in process.tables["activations"].records() if "BatchNorm" in str(row["kind"])]
+    return process.module_location(called[0]) if called else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -14,7 +15,6 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 
@@ -104,16 +104,9 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             ),
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
-        location=process.site(site) or _normalisation(process, row["model"]),
+        location=process.site(site) or batch_statistics.normalisation(process, row["model"]),
         false_alarm="A random network that is meant to be random.",
     )
-
-
-def _normalisation(process: Process, model: object) -> Location | None:
-    """The line that makes the model's first batch normalisation."""
-    rows = process.tables["modules"].records()
-    made = [row["made_at"] for row in rows if row["model"] == model and "BatchNorm" in str(row["kind"])]
-    return process.site(made[0]) if made else None
 
 
 RULE = Rule(

@@ -42,6 +42,8 @@ SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradi
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
+_WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
+_MIXES: Final = frozenset({"mul_", "copy_"})
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
@@ -104,6 +106,21 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in _TAKES else ""
     return list(found)
+
+
+def averages(code: CodeType) -> list[int]:
+    """Lines of a function that mix weights into others, as an average or a target network does: neither steps of an
+    optimizer, which read gradients, nor trainings."""
+    names = set(code.co_names)
+    if len(code.co_code) > LONGEST or "zip" not in names or names & {"grad", "backward"} or not names & _WEIGHTS:
+        return []
+    found: set[int] = set()
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if one.opname in METHODS and one.argval in _MIXES:
+            found.add(line)
+    return sorted(found)
 
 
 def singular(code: CodeType) -> list[int]:
