@@ -35,6 +35,15 @@ def crash(step: int, exception: str, message: str) -> Finding:
     return finding("crash", step, step, confidence="certain", evidence=told)
 
 
+def test_what_names_a_mechanism_comes_before_what_sees_that_nothing_is_learned() -> None:
+    leak = finding("host-memory-leak", 900, confidence="possible")
+    constant = finding("constant-output", 200)
+    assert [one.rule for one in causality.order([constant, leak])] == ["host-memory-leak", "constant-output"]
+    minor = replace(leak, severity="warning")
+    assert [one.rule for one in causality.order([minor, constant])] == ["constant-output", "host-memory-leak"]
+    assert set(consequences.OPEN) <= IDS
+
+
 def test_every_rule_of_the_table_exists_and_no_row_is_said_twice() -> None:
     pairs = [(row.effect, cause) for row in CONSEQUENCES for cause in row.causes]
     assert {rule for pair in pairs for rule in pair} <= IDS

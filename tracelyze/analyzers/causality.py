@@ -149,9 +149,15 @@ def order(findings: Sequence[Finding]) -> list[Finding]:
                 yield effect
                 yield from following(effect)
 
-    for root in sorted((finding for finding in findings if finding.caused_by is None), key=gravity):
+    for root in sorted((finding for finding in findings if finding.caused_by is None), key=_urgency):
         ordered += [root, *sorted(following(root), key=_onset)]
     return ordered
+
+
+def _urgency(finding: Finding) -> tuple[float, ...]:
+    """Sort key: as `gravity`; of one severity, what names no mechanism comes after what does."""
+    severity, *rest = gravity(finding)
+    return severity, finding.rule in consequences.OPEN, *rest
 
 
 def _onset(finding: Finding) -> float:

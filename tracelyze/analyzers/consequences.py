@@ -47,6 +47,9 @@ NO_NUMBERS: Final = (
     "size of tensor",
 )  # fmt: skip
 """Exceptions and messages that speak of names, files, types and shapes: wrong numbers do not raise them."""
+OPEN: Final = ("constant-output", "loss-plateau")
+"""They see that nothing is learned, and not why. Where a mechanism was found beside them, it is told first: a training
+on random numbers that leaks memory is looked at for the leak."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
     "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
 )  # fmt: skip
