@@ -22,6 +22,7 @@ CADENCES = {
     "loss_inputs": 53,
 }
 RARE = CADENCES | {"gradient_lifecycle": 41, "gradient_norm": 43, "parameters": 47, "activations": 53}
+RARE |= {"inputs_in_use": 106}  # in steps in which outputs of modules are looked at anyway
 CLOCKS = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "loader_wait"}
 OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late

@@ -125,6 +125,8 @@ def faulty(
     return Training(f"faulty/{stem}.py", (), roots, consequences, extras, lines, exit_code, fast)
 
 
+MISFED: Final = ("constant-output", "gradient-spikes", "loss-divergence", "loss-plateau", "loss-spikes")
+FROM_BUFFER: Final = ("torch.from_numpy(one)",)
 STEP: Final = ("loss.backward()", "optimizer.step()")
 FREEZE: Final = "parameter.requires_grad_(False)"
 LEAK_EITHER: Final = "memory-leak|host-memory-leak"
@@ -672,6 +674,9 @@ SETTINGS: Final = (
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),
     pair("two_ranks", "own-seed"),
+    pair("staged_batches", "released-early", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER),
+    pair("staged_batches", "one-buffer", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER, fast=True),
+    faulty("shared_memory_feed", "corrupted-copy", consequences=MISFED, lines=("share_memory_()",)),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
 )
 

@@ -38,6 +38,7 @@ UNCLEARED: Final = ("missing-zero-grad", "partial-zero-grad")
 """They are there a step before they are seen: at the first step there are no old gradients to add to."""
 BLOWN_UP: Final = (*UNCLEARED, "learning-rate-too-high", "exploding-gradients", "loss-divergence")
 SUMMED: Final = "Summed micro-batches multiply the step by their number."
+OVERWRITTEN: Final = "Gradients of inputs that the loss was not computed from, and labels of other batches, mislead."
 STILL_SCALED: Final = "Steps with gradients that still hold the loss scale are as many times too long."
 LEAPT: Final = "A schedule that raises the rate far above all before it throws the training back."
 NO_NUMBERS: Final = (
@@ -91,6 +92,7 @@ CONSEQUENCES: Final = (
     Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Weights that are thrown about meet steep places of the loss again and again."),
     Consequence("gradient-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
+    Consequence("gradient-spikes", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
     Consequence("vanishing-gradients", BLOWN_UP, "Weights that blew up leave saturated and dead units behind."),
     Consequence("vanishing-gradients", ("gradient-spikes",), "One large step can saturate or kill units.", AT_ONCE),
@@ -168,6 +170,7 @@ CONSEQUENCES: Final = (
                 "Steps that overshoot raise the loss, each one further."),
     Consequence("loss-divergence", ("unscaled-accumulation",), SUMMED, grave=True),
     Consequence("loss-divergence", ("learning-rate-schedule",), LEAPT, grave=True),
+    Consequence("loss-divergence", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("loss-divergence", ("scaler-misuse",), STILL_SCALED),
     Consequence("loss-divergence", ("update-ratio",), "What was learned is thrown away, or taken away, again."),
     Consequence("loss-divergence", ("fp16-overflow",), "Steps are skipped, or made with gradients that overflowed."),
@@ -179,6 +182,7 @@ CONSEQUENCES: Final = (
     Consequence("loss-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Steps that overshoot raise the loss."),
     Consequence("loss-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
+    Consequence("loss-spikes", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("loss-spikes", ("fp16-overflow",), "A step with gradients that overflowed raises the loss.", AT_ONCE),
     Consequence("loss-spikes", ("no-shuffle",), "The loss leaps where the next class begins.", grave=True),
     Consequence("loss-spikes", ("resume-discontinuity",), "The first steps after the restart undo what was learned.",
@@ -198,6 +202,7 @@ CONSEQUENCES: Final = (
                 ("softmax-wrong-dim", "double-softmax", "double-sigmoid", "nll-of-probabilities", "loss-broadcast",
                  "batch-dimension-mismatch"),
                 "The loss is flat, or lowest where every sample gets the same answer."),
+    Consequence("loss-plateau", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("loss-plateau", ("samples-mixed",), "Inputs that are scrambled say nothing of the targets."),
     Consequence("loss-plateau", ("reference-is-policy",), "A policy that is compared with itself has a constant loss."),
     Consequence("constant-output", ("dead-relu", "vanishing-gradients", "zero-gradients"),
@@ -216,6 +221,7 @@ CONSEQUENCES: Final = (
     Consequence("constant-output", ("padding-in-loss",), "Padding is the commonest target, and the cheapest answer."),
     Consequence("constant-output", ("no-shuffle",), "The class of the last batches is the cheapest answer.",
                 grave=True),
+    Consequence("constant-output", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("constant-output", ("samples-mixed",), "Inputs that are scrambled say nothing of the targets."),
     Consequence("constant-output", ("linear-stack",), "Where no linear map helps, the mean is the best answer."),
     Consequence("constant-output", ("teacher-trains",), "One answer to everything is how two models agree at once."),

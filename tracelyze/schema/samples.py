@@ -86,6 +86,23 @@ BATCHES = Table(
     ),
 )
 
+INPUTS_IN_USE = Table(
+    "inputs_in_use",
+    "Inputs of the model that hold something else after the backward than when the model was called, though no "
+    "operation of torch has written into them: a row per change, and one per argument at the end.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("module", "string", "", "class of the module that was given it"),
+        Column("argument", "string", "", "position or name of the argument"),
+        Column("shape", "string", "", "sizes of its dimensions; null at the end"),
+        Column("dtype", "string", "", "dtype of its elements; null at the end"),
+        Column("looks", "int64", "", "steps so far in which it was read twice"),
+        Column("changed", "int64", "", "of them, those in which it had changed"),
+        Column("saved", "int64", "", "of these, those in which autograd was seen to hold it for the backward"),
+        Column("share", "float64", "share", "elements that had changed, of those that were read; null at the end"),
+    ),
+)
+
 FETCHES = Table(
     "fetches",
     "Some passes over a loader, as whoever makes its batches noted them: a row per pass and worker.",

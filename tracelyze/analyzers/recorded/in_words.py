@@ -24,6 +24,7 @@ _TABLES: Final = {
     "fetches": "random numbers that DataLoader workers draw",
     "group_rates": "learning rates of parameter groups",
     "initializations": "weights that are initialised",
+    "inputs_in_use": "inputs of the model, read twice in a step",
     "loads": "weights that are loaded",
     "loaders": "DataLoaders",
     "loss_calls": "calls of loss functions",

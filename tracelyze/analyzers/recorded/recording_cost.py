@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,14 +53,22 @@ def signals_of(process: Process) -> list[SignalFacts]:
                     name=name,
                     state=str(entry.get("state") or "on"),
                     reason=str(entry.get("reason") or entry.get("why") or ""),
-                    seconds=entry.get("seconds"),
-                    share=entry.get("share"),
+                    seconds=_rounded(entry.get("seconds")),
+                    share=_rounded(entry.get("share")),
                     every=entry.get("every"),
                     turned_down_at=entry.get("turned_down_at"),
                     traceback=str(entry.get("traceback") or ""),
                 )
             )
     return sorted(found, key=lambda signal: -(signal.seconds or 0.0))
+
+
+def _rounded(value: float | None) -> float | None:
+    """To ten binary digits. More are no use, and would be a thirtieth of what a rank sends: noise is not compressed."""
+    if value is None or not math.isfinite(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(round(mantissa * 1024) / 1024, exponent)
 
 
 def joined(known: Iterable[SignalFacts], more: Iterable[SignalFacts]) -> list[SignalFacts]:

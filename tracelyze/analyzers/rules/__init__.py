@@ -90,6 +90,7 @@ MODULES: Final = (
     "throughput.dataloader_bottleneck",
     "data.no_shuffle",
     "data.same_order_every_epoch",
+    "data.corrupted_copy",
     "data.duplicated_batches",
     "data.augmentation_repeats",
     "data.partial_seeding",

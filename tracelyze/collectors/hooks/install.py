@@ -197,7 +197,7 @@ def _modules(torch: Any) -> None:
                 fast_path, recording = None, recorder()
                 if recording.writer.off:
                     return original(*args, **kwargs)
-                watch = recording.forwards.watch_for(self)
+                watch = recording.forwards.watch_for(self, args, kwargs)
                 counts, progress = recording.losses, recording.progress
                 dropouts = progress.dropouts
                 call = recording.program.fused_dropouts.watched(original, self)

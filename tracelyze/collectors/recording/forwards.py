@@ -35,13 +35,15 @@ class Forwards:
         self._prepared = False
         self._calls_failed = False
 
-    def watch_for(self, module: Any) -> ModuleWatch | None:
+    def watch_for(self, module: Any, args: Any, kwargs: Any) -> ModuleWatch | None:
         """The watch that a signal has asked for, of the modules within this one; None if there is none.
 
-        The module is about to be called as an outermost one.
+        The module is about to be called as an outermost one, with these arguments; args[0] is the module itself.
         """
         if not self._prepared:
             self._prepare()
+        if self._next_call.given is not None:
+            self._next_call.given(module, args[1:], kwargs)
         watch = self._next_call.watch or self._next_call.of_new_model
         if watch is None:
             return None

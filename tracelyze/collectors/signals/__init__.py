@@ -31,6 +31,7 @@ CLASSES: Final = (
     "gradients.reached.Reached",
     "data.loader.Loader",
     "data.batches.Batches",
+    "data.inputs_in_use.InputsInUse",
     "data.fetching.Fetching",
     "data.seeding.Seeding",
     "model.activations.Activations",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,10 +41,12 @@ class ModuleWatch(Protocol):
 class NextCall:
     """Who watches the modules within the next outermost call: nobody, or what a signal has put here.
 
-    Where nobody does, `of_new_model` is asked, which watches models that it does not know.
+    Where nobody does, `of_new_model` is asked, which watches models that it does not know. `given` is handed what each
+    outermost module is about to be called with: the module, its arguments, and those by name. It never raises.
     """
 
     def __init__(self) -> None:
+        self.given: Callable[[Any, Sequence[Any], dict[str, Any]], None] | None = None
         self.watch: ModuleWatch | None = None
         self.of_new_model: ModuleWatch | None = None
 

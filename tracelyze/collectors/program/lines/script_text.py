@@ -15,6 +15,7 @@ from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, wit
 CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),
     "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly"}),
+    "buffer": frozenset({"from_numpy", "frombuffer", "share_memory_"}),
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
     "shuffle": frozenset({"shuffle"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),

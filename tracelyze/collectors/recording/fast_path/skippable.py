@@ -91,6 +91,7 @@ class Skippable:
             and bool(row.get("batch_size"))
             and "skipped" not in row
             and self.next_call.watch is None
+            and self.next_call.given is None
             and not self.rows.any
             and not self.program.trainings.several
             and not tracked.on_cuda
