@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 RULE, LN_2 = "reference-is-policy", math.log(2)
@@ -25,6 +26,18 @@ def test_a_model_that_is_compared_with_itself(make: Any, columns: dict[str, Any]
     assert status == "fired", reason
     assert (finding.severity, finding.confidence) == ("critical", "certain")
     assert make.check(RULE, process(make, loss=2.5, **columns))[2].confidence == "likely", "another preference loss"
+
+
+def test_dropout_tells_the_two_calls_apart(make: Any) -> None:
+    noise = np.random.default_rng(0).normal(1, 0.02, 400)
+    status, _, finding = make.check(RULE, process(make, loss=(LN_2 * noise).tolist(), same=True))
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "Dropout alone tells them apart" in finding.summary
+    classifies = [{"step": n, "function": "binary_cross_entropy", "site": 1, "training": True} for n in range(6)]
+    stuck = process(make, loss=(LN_2 * noise).tolist(), calls=classifies, same=True)
+    assert make.check(RULE, stuck)[0] == "passed", "two classes, and an accuracy without autograd"
+    learns = process(make, loss=(LN_2 * noise * np.linspace(1, 0.9, 400)).tolist(), same=True)
+    assert make.check(RULE, learns)[0] == "passed"
 
 
 def test_a_divergence_from_itself(make: Any) -> None:

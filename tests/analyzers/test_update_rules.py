@@ -101,6 +101,9 @@ def test_clips_that_freeze_nothing(make) -> None:
     assert clipped(make, looks(1e-6, gradient=1e-8))[0] == "passed", "Adam does not go by the size of a gradient"
     assert clipped(make, looks(1e-7, gradient=1e-5), grad_norm=[0.002] * COUNT)[0] == "passed", "half of it is left"
     assert clipped(make, looks(1e-7, gradient=1e-5), loss=make.steps()["loss"])[0] == "passed", "the loss falls"
+    noise = np.random.default_rng(0).normal(1, 0.2, COUNT)
+    noise[: COUNT // 10] *= 1.06  # within what a fifth of spread does to a median of forty
+    assert clipped(make, looks(1e-7, gradient=1e-5), loss=(2.0 * noise).tolist())[0] == "fired"
     assert clipped(make, looks(1e-7), clips=[0] * COUNT)[0] == "skipped"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,24 @@ def travelled(optimization: Optimization, seen: Ratios) -> float:
 
 def fall(optimization: Optimization) -> float | None:
     """By which share the loss fell from the first tenth of the run to the last one; None where it is not positive."""
-    loss = optimization.steps["loss"]
-    tenth = max(1, len(loss) // TENTHS)
-    first, last = loss[:tenth][np.isfinite(loss[:tenth])], loss[-tenth:][np.isfinite(loss[-tenth:])]
+    first, last = _ends(optimization)
     if not len(first) or not len(last) or np.median(first) <= 0:
         return None
     return 1.0 - float(np.median(last)) / float(np.median(first))
+
+
+def _noise_of_fall(optimization: Optimization) -> float:
+    """Twice the standard error of :func:`fall`. That of the median of n values is 1.25 spreads over the root of n."""
+    ends = _ends(optimization)
+    squares = sum(statistics.spread(one) ** 2 / len(one) for one in ends)
+    return 2 * 1.25 * math.sqrt(squares) / float(np.median(ends[0]))
+
+
+def _ends(optimization: Optimization) -> tuple[Floats, Floats]:
+    """The losses of the first and of the last tenth of the run that are numbers."""
+    loss = optimization.steps["loss"]
+    tenth = max(1, len(loss) // TENTHS)
+    return loss[:tenth][np.isfinite(loss[:tenth])], loss[-tenth:][np.isfinite(loss[-tenth:])]
 
 
 def hardly_moves(optimization: Optimization, seen: Ratios, limits: Limits) -> float | None:
@@ -103,6 +116,6 @@ def hardly_moves(optimization: Optimization, seen: Ratios, limits: Limits) -> fl
     if steps < limits["steps"] or len(seen.step) < limits["looks"] or not np.isfinite(seen.update).all():
         return None
     way, fell = travelled(optimization, seen), fall(optimization)
-    if way >= limits["travelled"] or fell is None or fell >= limits["falls"]:
+    if way >= limits["travelled"] or fell is None or fell - _noise_of_fall(optimization) >= limits["falls"]:
         return None
     return way

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from tracelyze.analyzers.computed import reference_levels
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -16,8 +14,6 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
-
-LN_2 = math.log(2)  # -log(sigmoid(0)): the loss of a preference between two equal models
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -33,26 +29,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not process.optimizations:
         return Skipped("no step was seen")
     optimization = process.longest
-    level = _level(process, optimization, limits)
+    level = reference_levels.level(process, optimization, limits)
     if level is None:
         return Passed("the model is called twice on one input, and its loss changes: the first call is no reference")
     return [_finding(optimization, alike, level, limits)]
-
-
-def _level(process: Process, optimization: Optimization, limits: Limits) -> float | None:
-    """The value at which the loss, or the divergence within it, stays from the first step to the last."""
-    losses = optimization.steps["loss"]
-    losses = losses[np.isfinite(losses)]
-    moving = np.isfinite(optimization.steps["grad_norm"]) & (optimization.steps["grad_norm"] > 0)
-    if len(losses) < limits["steps"] or not moving.any():
-        return None
-    middle = float(np.median(losses))
-    if middle > 0 and float(np.ptp(losses)) <= limits["constant"] * middle:
-        return middle
-    calls = process.tables["loss_calls"].records()
-    values = [row["value"] for row in calls if row["function"] == "kl_div" and row["training"]]
-    known = [abs(value) for value in values if value is not None]
-    return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
 
 
 def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: float, limits: Limits) -> Finding:
@@ -67,19 +47,21 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
     )
     apart = not one and not any(row["shared"] == 1 for row in alike)
     written = _written_over(optimization.process, limits) if apart else None
-    preference = abs(level - LN_2) <= limits["constant"] * LN_2
-    said = f"stays at {number(level)}" + (", which is ln 2" if preference else "")
+    preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
+    exact = level == 0 or reference_levels.is_constant(optimization, level, limits)
+    said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")
+    agree = "They always agree" if exact else "Dropout alone tells them apart"
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain" if preference or level == 0 else "likely",
-        title=f"The reference model {'equals the trained one' if apart else 'is the model that is trained'}: "
+        confidence="certain" if exact and (preference or level == 0) else "likely",
+        title=f"The reference {'equals the trained model' if apart else 'is the model that is trained'}: "
         f"its loss {said}",
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
-            f"on the same input are {what}. They always agree, so the {'divergence' if level == 0 else 'loss'} {said} "
-            "from the first step to the last, whatever is learned: nothing holds the model to where it began, and "
-            "rewards and margins read 0."
+            f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} {said}"
+            f"{',' * preference} from the first step to the last, whatever is learned: nothing holds the model to "
+            "where it began, and rewards and margins read 0."
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
@@ -139,6 +121,7 @@ RULE = Rule(
         Threshold("share", 0.3, "share", "beside the reference there may be a teacher or a reward model"),
         Threshold("steps", 10, "steps", "fewer say little about where a loss stays"),
         Threshold("constant", 2e-3, "share", "bfloat16 rounds to 2^-8; a preference that learns leaves ln 2 by more"),
+        Threshold("about", 0.03, "share", "medians of dozens of losses that dropout moves by 2% each"),
         Threshold("zero", 1e-6, "", "rounding in float32: the divergence of equal distributions"),
     ),
     not_when="The first step, a reference by disabled adapters, log-probabilities of sampling (PPO, GRPO).",

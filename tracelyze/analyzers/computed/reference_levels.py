@@ -1,0 +1,50 @@
+"""The level of a loss that compares the trained model with a reference, where both are the same."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+
+LN_2: Final = math.log(2)  # -log(sigmoid(0)): the loss of a preference between two equal models
+WRITTEN_OUT: Final = "written out"  # what the collector calls a loss of the script's own
+
+
+def level(process: Process, optimization: Optimization, limits: Limits) -> float | None:
+    """The value at which the loss, or the divergence within it, stays from the first step to the last."""
+    losses = optimization.steps["loss"]
+    losses = losses[np.isfinite(losses)]
+    moving = np.isfinite(optimization.steps["grad_norm"]) & (optimization.steps["grad_norm"] > 0)
+    if len(losses) < limits["steps"] or not moving.any():
+        return None
+    middle = float(np.median(losses))
+    if middle > 0 and is_constant(optimization, middle, limits):
+        return middle
+    calls = list(process.tables["loss_calls"].records())
+    if any(row["same"] for row in process.tables["references"].records()) and _about_ln_2(losses, calls, limits):
+        return middle
+    values = [row["value"] for row in calls if row["function"] == "kl_div" and row["training"]]
+    known = [abs(value) for value in values if value is not None]
+    return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
+
+
+def is_constant(optimization: Optimization, level: float, limits: Limits) -> bool:
+    """Whether the loss is this number at all steps, but for rounding."""
+    losses = optimization.steps["loss"]
+    return float(np.nanmax(losses) - np.nanmin(losses)) <= limits["constant"] * level
+
+
+def _about_ln_2(losses: Floats, calls: list[dict[str, Any]], limits: Limits) -> bool:
+    """Whether a loss that is no function of torch stays about ln 2: dropout, drawn anew in each of the two calls, tells
+    one model from itself. A classifier of two classes may stay there as well; torch has functions for its loss."""
+    if any(row["training"] and row["function"] != WRITTEN_OUT for row in calls):
+        return False
+    fifth = max(1, len(losses) // 5)
+    levels = [float(np.median(part)) for part in (losses[:fifth], losses, losses[-fifth:])]
+    return all(abs(level - LN_2) <= limits["about"] * LN_2 for level in levels)
