@@ -78,7 +78,7 @@ def test_a_reference_that_is_written_over_in_every_step(make: Any) -> None:
         return make.check(RULE, make.process(steps, more={"references": rows, "loads": loads}, sites=[line]))[2]
 
     finding = found(loads)
-    assert finding.title.startswith("The reference model equals the trained one: ")
+    assert finding.title.startswith("The reference equals the trained model: ")
     assert (finding.location.line, finding.fix_code) == (44, "")
     assert "belongs in front of the loop" in finding.fix
     once = found(loads[:1])
