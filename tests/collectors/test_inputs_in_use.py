@@ -25,6 +25,8 @@ from tracelyze.collectors.tensors import saved_values  # noqa: E402
     ("said", "expected"),
     [
         (("between",), "fired"),
+        (("between", "inline"), "fired"),
+        (("inline",), "passed"),
         (("data",), "fired"),
         (("between", "once"), "passed"),
         (("between", "scaled"), "passed"),

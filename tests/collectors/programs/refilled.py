@@ -5,6 +5,7 @@ data               the same as between, by an operation of torch on `.data`
 swapped            between both, the input's `.data` becomes another tensor
 in place           an operation of torch, which the version counts, writes into it where no gradient needs it
 scaled             the model makes numbers of its own of its input, and does not need it again
+inline             the loop does not hold the tensor that it makes of the buffer
 once               only in step 20
 """
 
@@ -33,7 +34,11 @@ def main(said: list[str]) -> None:
     for step in range(120):
         buffer[:] = rng.standard_normal(buffer.shape)
         inputs = torch.from_numpy(buffer)
-        loss = model(features=inputs).square().mean()
+        if "inline" in said:
+            del inputs
+            loss = model(features=torch.from_numpy(buffer)).square().mean()
+        else:
+            loss = model(features=inputs).square().mean()
         if "between" in said and ("once" not in said or step == 20):
             buffer[:] = rng.standard_normal(buffer.shape)
         if "data" in said:

@@ -41,7 +41,9 @@ class _Given:
         self.key = key
         self.tensor = weakref.ref(tensor)
         self.version, self.address = tensor._version, saved_inputs.memory(tensor)
+        self.shape, self.dtype = tensor.shape, tensor.dtype
         self.sample = sample
+        self.changed: Any = None  # share of the elements that had changed when it was last looked at: a scalar tensor
         self.saved: bool | None = None  # whether the graph of the backward has saved it; None: not looked for
 
 
@@ -80,8 +82,14 @@ class InputsInUse(Signal):
         self._error: Exception | None = None
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
-        """Where inputs were seen to change before: does autograd need those of this step?"""
-        if not self._given or self._walks_left <= 0:
+        """An input that the loop does not hold lives as long as autograd needs it: until somewhere in the backward.
+
+        Where inputs were seen to change before: does autograd need those of this step?
+        """
+        if not self._given or not may_compute(self.torch, self._given[0].sample.is_cuda):
+            return
+        self._compare(self._given)
+        if self._walks_left <= 0:
             return
         self._walks_left -= 1
         found = saved_inputs.saved(roots, {one.address for one in self._given} - {0})
@@ -94,9 +102,11 @@ class InputsInUse(Signal):
             self.context.next_call.given = None
         if not given or not may_compute(self.torch, given[0].sample.is_cuda):
             return
-        with self.torch.no_grad():
-            rows, values = self._compare(given)
-        if values:
+        self._compare(given)
+        known = [one for one in given if one.changed is not None]
+        if known:
+            rows = [self._row(one) for one in known]
+            values = [one.changed for one in known]
             self._pending.put(rows, Readback(self.torch, values, lambda _row, read: _fill(rows, read)))
 
     def after_step(self, tracked: Tracked, row: Row) -> None:
@@ -149,22 +159,22 @@ class InputsInUse(Signal):
             sample = every_nth(as_reals(self.torch, tensor), ELEMENTS).clone()
             self._given.append(_Given((module, name), tensor, sample))
 
-    def _compare(self, given: list[_Given]) -> tuple[list[Row], list[Any]]:
-        rows: list[Row] = []
-        values: list[Any] = []
-        for one in given:
-            tensor = one.tensor()
-            if tensor is None or tensor._version != one.version or saved_inputs.memory(tensor) != one.address:
-                continue  # written into by an operation that autograd knows of; or `tensor.data = other`
-            now = every_nth(as_reals(self.torch, tensor), ELEMENTS)
-            if now.shape != one.sample.shape:
-                continue
-            differs = (now != one.sample) & ~((now != now) & (one.sample != one.sample))  # NaN
-            values.append(differs.sum(dtype=self.torch.float32) / now.numel())
-            place = {"step": self.progress.steps, "module": one.key[0], "argument": one.key[1]}
-            shape, dtype = "x".join(str(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch.")
-            rows.append(place | {"shape": shape, "dtype": dtype, "saved": one.saved})
-        return rows, values
+    def _compare(self, given: list[_Given]) -> None:
+        """Set what share of each input has changed by now, of those that can be compared."""
+        with self.torch.no_grad():
+            for one in given:
+                tensor = one.tensor()
+                if tensor is None or tensor._version != one.version or saved_inputs.memory(tensor) != one.address:
+                    continue  # written into by an operation that autograd knows of; or `tensor.data = other`
+                now = every_nth(as_reals(self.torch, tensor), ELEMENTS)
+                if now.shape == one.sample.shape:
+                    differs = (now != one.sample) & ~((now != now) & (one.sample != one.sample))  # NaN
+                    one.changed = differs.sum(dtype=self.torch.float32) / now.numel()
+
+    def _row(self, one: _Given) -> Row:
+        shape, dtype = "x".join(str(size) for size in one.shape), str(one.dtype).removeprefix("torch.")
+        row = {"step": self.progress.steps, "module": one.key[0], "argument": one.key[1], "saved": one.saved}
+        return row | {"shape": shape, "dtype": dtype}
 
     def _arrived(self, table: str, row: Row) -> None:
         """A comparison is known: count it, and write down what changed."""
