@@ -66,8 +66,8 @@ def test_what_a_graph_has_saved() -> None:
     linear, flat = nn.Linear(192, 3), images.flatten(1)
 
     def needs(output: Any, given: Any) -> bool:
-        address = saved_inputs.memory(given)
-        return saved_inputs.saved([output.sum()], {address}) == {address}
+        extent = saved_inputs.extent(given)
+        return saved_inputs.saved([output.sum()], {extent}) == {extent}
 
     assert needs(nn.Conv2d(3, 4, 3)(images), images)
     assert needs(linear(flat), images), "a view"
@@ -78,3 +78,7 @@ def test_what_a_graph_has_saved() -> None:
     assert not needs(linear.requires_grad_(False)(flat) * weight, images), "the weights are frozen"
     assert not needs(checkpoint(nn.Linear(8, 8), images, use_reentrant=False), images), "not to be asked"
     assert needs(_Product.apply(images, weight), images)
+    ring = torch.zeros(3, 4, 192)
+    used, other = ring[1], ring[2]
+    assert needs(nn.Linear(192, 3)(used), ring)
+    assert not needs(nn.Linear(192, 3)(used), other), "another part of the same memory"

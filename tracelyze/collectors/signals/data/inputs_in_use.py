@@ -40,7 +40,7 @@ class _Given:
     def __init__(self, key: tuple[str, str], tensor: Any, sample: Any) -> None:
         self.key = key
         self.tensor = weakref.ref(tensor)
-        self.version, self.address = tensor._version, saved_inputs.memory(tensor)
+        self.version, self.extent = tensor._version, saved_inputs.extent(tensor)
         self.shape, self.dtype = tensor.shape, tensor.dtype
         self.sample = sample
         self.changed: Any = None  # share of the elements that had changed when it was last looked at: a scalar tensor
@@ -92,9 +92,9 @@ class InputsInUse(Signal):
         if self._walks_left <= 0:
             return
         self._walks_left -= 1
-        found = saved_inputs.saved(roots, {one.address for one in self._given} - {0})
+        found = saved_inputs.saved(roots, {one.extent for one in self._given} - {saved_inputs.NOWHERE})
         for one in self._given:
-            one.saved = one.address in found
+            one.saved = one.extent in found
 
     def after_backward(self, roots: tuple[Any, ...]) -> None:
         given, self._given = self._given, []
@@ -164,7 +164,7 @@ class InputsInUse(Signal):
         with self.torch.no_grad():
             for one in given:
                 tensor = one.tensor()
-                if tensor is None or tensor._version != one.version or saved_inputs.memory(tensor) != one.address:
+                if tensor is None or tensor._version != one.version or saved_inputs.extent(tensor) != one.extent:
                     continue  # written into by an operation that autograd knows of; or `tensor.data = other`
                 now = every_nth(as_reals(self.torch, tensor), ELEMENTS)
                 if now.shape == one.sample.shape:

@@ -10,24 +10,29 @@ from tracelyze.collectors.tensors import saved_values
 
 MAX_NODES = 5000  # of a graph: some 10 ms, and only where an input was seen to change
 RAW = "_raw_saved_"
+Extent = tuple[int, int]
+NOWHERE: Extent = (0, 0)
 
 
-def memory(tensor: Any) -> int:
-    """The address of the memory that a tensor shares with its views; 0 for one without."""
+def extent(tensor: Any) -> Extent:
+    """From where to where in memory the elements of a tensor lie; NOWHERE for one without."""
     try:
-        return int(tensor.untyped_storage().data_ptr())
+        begin, size = int(tensor.data_ptr()), int(tensor.element_size())
+        last = sum([(count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride(), strict=True)])
     except (AttributeError, RuntimeError, NotImplementedError):
-        return 0
+        return NOWHERE
+    return (begin, begin + (last + 1) * size) if begin and tensor.numel() else NOWHERE
 
 
-def saved(roots: Iterable[Any], addresses: set[int]) -> set[int]:
-    """Those of the addresses at which a tensor lies that the graph behind `roots` has saved."""
-    found: set[int] = set()
+def saved(roots: Iterable[Any], extents: set[Extent]) -> set[Extent]:
+    """Those of the extents in which a tensor lies, in part at least, that the graph behind `roots` has saved."""
+    found: set[Extent] = set()
     seen = {root.grad_fn: None for root in roots if root.grad_fn is not None}  # in order
     pending = list(seen)
-    while pending and len(seen) < MAX_NODES and found != addresses:
+    while pending and len(seen) < MAX_NODES and found != extents:
         node = pending.pop()
-        found.update(address for one in _saved_by(node) if (address := memory(one)) in addresses)
+        for begin, end in [extent(one) for one in _saved_by(node)]:
+            found.update([(first, last) for first, last in extents if begin < last and first < end])
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen[following] = None
