@@ -51,6 +51,14 @@ def test_part_of_the_validation_set_is_trained_on(make, common: int) -> None:
     assert "100%" not in finding.title + finding.summary
 
 
+def test_a_split_made_twice_of_which_an_accuracy_alone_is_computed(make) -> None:
+    """Four fifths of a fifth are met, and no more: a measure of training accuracy would meet all."""
+    rows = passes(list(range(3200)), list(range(2560, 3360)), epochs=8)
+    without = {"losses": [0] * 4, "forwards": [25] * 4}
+    assert judge(make, rows, **without)[0] == "fired"
+    assert judge(make, passes(list(range(3200)), list(range(2400, 3200)), epochs=8), **without)[0] == "skipped"
+
+
 @pytest.mark.parametrize(
     ("source", "status"),
     [

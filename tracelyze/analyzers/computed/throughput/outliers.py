@@ -212,8 +212,10 @@ def _only_seen_there(optimization: Optimization, found: Slow) -> tuple[Location 
     """The line at which regular slow steps, and no others, were met by samples, and by how many of them."""
     if not len(regular(optimization, found).rows) or not optimization.steps.has("time"):
         return None, 0
-    sites, inside = optimization.process.samples["site"], _inside(optimization, found)
-    own = Counter(sites[inside & np.isfinite(sites) & ~np.isin(sites, sites[~inside])].tolist())
+    samples, inside = optimization.process.samples, _inside(optimization, found)
+    # What runs after the last step may be one of the slow ones, which no step ends any more.
+    sites, other = samples["site"], ~inside & (samples["time"] <= optimization.steps["time"][-1])
+    own = Counter(sites[inside & np.isfinite(sites) & ~np.isin(sites, sites[other])].tolist())
     site, looks = own.most_common(1)[0] if own else (None, 0)
     return optimization.process.site(site), looks
 

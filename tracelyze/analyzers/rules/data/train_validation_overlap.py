@@ -78,7 +78,8 @@ def _validates(process: Process, found: Overlap, loaders: list[int], limits: Lim
     evals = process.evals
     rows = np.isin(evals["loader"], loaders)
     losses = np.nansum(evals["losses"][rows]) > 0
-    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.share < limits["complete"]
+    surely = found.share + 2 * (found.share / found.expected) ** 0.5  # of two standard errors above the estimate
+    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and surely < limits["complete"]
     return bool(losses or several or found.chance >= limits["copies"])
 
 
@@ -129,14 +130,14 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.1, "share", "CIFAR-100's test set has 10% near duplicates in training (Barz, Denzler)"),
         Threshold("hits", 8, "samples", "a Poisson count of 8 is beyond 2 with p = 0.001"),
-        Threshold(
-            "few", 3, "samples", "derived: two may be duplicates in the data; for sets that were looked at whole"
-        ),
+        Threshold("few", 3, "samples", "derived: two may be duplicates in the data; of sets that were looked at whole"),
         Threshold("enough", 3, "samples", "a Poisson mean of 3 shows no hit in 5% of runs"),
         Threshold("beyond", 5, "times", "by chance a pass shows as many equal samples in itself as in validation"),
         Threshold("size", 0.5, "share", "held-out parts are a tenth to a third; as large as training: its own data"),
         Threshold("growth", 0.1, "share", "folds and splits differ by a batch; rounds of labelling add whole sets"),
-        Threshold("complete", 0.7, "share", "as flipped pictures of training: half are met; asks for computed losses"),
+        Threshold(
+            "complete", 0.95, "share", "a measure of training accuracy meets all: it is no split that went wrong"
+        ),
         Threshold(
             "copies", 0.3, "share", "of the samples have an equal one in the same pass: oversampled, or repeated"
         ),
