@@ -186,6 +186,39 @@ def test_schedules_that_are_gone_through_or_longer_on_purpose(make) -> None:
     assert make.check("stops-short", make.process())[0] == "skipped"
 
 
+def looped(make: Any, planned: int, passes: int, last: int = COUNT, **more: Any) -> tuple[str, Any]:
+    """A loop written for `planned` epochs, `passes` passes over a loader of COUNT / passes batches, the last one fed to
+    step `last`."""
+    length = COUNT // passes
+    steps = make.steps() | {
+        "loader": [0] * COUNT,
+        "loader_first": [step % length == 0 for step in range(COUNT)],
+        "loader_batches": [int(step < last) for step in range(COUNT)],
+    }
+    events = [{"time": 1.0, "step": 1, "kind": "epochs-planned", "name": "fit", "value": float(planned)}]
+    loaders = [{"loader": 0, "length": length, "iterable": False}]
+    more.setdefault("evals", make.evals(3) | {"loss": [0.9, 0.7, 0.8]})
+    status, _, finding = make.check("stops-short", make.process(steps, loaders=loaders, events=events, **more))
+    return status, finding
+
+
+def test_a_loop_over_epochs_that_is_left_in_its_first(make) -> None:
+    status, finding = looped(make, 30, 1)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "The loop ended after 1 epoch of 30"
+    assert looped(make, 30, 5)[0] == "skipped", "five whole epochs: a target may have been reached"
+    assert looped(make, 3, 1)[0] == "skipped", "a trial"
+    assert looped(make, 1, 1)[0] == "skipped", "it was written for one"
+    assert looped(make, 30, 1, last=COUNT // 2)[0] == "skipped", "batches that are kept and come again"
+
+
+def test_a_loop_that_is_left_while_each_validation_is_the_best(make) -> None:
+    evals = make.evals(5) | {"after_step": [80, 160, 240, 320, 400]}
+    status, finding = looped(make, 30, 5, evals=evals | {"loss": [0.9, 0.8, 0.7, 0.6, 0.5]})
+    assert (status, finding.severity) == ("fired", "info"), "or a target was reached"
+    assert looped(make, 30, 5, evals=evals | {"loss": [0.9, 0.8, 0.7, 0.75, 0.8]})[0] == "skipped", "early stopping"
+
+
 def asked_again(make: Any, steps: list[int], **more: Any) -> tuple[str, Any]:
     rows = [{"time": 1.0 * n, "step": step, "kind": "exhausted-again", "name": "0"} for n, step in enumerate(steps)]
     status, _, finding = make.check("stops-short", make.process(events=rows, **more))

@@ -27,6 +27,7 @@ EVENT_KINDS: Final = {
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",
     "exhausted-again": "an iterator that had ended was asked for more",
     "input-order": "what is known of the order of the inputs, as JSON",
+    "epochs-planned": "how many rounds the loop over epochs is written for, in which the first step was made",
     "functional-gradients": "a loss is known from what was asked for its gradients, without a backward",
     "seeded": "a generator of random numbers was seeded",
     "drawn": "one was drawn from between steps, in how many",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import used_up_iterators, validation
-from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.computed.schedules import epoch_loops, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -26,8 +26,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     if process.exit.kind != "finished":
         return Skipped("the run did not end by itself", "not-applicable")
     used_up = used_up_iterators.finding(process, RULE.id, limits)
-    if used_up is not None:
-        return [used_up]
+    left = used_up or epoch_loops.finding(process, RULE.id, limits)
+    if left is not None:
+        return [left]
     if len(process.optimizations) != 1:
         return Skipped(
             "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
@@ -100,12 +101,16 @@ RULE = Rule(
     severity="warning",
     title="The training ended before its schedule",
     about="A one-cycle schedule does its work at its end. A training that stops before does not get there; nor does "
-    "one whose epochs share an iterator, which has nothing left after the first.",
+    "one whose epochs share an iterator, which has nothing left after the first, or whose loop is left in it.",
     check=check,
-    verify="Record the run again: the schedule is gone through to its end.",
+    verify="Record the run again: the loop and its schedule are gone through to their ends.",
     needs=(("schedules.horizon", "steps.lr"), ("events.kind",)),
     thresholds=(
         Threshold("part", 0.8, "share", "the last fifth of a one-cycle schedule is where the rate gets small"),
+        Threshold(
+            "epochs", 4, "epochs", "a loop of two or three may be left on purpose; one of many rounds was to go on"
+        ),
+        Threshold("better", 4, "validations", "of a curve that moves by chance an eighth improve three times in a row"),
         Threshold("asked", 2, "times", "an epoch without batches each; one may be how a script looks for more"),
         Threshold("steps", 50, "steps", "fewer are a trial run"),
         Threshold(

@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls, script_text
+from tracelyze.collectors.program.lines import construction, epoch_loops, named_calls, script_text
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -38,6 +38,7 @@ class ScriptLines(Signal):
         self._done: set[int] = set()
         self._models: set[int] = set()
         self._rows = 0  # of the table modules
+        self._epochs = False  # whether the loop over epochs is known
         self._kinds: list[type] = []  # classes of modules of the script's own, whose functions are still to be read
         self._known_kinds: set[int] = set()  # by identity
         self._texts: dict[str, script_text.Text] = {}  # by file
@@ -54,11 +55,20 @@ class ScriptLines(Signal):
         while frame is not None:  # between them stand a library's, where that runs the loop
             if not is_library(frame.f_code.co_filename):
                 self._callers[id(frame.f_code)] = frame.f_code
+                self._note_epochs(frame)
             frame = frame.f_back
         for number, model in self.program.calls.modules():
             if number not in self._models:
                 self._models.add(number)
                 self._modules_of(number, model, running)
+
+    def _note_epochs(self, frame: FrameType) -> None:
+        """How many epochs the loop around the first step is written for; the innermost function that says so."""
+        loop = None if self._epochs else epoch_loops.around(frame)
+        if loop is not None:
+            self._epochs = True
+            self.program.sites.at("epochs", frame.f_code, loop.line)
+            self.context.record_event("epochs-planned", frame.f_code.co_name, value=loop.planned)
 
     def _modules_of(self, number: int, model: Any, running: set[tuple[int, int]]) -> None:
         """A module is left out where the one that holds it was made in the same line."""

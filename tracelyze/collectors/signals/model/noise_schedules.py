@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
+from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.call_sites import is_library
 
 NAMED = re.compile(r"alpha|beta|sigma|(?<![a-z])a_?bar|snr", re.IGNORECASE)
 SHORTEST = 20  # steps: what is shorter may be anything
 FRAMES, VARIABLES = 4, 300  # functions of the program that are looked into, and variables of each
-_OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: the code of a function
-_READERS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # they share one dictionary with us before Python 3.13
 
 
 def lengths(model: Any) -> set[int]:
@@ -32,21 +31,9 @@ def lengths(model: Any) -> set[int]:
             if not looked:
                 found |= _of(frame.f_globals)
             looked += 1
-            found |= _locals(frame)
+            with borrowed(frame) as variables:
+                found |= _of(variables)
         frame = frame.f_back
-    return found
-
-
-def _locals(frame: FrameType) -> set[int]:
-    """Of the variables of a function. Before Python 3.13 the frame would keep the copy of them that it makes here, and
-    so keep alive what the function deletes; so the copy is emptied, unless the program may have it as well."""
-    code = frame.f_code
-    if not code.co_flags & _OPTIMIZED or sys.gettrace() is not None or _READERS.intersection(code.co_names):
-        return set()
-    variables = frame.f_locals
-    found = _of(variables)
-    if isinstance(variables, dict):
-        variables.clear()
     return found
 
 

@@ -1,0 +1,116 @@
+"""How many epochs a loop is written for: read off bytecode and variables, without running anything of the program."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tracelyze.collectors.program.lines import epoch_loops
+
+EPOCHS = 7
+OPTIONS = argparse.Namespace(epochs=4)
+SETTINGS = {"train": {"epochs": 6}}
+
+
+class Settings:
+    epochs = 9
+
+    @property
+    def computed(self) -> int:
+        raise AssertionError("nothing of the program runs")
+
+
+def planned() -> int | None:
+    loop = epoch_loops.around(sys._getframe(1))
+    return loop.planned if loop else None
+
+
+def by_a_constant() -> Iterator[Any]:
+    for _epoch in range(5):
+        for _ in range(3):
+            yield planned()
+
+
+def by_a_global() -> Iterator[Any]:
+    for _epoch in range(EPOCHS):
+        yield planned()
+
+
+def by_an_option() -> Iterator[Any]:
+    for _ep in range(OPTIONS.epochs):
+        yield planned()
+
+
+def by_a_setting() -> Iterator[Any]:
+    for _epoch_idx in range(2, SETTINGS["train"]["epochs"]):
+        yield planned()
+
+
+def by_a_class() -> Iterator[Any]:
+    for _e in range(Settings.epochs):
+        yield planned()
+
+
+def of_a_closure(count: int = 8) -> Iterator[Any]:
+    def inner() -> Iterator[Any]:
+        for _epoch in range(count):
+            yield planned()
+
+    return inner()
+
+
+def computed() -> Iterator[Any]:
+    for _epoch in range(len(SETTINGS) * 3):
+        yield planned()
+
+
+def by_a_property() -> Iterator[Any]:
+    settings = Settings()
+    try:
+        for _epoch in range(settings.computed):
+            pass
+    except AssertionError:
+        pass
+    yield planned()
+
+
+def of_something_else() -> Iterator[Any]:
+    for _fold in range(5):
+        yield planned()
+
+
+def behind_it() -> Iterator[Any]:
+    for _epoch in range(5):
+        pass
+    yield planned()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (by_a_constant, 5),
+        (by_a_global, 7),
+        (by_an_option, 4),
+        (by_a_setting, 4),
+        (by_a_class, 9),
+        (of_a_closure, 8),
+        (computed, None),
+        (by_a_property, None),
+        (of_something_else, None),
+        (behind_it, None),
+    ],
+)
+def test_epochs_that_a_loop_is_written_for(function: Callable[[], Iterator[Any]], expected: int | None) -> None:
+    assert next(function()) == expected
+
+
+def test_the_line_of_the_loop() -> None:
+    def trains() -> Iterator[Any]:
+        for _epoch in range(3):
+            yield epoch_loops.around(sys._getframe(0))
+
+    assert next(trains()).line == trains.__code__.co_firstlineno + 1

@@ -1,0 +1,91 @@
+"""Epochs that were made against those that the loop over them is written for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.rule import Limits
+
+KIND = "epochs-planned"
+
+
+def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
+    """A loop that was left when its first epoch was whole, or while validation became better with each epoch."""
+    planned = [row["value"] for row in process.events.records() if row["kind"] == KIND]
+    if len(planned) != 1 or len(process.optimizations) != 1 or planned[0] < limits["epochs"]:
+        return None
+    optimization = process.optimizations[0]
+    done = _whole_passes(process, optimization)
+    if done is None or done >= limits["part"] * planned[0]:
+        return None
+    better = _better_each_time(process, int(limits["better"]))
+    if done > 1 and not better:
+        return None
+    return _finding(optimization, rule, int(done), int(planned[0]), better and done > 1, limits)
+
+
+def _whole_passes(process: Process, optimization: Optimization) -> int | None:
+    """Passes over the only training loader; None if the last one was not whole, as where steps are counted."""
+    loaders = {int(one) for one in validation.training_loaders(process)}
+    lengths = {int(row["loader"]): row["length"] for row in process.loaders.records() if not row["iterable"]}
+    steps = optimization.steps
+    if len(loaders) != 1 or not loaders <= lengths.keys() or not steps.has("loader_first"):
+        return None
+    length = lengths[loaders.pop()]
+    fed = np.nan_to_num(steps["loader_batches"])
+    begins = np.flatnonzero(steps["loader_first"] == 1)
+    if not length or not len(begins) or not fed[-1]:  # batches that are kept, as by itertools.cycle, are fed no more
+        return None
+    return len(begins) if fed[begins[-1] :].sum() >= length - 1 else None  # an accumulation may leave its last batches
+
+
+def _better_each_time(process: Process, fewest: int) -> bool:
+    """Whether each of the last validations was the best so far."""
+    _, losses, _ = validation.curve(process)
+    last = losses[-fewest:]
+    return len(losses) >= fewest and bool(np.isfinite(losses).all() and (np.diff(last) < 0).all())
+
+
+def _finding(optimization: Optimization, rule: str, done: int, planned: int, better: bool, limits: Limits) -> Finding:
+    process = optimization.process
+    loop = process.location("epochs")
+    where = f" (line {loop.line})" if loop else ""
+    how = (
+        f"The last {limits['better']:.0f} validations were each better than all before: nothing in them asks to stop."
+        if better
+        else "A return or a break that stands one level too deep does that."
+    )
+    return Finding(
+        rule=rule,
+        severity="info" if better else "warning",
+        confidence="likely",
+        title=f"The loop ended after {plural(done, 'epoch')} of {planned:,}",
+        summary=(
+            f"The loop over the epochs{where} is written for {planned:,}. It was left after "
+            f"{plural(done, 'whole pass')} over the training data, without an error, and the program ended by itself. "
+            f"{how}"
+        ),
+        fix="Look at what leaves that loop: a return or a break in it, or what counts the epochs without progress.",
+        fix_code="for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+        "return model  # behind the loop, not in it",
+        first_step=timing.last_step(optimization),
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence(
+                "epochs made, of those of the loop", done / planned, "share", limits["part"], limits.source("part")
+            ),
+            Evidence("epochs of the loop", planned, "epochs", limits["epochs"], limits.source("epochs")),
+        ],
+        location=loop or optimization.step_location,
+        charts=pictures.loss(optimization),
+        false_alarm="A trial run, a target that was reached, or a limit on time.",
+    )
