@@ -655,6 +655,13 @@ SETTINGS: Final = (
     ),
     pair("folds_of_samples", "one-model", "train-validation-overlap", fast=True),
     pair("folds_of_samples", "one-model-new-optimizer", "train-validation-overlap"),
+    pair(
+        "pollen_images",
+        "seeded-by-index",
+        "augmentation-repeats",
+        lines=("generator = torch.Generator().manual_seed(index)",),
+        fast=True,
+    ),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),

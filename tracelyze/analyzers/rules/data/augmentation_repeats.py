@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import own_generators
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -21,6 +22,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "several trainings share this process: each may begin in the same state on purpose", "not-applicable"
         )
+    own = own_generators.finding(process, RULE.id, limits)
+    if own is not None:
+        return [own]
     feeding = {int(index) for index in validation.training_loaders(process)}
     training = [part for part in draws.parts(process) if part.loader in feeding]
     by_worker: dict[tuple[object, ...], list[Part]] = {}
@@ -101,7 +105,13 @@ RULE = Rule(
     ),
     absent="The run reads no dataset with an index through a DataLoader.",
     needs=(("fetches.moved", "loaders.num_workers"),),
-    thresholds=(Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),),
-    not_when="Validation loaders, streams, samples that draw nothing, several trainings in one process.",
+    thresholds=(
+        Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),
+        Threshold("again", 8, "samples", "with real numbers in them none is equal by chance; a few may be blank"),
+        Threshold("equal", 0.9, "share", "of the samples that came again: a flip drawn anew halves them"),
+        Threshold("beyond", 5, "times", "the rate at which samples of one pass equal each other"),
+    ),
+    not_when="Datasets that make up their samples, validation loaders, streams, samples that draw nothing, several "
+    "trainings in one process.",
     references=("https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader",),
 )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
-from tracelyze.collectors.program.lines import definitions
+from tracelyze.collectors.program.lines import definitions, sample_generators
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
@@ -89,9 +89,12 @@ class Loader(Signal):
             self._count += 1
             row = describe(loader, number, self.program.sites.here("loader"))
             self._batch_sizes[number] = row["batch_size"]
-            lines = {"made_at": self._made.get(loader)}
-            lines["read_by"] = definitions.reader(loader.dataset, row["iterable"], self.program.sites)
-            self.context.emit("loaders", row | lines)
+            sites = self.program.sites
+            row["made_at"] = self._made.get(loader)
+            row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
+            own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
+            row["own_generator"], row["stored"] = own or (None, None)
+            self.context.emit("loaders", row)
         self.progress.iterated = number
         self._passes[iterator] = _Pass(number)
         if iterator in self._asked_again:  # Persistent workers keep theirs for the next pass.

@@ -1,0 +1,80 @@
+"""A generator that the dataset makes anew for each sample, by a seed that is the same in each epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracelyze.analyzers.computed.data import overlap, passes, validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+
+
+def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
+    """Samples that come again as they were, from a dataset that stores others of their shape and draws beside them.
+
+    A dataset that makes its samples up out of such a generator stores none of their shape: there the same is right.
+    """
+    loaders = {int(row["loader"]): row for row in process.loaders.records()}
+    feeding = {int(index) for index in validation.training_loaders(process)}
+    lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
+    drawing = {index for index in feeding if loaders.get(index, {}).get("own_generator") is not None}
+    trained = _passes(process, {index: str(loaders[index]["stored"] or "") for index in drawing & lengths.keys()})
+    kinds = {loaders[one.loader]["own_generator"] for one in trained}
+    if len(kinds) != 1 or len(trained) < limits["passes"]:
+        return None
+    pairs = [([later], trained[:at]) for at, later in enumerate(trained) if at]
+    found = overlap.compare(pairs, lengths)
+    if found.hits < limits["again"] or found.share < limits["equal"] or found.rate < limits["beyond"] * found.chance:
+        return None
+    return _finding(process, loaders[trained[0].loader], found, len(trained), rule, limits)
+
+
+def _passes(process: Process, stored: dict[int, str]) -> list[overlap.Seen]:
+    """What was looked at of the passes over these loaders: fields of real numbers, of the shape of stored samples."""
+    prints = passes.prints_of(process)
+    found: dict[tuple[int, int], overlap.Seen] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] not in stored or not row["trained"] or not row["prints"]:
+            continue
+        size, _, shape = str(row["shape"]).partition("x")
+        if shape and shape in stored[row["loader"]].split() and str(row["dtype"]).startswith(("float", "bfloat")):
+            one = found.setdefault((row["loader"], row["epoch"]), overlap.Seen(row["loader"], int(row["step"])))
+            one.contents += [sample for sample in prints[row["prints"]] if sample != passes.BLANK]
+            one.sizes.append(int(size))
+    return sorted(found.values(), key=lambda one: one.step)
+
+
+def _finding(
+    process: Process, loader: dict[str, Any], found: overlap.Overlap, count: int, rule: str, limits: Limits
+) -> Finding:
+    place = process.site(loader["own_generator"])
+    where = f"Line {place.line}" if place is not None else "Its __getitem__"
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"{loader['dataset']} draws the same random numbers for a sample in each epoch",
+        summary=(
+            f"{where} makes a generator anew for each sample, by a seed that is the same in each epoch. "
+            f"{plural(found.hits, 'sample')} that were looked at in more than one of {count} passes held the same "
+            "numbers. Augmentation that should differ in each epoch repeats that of the first one, so that the network "
+            "sees far fewer variants than it seems to."
+        ),
+        fix="Draw from torch's generator, which goes on from epoch to epoch and which the loader seeds in each worker.",
+        fix_code="x = x + 0.1 * torch.randn_like(x)  # no generator of its own",
+        first_step=0,
+        evidence=[
+            Evidence("samples that came again as they were", found.hits, "samples", limits["again"],
+                     limits.source("again")),
+            Evidence("of all that came again", found.share, "share", limits["equal"], limits.source("equal")),
+        ],
+        location=place or process.loader_location(loader),
+        seen_at=process.loader_location(loader),
+        charts=pictures.loss(process.longest) if process.optimizations else [],
+        false_alarm="Noise that belongs to the data, and is to be the same in each epoch.",
+    )  # fmt: skip
