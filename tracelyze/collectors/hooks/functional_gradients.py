@@ -7,11 +7,14 @@ script had logged it. Gradients of anything but weights are no training: penalti
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.guards import Guard, never_raises
 from tracelyze.collectors.recording.recorder import Recorder
@@ -27,7 +30,8 @@ class FunctionalLosses:
 
     def __init__(self, torch: Any, find_recorder: Callable[[], Recorder]) -> None:
         self._torch, self._find_recorder = torch, find_recorder
-        self._goes_on = False  # what is derived from gradients of weights may be asked for next, which is no loss
+        # What is derived from gradients of weights may be asked for next, which is no loss; or the script logs its own.
+        self._unclear = False
         self._taken = 0
 
     @property
@@ -42,10 +46,10 @@ class FunctionalLosses:
         inputs = list(inputs)[:MOST] if type(inputs) in (list, tuple) else [inputs]
         if not inputs or not all(isinstance(one, parameter) for one in inputs):
             return
-        self._goes_on = self._goes_on or create_graph
+        self._unclear = self._unclear or create_graph
         if type(outputs) in (list, tuple) and len(outputs) == 1:
             outputs = outputs[0]
-        if not self._goes_on:
+        if not self._unclear:
             self._take("torch.autograd.grad", outputs)
 
     @never_raises
@@ -62,13 +66,28 @@ class FunctionalLosses:
         if not isinstance(loss, torch.Tensor) or loss.dim() or not loss.is_floating_point():
             return
         progress = recorder.progress
-        if progress.backwards or progress.log_calls > self._taken:  # the program has losses that are seen otherwise
+        if not self._taken and _logs_itself():
+            self._unclear = True
+        if self._unclear or progress.backwards or progress.log_calls > self._taken:  # its losses are seen otherwise
             return
         if is_plain(torch, loss) and may_compute(torch, loss.is_cuda):
             recorder.logged((), {"loss": loss.detach()}, None, "train", None)
             if not self._taken:
                 recorder.record_event("functional-gradients", by)
             self._taken = progress.log_calls
+
+
+def _logs_itself() -> bool:
+    """Whether the file of the program that asks has taken something from tracelyze: it may log its losses."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    for value in list(frame.f_globals.values()) if frame is not None else ():
+        kind = type(value)
+        home = value.__name__ if kind is ModuleType else value.__module__ if kind is FunctionType else None
+        if isinstance(home, str) and home.partition(".")[0] == "tracelyze":
+            return True
+    return False
 
 
 def install(torch: Any, find_recorder: Callable[[], Recorder]) -> None:
