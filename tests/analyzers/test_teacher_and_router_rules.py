@@ -40,7 +40,12 @@ def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("change", "confidence"),
-    [({}, "certain"), ({"target_in_train": True}, "likely"), ({"function": "mse_loss"}, "certain")],
+    [
+        ({}, "certain"),
+        ({"target_in_train": True}, "likely"),
+        ({"function": "mse_loss"}, "certain"),
+        ({"function": "binary_cross_entropy_with_logits"}, "certain"),
+    ],
 )
 def test_a_teacher_that_is_trained(make: Any, change: dict[str, Any], confidence: str) -> None:
     status, reason, finding = make.check(TEACHER, calls(make, change))

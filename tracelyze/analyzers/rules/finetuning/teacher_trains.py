@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
-OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss")
+OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss", "binary_cross_entropy",
+          "binary_cross_entropy_with_logits")  # fmt: skip
 
 
 def check(process: Process, limits: Limits) -> Outcome:
