@@ -9,6 +9,7 @@ import pytest
 
 from tracelyze.analyzers.computed.optimization.style import acts
 from tracelyze.diagnosis import Exit
+from tracelyze.testing import SITES
 
 COUNT = 400
 BY_HAND = {"loader": [None] * COUNT, "loader_batches": [None] * COUNT}
@@ -186,7 +187,9 @@ def test_schedules_that_are_gone_through_or_longer_on_purpose(make) -> None:
     assert make.check("stops-short", make.process())[0] == "skipped"
 
 
-def looped(make: Any, planned: int, passes: int, last: int = COUNT, **more: Any) -> tuple[str, Any]:
+def looped(
+    make: Any, planned: int, passes: int, last: int = COUNT, reads: str = "for batch in loader:", **more: Any
+) -> tuple[str, Any]:
     """A loop written for `planned` epochs, `passes` passes over a loader of COUNT / passes batches, the last one fed to
     step `last`."""
     length = COUNT // passes
@@ -196,7 +199,9 @@ def looped(make: Any, planned: int, passes: int, last: int = COUNT, **more: Any)
         "loader_batches": [int(step < last) for step in range(COUNT)],
     }
     events = [{"time": 1.0, "step": 1, "kind": "epochs-planned", "name": "fit", "value": float(planned)}]
-    loaders = [{"loader": 0, "length": length, "iterable": False}]
+    loaders = [{"loader": 0, "length": length, "iterable": False, "site": 77}]
+    site = {"site": 77, "role": "loader", "file": "train.py", "line": 8, "function": "fit", "source": reads}
+    more.setdefault("sites", [*SITES, site])
     more.setdefault("evals", make.evals(3) | {"loss": [0.9, 0.7, 0.8]})
     status, _, finding = make.check("stops-short", make.process(steps, loaders=loaders, events=events, **more))
     return status, finding
@@ -210,6 +215,7 @@ def test_a_loop_over_epochs_that_is_left_in_its_first(make) -> None:
     assert looped(make, 3, 1)[0] == "skipped", "a trial"
     assert looped(make, 1, 1)[0] == "skipped", "it was written for one"
     assert looped(make, 30, 1, last=COUNT // 2)[0] == "skipped", "batches that are kept and come again"
+    assert looped(make, 30, 1, reads="batches = iter(loader)")[0] == "skipped", "epochs of some batches each"
 
 
 def test_a_loop_that_is_left_while_each_validation_is_the_best(make) -> None:

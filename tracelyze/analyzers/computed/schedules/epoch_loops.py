@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,9 +35,13 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
 
 
 def _whole_passes(process: Process, optimization: Optimization) -> int | None:
-    """Passes over the only training loader; None if the last one was not whole, as where steps are counted."""
+    """Passes over the only training loader by a `for`; None if the last one was not whole, as where steps are counted.
+
+    Epochs that take some batches each by `next` have no passes of their own.
+    """
     loaders = {int(one) for one in validation.training_loaders(process)}
-    lengths = {int(row["loader"]): row["length"] for row in process.loaders.records() if not row["iterable"]}
+    rows = [row for row in process.loaders.records() if not row["iterable"] and _by_for(process, row)]
+    lengths = {int(row["loader"]): row["length"] for row in rows}
     steps = optimization.steps
     if len(loaders) != 1 or not loaders <= lengths.keys() or not steps.has("loader_first"):
         return None
@@ -46,6 +51,11 @@ def _whole_passes(process: Process, optimization: Optimization) -> int | None:
     if not length or not len(begins) or not fed[-1]:  # batches that are kept, as by itertools.cycle, are fed no more
         return None
     return len(begins) if fed[begins[-1] :].sum() >= length - 1 else None  # an accumulation may leave its last batches
+
+
+def _by_for(process: Process, loader: dict[str, Any]) -> bool:
+    place = process.site(loader["site"])
+    return place is not None and re.search(r"\bfor\b", place.source) is not None
 
 
 def _better_each_time(process: Process, fewest: int) -> bool:
