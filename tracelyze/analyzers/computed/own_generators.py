@@ -23,6 +23,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     feeding = {int(index) for index in validation.training_loaders(process)}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
     drawing = {index for index in feeding if loaders.get(index, {}).get("own_generator") is not None}
+    drawing = {index for index in drawing if not passes.paired(process, {index})}  # noise that is to be removed
     trained = _passes(process, {index: str(loaders[index]["stored"] or "") for index in drawing & lengths.keys()})
     kinds = {loaders[one.loader]["own_generator"] for one in trained}
     if len(kinds) != 1 or len(trained) < limits["passes"]:

@@ -109,3 +109,12 @@ def _measured(row: Mapping[str, Any]) -> bool:
         return False
     largest = (row["mean"] - row["min"]) * (row["max"] - row["mean"])  # variance; only two values reach it
     return bool(row["std"] ** 2 < _OF_TWO_VALUES * largest)
+
+
+def paired(process: Process, loaders: set[int]) -> bool:
+    """Whether a batch holds two fields of real numbers of the same shape: an input, and the clean one."""
+    shapes: dict[tuple[Any, ...], list[str]] = {}
+    for row in process.tables["batches"].records():
+        if row["loader"] in loaders and str(row["dtype"] or "").startswith(("float", "bfloat")) and row["prints"]:
+            shapes.setdefault((row["loader"], row["epoch"], row["batch"]), []).append(str(row["shape"]))
+    return any(len(found) > len(set(found)) for found in shapes.values())

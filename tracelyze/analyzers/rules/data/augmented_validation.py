@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import draws, validation
+from tracelyze.analyzers.computed.data import draws, passes, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -29,7 +29,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     drawing = [part for part in validating if part.start]
     if not drawing:
         return Passed("loading the validation samples draws no random numbers")
-    if _paired(process, own):
+    if passes.paired(process, own):
         return Passed("inputs come with targets of their shape: noise that is drawn for them is part of the task")
     if _repeated(process, own):
         return Passed("each validation goes over its data several times: augmentation at test time")
@@ -64,15 +64,6 @@ def _changed(process: Process, own: set[int]) -> tuple[float, int]:
             compared += 1
             changed += before != seen[place]
     return changed / max(1, compared), compared
-
-
-def _paired(process: Process, own: set[int]) -> bool:
-    """Whether a batch holds two fields of real numbers of the same shape: an input, and the clean one."""
-    shapes: dict[tuple[Any, ...], list[str]] = {}
-    for row in process.tables["batches"].records():
-        if row["loader"] in own and str(row["dtype"] or "").startswith(("float", "bfloat")) and row["prints"]:
-            shapes.setdefault((row["loader"], row["epoch"], row["batch"]), []).append(str(row["shape"]))
-    return any(len(found) > len(set(found)) for found in shapes.values())
 
 
 def _repeated(process: Process, own: set[int]) -> bool:
