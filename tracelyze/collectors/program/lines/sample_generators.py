@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
 from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 SEEDED: Final = frozenset({"manual_seed", "RandomState", "default_rng", "Random"})
 FRESH: Final = re.compile(r"epoch|initial_seed|randint|getrandbits|urandom|entropy|time|next|worker", re.IGNORECASE)
@@ -61,7 +62,9 @@ def _stored(dataset: Any) -> str:
     """Shapes of the samples that a dataset holds: of tensors, arrays and lists that are as long as it is."""
     try:
         length = len(dataset)
-    except Exception:  # a dataset of the script's own, which may raise what it likes
+    except Exception as error:  # a dataset of the script's own, which may raise what it likes
+        if raised_by_a_signal_handler(error):
+            raise
         return ""
     shapes: dict[str, None] = {}
     for value in list(getattr(dataset, "__dict__", {}).values()):
