@@ -1,0 +1,55 @@
+"""augmentation-repeats: a generator that the dataset seeds for each sample, and datasets where that is right."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+RULE = "augmentation-repeats"
+LOADER = {"loader": 0, "dataset": "Images", "length": 10, "batch_size": 20, "num_workers": 0, "own_generator": 9}
+COUNT = 400
+
+
+def epochs(shape: str = "20x1x12x12", dtype: str = "float32", drawn: bool = False) -> list[dict[str, Any]]:
+    """Four passes over 200 samples in new orders; `drawn`: each pass holds other numbers."""
+    rows = []
+    for epoch in range(4):
+        order = random.Random(epoch).sample(range(200), 200)
+        for at in range(10):
+            samples = " ".join(f"s{one}e{epoch if drawn else 0}" for one in order[20 * at : 20 * at + 20])
+            row = {"loader": 0, "epoch": epoch, "batch": at, "step": 10 * epoch + at, "trained": True, "field": "0"}
+            rows.append(row | {"dtype": dtype, "shape": shape, "prints": samples})
+    return rows
+
+
+def judge(make: Any, batches: list[dict[str, Any]], **loader: Any) -> tuple[str, Any]:
+    steps = make.steps() | {"loader": [0] * COUNT}
+    loaders = [LOADER | {"stored": "1x12x12"} | loader]
+    fetches = [
+        {"loader": 0, "epoch": epoch, "step": 10 * epoch, "moved": ""} for epoch in range(4)
+    ]  # no other generator moves
+    more = {"batches": batches, "fetches": fetches}
+    status, _, finding = make.check(RULE, make.process(steps, loaders=loaders, more=more))
+    return status, finding
+
+
+def test_samples_that_come_again_as_they_were(make: Any) -> None:
+    status, finding = judge(make, epochs())
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert finding.title == "Images draws the same random numbers for a sample in each epoch"
+
+
+@pytest.mark.parametrize(
+    ("batches", "loader"),
+    [
+        (epochs(drawn=True), {}),  # the seed holds the epoch after all
+        (epochs(), {"stored": "12 5"}),  # made up: nothing of that shape is stored
+        (epochs(), {"own_generator": None}),  # no augmentation, or one that was kept
+        (epochs(dtype="int64"), {}),
+        (epochs() + [row | {"field": "1"} for row in epochs()], {}),  # noise that is to be removed
+    ],
+)
+def test_samples_that_are_the_same_rightly(make: Any, batches: list[dict[str, Any]], loader: dict[str, Any]) -> None:
+    assert judge(make, batches, **loader)[0] != "fired"
