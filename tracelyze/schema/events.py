@@ -20,6 +20,7 @@ EVENT_KINDS: Final = {
     "unstepped-optimizer": "no step of an optimizer whose tensors a backward reaches",
     "frozen-in-vain": "an attribute was set that was to freeze tensors and does not",
     "kept-weights": "weights of a module that a load left as they were, as JSON",
+    "kept-state": "weights that a module handed out were saved or loaded after steps that changed them, as JSON",
     "loaded-weights": "how much of what a load set was left when the weights were used first, as JSON",
     "train-not-called": "a train() of its own that freezes parts was not called before the training",
     "train-called": "it was called after all",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures import own_states
+from tracelyze.analyzers.signatures.states import kept_states, own_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -19,20 +19,24 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """A model was given its own tensors: those that it had handed out some steps before, or those of its twin."""
+    """A model was given its own tensors: those that it had handed out some steps before, or those of its twin. Or such
+    tensors were saved, or given to another model."""
     if "state_loads" not in process.signals:
         return missing(process, "loads.own")
     loads = list(process.tables["loads"].records())
-    if not loads:
+    kept = kept_states.uses(process, limits)
+    if not loads and not kept:
         return Passed("no load_state_dict of a model was called")
     aliased = _by_line(row for row in loads if _is_aliased(row, limits))
     shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
-    if not aliased and not shared and not itself:
+    if not aliased and not shared and not itself and not kept:
         own = sum(row["own"] == row["expected"] > 0 for row in loads)
         return Passed(f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors")
     findings = [_finding(process, rows, limits) for rows in aliased]
     findings += [_shared(process, rows, limits) for rows in shared]
+    lines = {rows[-1]["taken_site"] for rows in aliased}
+    findings += [kept_states.finding(process, one, RULE.id, limits) for one in kept if one["taken_site"] not in lines]
     return findings + [own_states.finding(process, rows, RULE.id, limits) for rows in itself]
 
 
@@ -135,6 +139,7 @@ RULE = Rule(
         Threshold("loads", 2, "loads", "derived: who loads again expects weights that have moved apart"),
     ),
     not_when="deepcopy, clone, weights saved to a file; averages and targets with tensors of their own; a dictionary "
-    "with some tensors replaced; weights that are averaged in place and loaded in the same step; a single load.",
+    "with some tensors replaced; weights that are averaged in place and loaded in the same step; a single load; a "
+    "state that is taken once, or used once each time.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

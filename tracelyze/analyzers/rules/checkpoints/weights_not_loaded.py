@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures import merged_states
+from tracelyze.analyzers.signatures.states import merged_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-import weakref
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.program.kept_states import KeptStates, Taken
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.checkpoints import File
 from tracelyze.collectors.signals.signal import Signal
 
 ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.
-REMEMBERED = 64  # dictionaries that modules have handed out
-
-
-class Taken(NamedTuple):
-    """When a module handed out its weights, and to which line of the script."""
-
-    taken_at: int
-    taken_site: int | None
+MOST_KEPT = 20  # uses of kept states that are written down
 
 
 class _Read(NamedTuple):
@@ -53,7 +45,8 @@ class StateLoads(Signal):
         self._loads = 0
         self._modules: ByIdentity[int] = ByIdentity()
         self._latest: ByIdentity[Taken] = ByIdentity()
-        self._taken: deque[tuple[weakref.ref[Any], weakref.ref[Any], Taken]] = deque(maxlen=REMEMBERED)
+        self._kept = KeptStates(self.torch)
+        self._kept_uses = 0
         self._own: list[str] | None = None  # tensors of the load that is going on which are the module's own
         self._files = self._takes = 0
         self._unchanged = False  # whether the tensors of the module that loads are as it handed them out
@@ -72,8 +65,20 @@ class StateLoads(Signal):
             self._versions[module] = _changes(module)
         taken = Taken(self.progress.steps, self.program.sites.called_by(sys._getframe(1), "state_dict"))
         self._latest[module] = taken
-        if type(state) is not dict:  # A plain dict takes no weak reference.
-            self._taken.append((weakref.ref(state), weakref.ref(module), taken))
+        if isinstance(state, Mapping):
+            self._kept.take(module, state, taken)
+
+    def file_saved(self, content: Any, name: str) -> None:
+        if self.progress.steps:
+            self._used("save", File(self.torch, content).all_tensors(), name)
+
+    def _used(self, use: str, tensors: list[Any], name: str) -> None:
+        """The program saves or loads these tensors, which a module may have handed out some steps before."""
+        kept = self._kept.use(tensors, self.progress.steps)
+        if kept is not None and self._kept_uses < MOST_KEPT:
+            self._kept_uses += 1
+            kept |= {"use": use, "site": self.program.sites.here("save" if use == "save" else "load_state_dict")}
+            self.context.record_event("kept-state", name, json.dumps(kept))
 
     def state_loading(self, module: Any, given: Any) -> None:
         self._own, self._unchanged = None, False
@@ -104,10 +109,12 @@ class StateLoads(Signal):
             "unexpected": len(unexpected),
             "own": len(own),
         }
-        handed = next(((owner(), taken) for state, owner, taken in self._taken if state() is given), None)
+        handed = self._kept.owner(given)
         if handed is not None and handed[0] is not None:
             row["from_other"] = handed[0] is not module
         taken = handed[1] if handed is not None else self._latest.get(module)
+        if not own and self.progress.steps:  # into another model: a load of a module's own tensors is told by `own`
+            self._used("load", list(given.values()), type(module).__name__)
         context.emit("loads", row | renaming(missing, unexpected) | (taken._asdict() if taken is not None else {}))
         if own and self._unchanged and not missing and not unexpected:
             self._merged(module, row | (taken._asdict() if taken is not None else {}), own)
