@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -128,3 +129,63 @@ def test_a_second_training_of_the_process_that_goes_on(make) -> None:
     process.trainings = [first, second]
     _, _, finding = make.check("resume-discontinuity", process)
     assert (finding.first_step, finding.trainings) == (1, ["training 2 of 2"])
+
+
+SEEN = {"site": 3, "step": 200, "optimizer": 0, "file_rate": 0.01, "rate": 0.01, "same_model": True, "parameters": 4,
+        "file_parameters": 4}  # fmt: skip
+MOMENTUM = [ADAM[0] | {"name": "SGD", "options": '{"lr": 0.01, "momentum": 0.9}'}]
+UNDER_WAY = {"restored_lr": 0.002, "initial_lr": 0.01, "anew": "LambdaLR"}
+
+
+def resumed(make: Any, load: dict[str, Any], seen: dict[str, Any], **more: Any) -> Any:
+    event = {"kind": "resumed", "time": 1.0, "step": 201, "name": "last.pt", "text": json.dumps(SEEN | seen)}
+    process = make.process(
+        more={"checkpoints": [SAVE, LOAD | load], "events": [event]}, **({"optimizers": ADAM} | more)
+    )
+    return make.check("resume-discontinuity", process)
+
+
+@pytest.mark.parametrize(
+    ("load", "seen", "lacks"),
+    [
+        ({}, {"renewed": True}, "optimizer"),
+        ({}, UNDER_WAY, "scheduler"),
+        ({"optimizer_restored": False}, {}, "optimizer"),
+        ({"optimizer_restored": False}, {"rate": 0.03, "file_rate": 0.001}, "optimizer"),  # decayed, and reset
+    ],
+)
+def test_what_the_first_step_after_a_file_shows(make, load, seen, lacks) -> None:
+    status, _, finding = resumed(make, load, seen)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert lacks in finding.title
+    assert resumed(make, load, seen, optimizers=MOMENTUM)[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    ("load", "seen"),
+    [
+        ({}, {}),
+        ({}, {"renewed": True, "rate": 0.001}),  # a second phase with a lower rate
+        ({"optimizer_restored": False}, {"rate": 0.001}),
+        ({"optimizer_restored": False}, {"parameters": 2}),  # of which only the head is trained
+        ({"optimizer_restored": False}, {"same_model": False}),  # the next fold, after the best of the last
+        ({}, UNDER_WAY | {"anew": None}),
+        ({"progress": False}, UNDER_WAY),  # a schedule that is to begin anew
+        ({"scheduler_restored": True}, UNDER_WAY),
+    ],
+)
+def test_first_steps_of_a_second_phase(make, load, seen) -> None:
+    assert resumed(make, load, seen)[0] == "passed"
+
+
+def test_rates_that_begin_anew(make) -> None:
+    """Those of epochs that are counted from zero again."""
+    steps = make.steps()
+    of_epochs = [0.01, 0.009, 0.008, 0.007]
+    for after, status in (([*of_epochs[1:], 0.006], "fired"), ([0.006, 0.005, 0.004, 0.003], "passed")):
+        steps["lr"] = [rate for rate in of_epochs for _ in range(50)] + [0.006 if status == "passed" else 0.0065] * 40
+        steps["lr"] += [rate for rate in after for _ in range(40)]
+        restored = {"restored_lr": steps["lr"][200], "initial_lr": None, "anew": None}
+        seen, _, finding = resumed(make, {}, restored, steps=steps)
+        assert seen == status
+        assert not finding or "starts over" in finding.title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -47,3 +48,61 @@ def test_models_of_one_file_use_the_same_names(
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
     (row,) = [row for row in process.tables["checkpoints"].records() if row["action"] == "save"]
     assert (row["held"], row["missing"], row["untouched"]) == (8, missing, untouched)
+
+
+RESUMED = """
+import sys
+import torch
+from torch import nn
+how, file = sys.argv[1:]
+def build():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    return model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+def train(model, optimizer, scheduler):
+    for _ in range(3):
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.rand(16, 4)).square().mean().backward()
+            optimizer.step()
+        scheduler.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 2}, file)
+train(*build())
+model, optimizer, scheduler = build()
+state = torch.load(file)
+model.load_state_dict(state["model"], assign=how == "assigned")
+if how == "assigned":
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+optimizer.load_state_dict(state["optimizer"])
+if how == "anew":
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+if how == "next":
+    model, optimizer, scheduler = build()
+if how == "placed":
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5, last_epoch=3)
+if how == "by hand":
+    optimizer.param_groups[0]["lr"] = 0.0001
+train(model, optimizer, scheduler)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "renewed", "anew", "same"),
+    [
+        ("restored", None, "StepLR", True),
+        ("anew", True, None, True),
+        ("next", False, None, False),
+        ("placed", None, None, True),
+        ("by hand", None, None, True),
+        ("assigned", None, None, True),
+    ],
+)
+def test_what_steps_after_a_file_was_taken_in(
+    how: str, renewed: bool | None, anew: str | None, same: bool, collect: Collect, tmp_path: Path
+) -> None:
+    done = collect(sys.executable, "-c", RESUMED, how, str(tmp_path / "last.pt"))
+    (process,) = done.run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    (seen,) = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "resumed"]
+    assert (seen.get("renewed"), seen.get("anew"), seen["same_model"]) == (renewed, anew, same)
+    assert (seen["step"], seen["file_rate"]) == (12, 0.01)

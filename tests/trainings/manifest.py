@@ -357,6 +357,14 @@ SAVED: Final = (
     pair("saved_and_resumed", "early-copy", "checkpoint-mismatch", lines=("torch.save(",), fast=True),
     pair("saved_and_resumed", "head-forgotten", "checkpoint-mismatch", lines=("torch.save(",)),
     pair("saved_and_resumed", "fresh-optimizer", "resume-discontinuity", lines=("torch.load(",), fast=True),
+    pair("resumed_schedule", "schedule-lost", "resume-discontinuity", lines=("torch.load(path)",), fast=True),
+    pair(
+        "resumed_schedule",
+        "optimizer-anew",
+        "resume-discontinuity",
+        lines=("optimizer = torch.optim.SGD(model",),
+    ),
+    pair("resumed_schedule", "counted-from-zero", "resume-discontinuity", lines=("torch.load(path)",)),
     pair("kept_and_saved", "kept-alias", "snapshot-aliased", lines=("tensor.cpu() for name",), fast=True),
     pair("kept_and_saved", "new-model", "snapshot-aliased", lines=("tensor.cpu() for name",)),
 )

@@ -21,6 +21,7 @@ EVENT_KINDS: Final = {
     "frozen-in-vain": "an attribute was set that was to freeze tensors and does not",
     "kept-weights": "weights of a module that a load left as they were, as JSON",
     "kept-state": "weights that a module handed out were saved or loaded after steps that changed them, as JSON",
+    "resumed": "who steps first after a model took in a file, with which rate and schedule, as JSON",
     "loaded-weights": "how much of what a load set was left when the weights were used first, as JSON",
     "train-not-called": "a train() of its own that freezes parts was not called before the training",
     "train-called": "it was called after all",

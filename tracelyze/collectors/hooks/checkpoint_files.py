@@ -62,7 +62,8 @@ def _taking(original: Any, role: str, recorder: Callable[[], Recorder]) -> Any:
         except BaseException as error:
             leave_no_frame(error)
             raise
-        recorder().fire("state_restored", role)
+        if args:
+            recorder().fire("state_restored", role, args[0])
         return result
 
     wrappers.append(load_state_dict)

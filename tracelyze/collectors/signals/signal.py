@@ -12,7 +12,7 @@ state_loading(module, given)      it is about to take in those of `given`
 state_loaded(module, given, result)      and has: what was missing and unexpected
 file_saved(content, name)         torch.save has written an object into a file of this name
 file_loaded(content, name)        torch.load has read one
-state_restored(role)              an optimizer, scheduler or scaler took in a state: load_state_dict returned
+state_restored(role, owner)       an optimizer, scheduler or scaler took in a state: its load_state_dict returned
 scheduled(scheduler, inner, given)
                                   a learning-rate scheduler stepped, given this; inner: another scheduler made it
 before_backward(roots)            torch.autograd.backward was called with these tensors: a tuple, () where backward was

@@ -6,12 +6,16 @@ with these and with the live ones: a file is read back by nobody here, and a sav
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.resumed_states import Resumed
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
@@ -20,6 +24,7 @@ ELEMENTS = 4  # of a parameter
 MAX_PARAMETERS = 2000
 MAX_SAVES = 20  # that are compared; of later ones those whose number is a power of two
 MAX_LOADS = 20
+MAX_SCHEDULERS = 100
 DEEPEST = 3
 PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
 
@@ -30,6 +35,7 @@ class File:
     def __init__(self, torch: Any, content: Any) -> None:
         self.tensors: dict[str, list[Any]] = {}  # by name: two models in one file may use the same names
         self.optimizer = self.scheduler = self.scaler = False
+        self.groups: list[Any] = []  # of the first optimizer's state
         keys = [key for key in content if type(key) is str] if _is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
         self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
@@ -38,6 +44,7 @@ class File:
                 self._add(holder.named_parameters())
             elif {"state", "param_groups"} <= holder.keys():
                 self.optimizer = True
+                self.groups = self.groups or _plain(holder["param_groups"])
             elif "last_epoch" in holder or "_last_lr" in holder:
                 self.scheduler = True
             elif {"scale", "growth_factor"} <= holder.keys():
@@ -55,6 +62,10 @@ class File:
 
     def all_tensors(self) -> list[Any]:
         return [one for ones in self.tensors.values() for one in ones]
+
+
+def _plain(groups: Any) -> list[Any]:
+    return groups if type(groups) is list and all(type(one) is dict for one in groups) else []
 
 
 def _unwrapped(name: str) -> str:
@@ -97,6 +108,8 @@ class Checkpoints(Signal):
             "scheduler_restored", "scaler_restored",
         )
     )  # fmt: skip
+    inactive = ("after_step",)
+    copied_columns = ()
     about = "What files of weights hold, beside the weights that are trained, and what of them is restored."
     cost = "10 us per tensor and file"
 
@@ -107,7 +120,9 @@ class Checkpoints(Signal):
         self._places: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._living = 0
         self._saves = self._taken = self._loads = 0
-        self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]]]] = []
+        self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]], Resumed]] = []
+        self._resumed: list[tuple[dict[str, Any], Resumed]] = []  # no step since
+        self._schedulers = SetByIdentity()
 
     def opened(self) -> None:
         modules = self.program.calls.modules()
@@ -233,18 +248,47 @@ class Checkpoints(Signal):
             return
         row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}
         row |= dict.fromkeys(("model_restored", "optimizer_restored", "scheduler_restored", "scaler_restored"), False)
-        self._loaded.append((row, [weakref.ref(one) for one in file.all_tensors()[:4]]))
+        resumed = Resumed(file.groups)
+        self._loaded.append((row, [weakref.ref(one) for one in file.all_tensors()[:4]], resumed))
+        self._resumed.append((row, resumed))
+        self.activate()
 
     def state_loading(self, module: Any, given: Any) -> None:
-        if self._loaded and _is_mapping(given):
-            tensors = {id(one) for one in list(given.values())[:64]}
-            for row, some in self._loaded:
-                if any((one := ref()) is not None and id(one) in tensors for ref in some):
-                    row["model_restored"], row["step"] = True, self.progress.steps
+        for row, _ in self._files_of(given):
+            row["model_restored"], row["step"] = True, self.progress.steps
 
-    def state_restored(self, role: str) -> None:
-        for row, _ in self._loaded:
+    def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        for _, resumed in self._files_of(given):
+            resumed.load(module)
+
+    def _files_of(self, given: Any) -> list[tuple[dict[str, Any], Resumed]]:
+        """The files that a state which is loaded comes from."""
+        if not self._loaded or not _is_mapping(given):
+            return []
+        tensors = {id(one) for one in list(given.values())[:64]}
+        return [
+            (row, resumed)
+            for row, some, resumed in self._loaded
+            if any((one := ref()) is not None and id(one) in tensors for ref in some)
+        ]
+
+    def state_restored(self, role: str, owner: Any) -> None:
+        for row, _, resumed in self._loaded:
             row[f"{role}_restored"] = True
+            if role == "optimizer":
+                resumed.take(owner)
+
+    def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
+        if not inner and len(self._schedulers) < MAX_SCHEDULERS:
+            self._schedulers.add(scheduler)
+
+    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
+        """The first step after a file was read shows what was made of it."""
+        for read, resumed in self._resumed:
+            if read["model_restored"]:
+                facts = {"site": read["site"], "step": read["step"]} | resumed.facts(tracked, list(self._schedulers))
+                self.context.record_event("resumed", read["file"], json.dumps(facts))
+        self._resumed = []
 
     def finished(self) -> None:
         self._emit_loaded()
@@ -252,9 +296,9 @@ class Checkpoints(Signal):
     def _emit_loaded(self) -> None:
         """Emit the rows of files that were read, once a step since then has shown which of their states were used."""
         left = []
-        for row, some in self._loaded:
+        for row, some, resumed in self._loaded:
             if self.progress.steps > row["step"]:
                 self.context.emit("checkpoints", row)
             else:
-                left.append((row, some))
+                left.append((row, some, resumed))
         self._loaded = left

@@ -1,0 +1,150 @@
+"""A training that goes on from a file without all of its state: what the first step after it shows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+
+Row = dict[str, Any]
+
+
+class Lost(NamedTuple):
+    """States that were not restored, and how that was seen."""
+
+    names: list[str]
+    how: str  # one of _HOW
+    severity: Any = "warning"
+
+
+_HOW = {
+    "in file": "{file} holds the state of the {names}, and it was not taken in before the next step.",
+    "not in file": "{file} says how far the training is, and holds no state of the optimizer.",
+    "renewed": "An optimizer took in its state from {file}, and another one was made after that, which steps in its "
+    "place with no state at all.",
+    "anew": "{file} holds no state of the scheduler. {anew} begins at its first step, while the optimizer's state is "
+    "that of a schedule under way: its rate is {restored}, its first one was {initial}.",
+    "rates": "The rates after it repeat those of the first steps of the training, while the optimizer's state was "
+    "taken in with a rate of {restored}: the epochs, or steps, are counted from zero again.",
+}
+_FIX = {
+    "in file": "Restore the state of the {names} as well, right where the weights are restored.",
+    "renewed": "Make the optimizer first, then restore its state; make none after that.",
+    "anew": "Save the state of the scheduler beside that of the optimizer, and restore both.",
+    "rates": "Restore the number of the epoch, or step, from which the rate is computed.",
+}
+
+
+def first_steps(process: Process) -> dict[tuple[str, int], Row]:
+    """What the first step after each file showed, by the file's name and the step before."""
+    events = [row for row in process.events.records() if row["kind"] == "resumed"]
+    return {(row["name"], facts["step"]): facts for row in events if (facts := json.loads(row["text"]))}
+
+
+def is_second_phase(facts: Row) -> bool:
+    """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's."""
+    rate, of_file = facts.get("rate"), facts.get("file_rate")
+    lower = rate is not None and of_file is not None and rate < of_file
+    return bool(facts and (lower or facts.get("parameters") != facts.get("file_parameters")))
+
+
+def rates_repeat(process: Process, facts: Row, rates: int) -> bool:
+    """Whether the rates after a file was taken in are those of the first steps again: so many different ones."""
+    restored = facts.get("restored_lr")
+    if restored is None or facts.get("anew"):
+        return False
+    lr, step = process.steps["lr"], int(facts["step"])
+    before, after = _different(lr[:step]), _different(lr[step:])
+    after = after[1:] if after and after[0] == restored else after
+    first = after[:rates]
+    return len(first) == rates and first[0] != restored and first in (before[:rates], before[1 : rates + 1])
+
+
+def _different(rates: Any) -> list[float]:
+    """Rates in their order, each once for as long as it stays."""
+    known = rates[np.isfinite(rates)]
+    return [float(rate) for at, rate in enumerate(known) if not at or rate != known[at - 1]]
+
+
+def _jump(process: Process, step: int, steps: int) -> float | None:
+    """The loss after the step over the loss before it; None where there are too few."""
+    losses = process.longest.steps["loss"] if process.optimizations else np.empty(0)
+    before, after = losses[max(0, step - steps) : step], losses[step : step + steps]
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    half = steps // 2  # of the window: some losses may be missing, or not finite
+    if min(len(before), len(after)) < half or float(np.median(before)) <= 0:
+        return None
+    return float(np.median(after) / np.median(before))
+
+
+def _begun_after(process: Process, time: float | None) -> str | None:
+    """The name of the training that was the first to begin after this time, if the process made several."""
+    named = [(one.steps["time"], one.training) for one in process.trainings]
+    begun = [(times[0], name) for times, name in named if name and len(times) and time is not None and times[0] > time]
+    return min(begun)[1] if begun else None
+
+
+def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limits: Limits) -> Finding:
+    """`row`: the file; `facts`: what the first step after it showed."""
+    step = int(row["step"] or 0)
+    training = _begun_after(process, row["time"])
+    names = " and ".join(lost.names)
+    jump = _jump(process, step, int(limits["window"]))
+    evidence = [Evidence("states that were not restored", names)]
+    if jump is not None:
+        evidence.append(Evidence("loss after it over loss before", jump, "times"))
+    rates = [
+        number(facts[name]) if facts.get(name) is not None else "unknown" for name in ("restored_lr", "initial_lr")
+    ]
+    words = {"file": row["file"] or "The file", "names": names, "anew": facts.get("anew")}
+    words |= {"restored": rates[0], "initial": rates[1]}
+    effect = {
+        "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training.",
+        "scheduler": "The learning rate begins its schedule anew.",
+        "scaler": "The loss scale begins at its default, and the first steps overflow.",
+    }
+    effects = [effect[name] for name in lost.names if name in effect]
+    grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
+    of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
+    read = process.site(row["site"])
+    return Finding(
+        rule=rule,
+        severity=lost.severity,
+        confidence="likely",
+        title=f"The training goes on from a checkpoint without the state of its {names}"
+        if lost.how != "rates"
+        else "The training goes on from a checkpoint, and its learning rate starts over",
+        summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
+        fix=_FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words),
+        fix_code=_code(lost),
+        first_step=1 if training else step + 1,
+        first_second=row["time"],
+        trainings=[training] if training else [],
+        evidence=evidence,
+        location=(process.site(of_optimizer.get("made_at")) if lost.how == "renewed" else None) or read,
+        seen_at=read if lost.how == "renewed" else None,
+        charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
+        false_alarm="A second phase that is to begin with a fresh optimizer or schedule, from these weights.",
+    )
+
+
+def _code(lost: Lost) -> str:
+    """What restores the lost states, and saves them where the file holds none."""
+    if lost.how == "rates":
+        return 'start = checkpoint["epoch"] + 1\nfor epoch in range(start, epochs):\n    ...'
+    names = ["model", *(["optimizer"] if lost.how == "anew" else []), *lost.names]
+    states = ", ".join(f'"{name}": {name}.state_dict()' for name in names)
+    loads = [f'{name}.load_state_dict(checkpoint["{name}"])' for name in names]
+    if lost.how == "renewed":
+        return "\n".join(["optimizer = torch.optim.AdamW(model.parameters())  # before its state", *loads])
+    saving = [] if lost.how == "in file" else [f"torch.save({{{states}}}, path)  # where the file is written"]
+    return "\n".join([*saving, "checkpoint = torch.load(path)", *loads])

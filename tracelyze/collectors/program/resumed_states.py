@@ -1,0 +1,92 @@
+"""What becomes of states that a training takes in from a file: who steps first after it, and where its schedule is."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tracelyze.collectors.internals.by_identity import SetByIdentity
+from tracelyze.collectors.program.optimizers import Tracked, constructed
+
+SOME = 64  # parameters by which a model, or what an optimizer holds, is recognised
+KEEPS_NO_PLACE = "ReduceLROnPlateau"  # what it watches, and no schedule, decides on its rate
+SETS_THE_RATE = ("LambdaLR", "OneCycleLR", "CyclicLR")  # when it is made, whatever rate the optimizer has
+
+
+class Resumed:
+    """States that are taken in after one file was read, up to the first step. Holds none of the program's objects."""
+
+    def __init__(self, groups: list[Any]) -> None:
+        self.file_rate = _base_rate(groups)  # in the optimizer's state in the file
+        self.file_parameters = sum([len(group.get("params", ())) for group in groups])
+        self._took = False
+        self._restored = SetByIdentity()
+        self._there_before = SetByIdentity()  # optimizers that existed when one of them took in its state
+        self._parameters: list[weakref.ref[Any]] = []  # of the optimizers that took in a state
+        self._model: list[weakref.ref[Any]] = []  # of the models that took in weights
+        self._rates: tuple[float | None, float | None] = (None, None)
+
+    def take(self, optimizer: Any) -> None:
+        """An optimizer took in a state."""
+        groups = optimizer.param_groups
+        self._took = True
+        self._restored.add(optimizer)
+        for one in list(constructed):
+            self._there_before.add(one)
+        self._parameters += [weakref.ref(p) for group in groups for p in group["params"]][:SOME]
+        if groups:
+            self._rates = _number(groups[0].get("lr")), _number(groups[0].get("initial_lr"))
+
+    def load(self, module: Any) -> None:
+        """A model took in weights of the file."""
+        self._model += [weakref.ref(p) for p in module.parameters() if p.requires_grad][:SOME]
+
+    def facts(self, tracked: Tracked, schedulers: list[Any]) -> dict[str, Any]:
+        """What is to be said at the first step after: `tracked` made it."""
+        optimizer = tracked.optimizer
+        if optimizer is None:
+            return {}
+        groups = optimizer.param_groups
+        held = {id(p) for group in groups for p in group["params"]}
+        rate = _base_rate(groups)
+        found: dict[str, Any] = {"optimizer": tracked.index, "file_rate": self.file_rate, "rate": rate}
+        found["same_model"] = any(id(ref()) in held for ref in self._model)
+        found["parameters"] = sum([len(group["params"]) for group in groups])
+        found["file_parameters"] = self.file_parameters
+        if not self._took or optimizer not in constructed:
+            return found
+        if optimizer not in self._there_before:
+            found["renewed"] = any(id(ref()) in held for ref in self._parameters)
+        elif optimizer in self._restored:
+            found["restored_lr"], found["initial_lr"] = self._rates
+            its_own = [one for one in schedulers if _steers(one) is optimizer]
+            # One that other schedulers consist of may wait for its turn: none of them has made a step.
+            anew = bool(its_own) and all(self._begins_anew(one, groups[0]) for one in its_own)
+            found["anew"] = type(its_own[-1]).__name__ if anew else None
+        return found
+
+    def _begins_anew(self, scheduler: Any, group: dict[str, Any]) -> bool:
+        """Whether a schedule starts at its first step, while the state that was restored is of one under way.
+
+        A rate that is neither the restored one nor the schedule's first was set by hand: a second phase.
+        """
+        lr, initial = self._rates
+        kinds = [kind.__name__ for kind in type(scheduler).__mro__]
+        if lr is None or initial is None or lr == initial or KEEPS_NO_PLACE in kinds:
+            return False
+        sets_it = any(kind in kinds for kind in SETS_THE_RATE)
+        return getattr(scheduler, "last_epoch", None) == 0 and (sets_it or group.get("lr") in (lr, initial, 0.0))
+
+
+def _steers(scheduler: Any) -> Any:
+    return getattr(scheduler, "optimizer", None)
+
+
+def _base_rate(groups: list[Any]) -> float | None:
+    first = groups[0] if groups else {}
+    return _number(first.get("initial_lr", first.get("lr"))) if type(first) is dict else None
+
+
+def _number(rate: Any) -> float | None:
+    """A rate as a number; None for one that is a tensor, which might have to be waited for."""
+    return float(rate) if type(rate) in (int, float) else None
