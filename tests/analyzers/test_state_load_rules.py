@@ -202,3 +202,35 @@ def test_kept_weights_that_are_saved_later(make: Any, change: dict[str, Any], st
     if finding:
         assert (finding.severity, finding.confidence) == ("critical", "likely")
         assert (finding.first_step, finding.last_step) == (200, 300)
+
+
+IN_LOOP = {"site": 4, "role": "best", "file": "train.py", "line": 9, "source": "best_model = model", "function": "main"}
+AFTER = IN_LOOP | {"site": 5, "role": "best-used", "line": 20, "source": "print(evaluate(best_model))"}
+VALIDATED = [{"after_step": step, "forwards": 1} for step in (100, 200)]
+
+
+def kept_by_name(make: Any, *sites: dict[str, Any], optimizers: int = 1, evals: Any = VALIDATED) -> Any:
+    rows = [{"optimizer": number, "name": "Adam"} for number in range(optimizers)]
+    process = make.process(facts=HEARD, more={"evals": evals}, sites=list(sites), optimizers=rows)
+    return make.check("snapshot-aliased", process)
+
+
+@pytest.mark.parametrize("source", ["best_model = model", "best_acc, self.best_model = acc, self.model"])
+def test_a_best_model_that_is_the_model(make: Any, source: str) -> None:
+    status, _, finding = kept_by_name(make, IN_LOOP | {"source": source}, AFTER)
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "likely", 9)
+
+
+def test_best_models_that_are_others(make: Any) -> None:
+    copied = IN_LOOP | {"site": 6, "line": 11, "source": "best_model = copy.deepcopy(model)"}
+    asked = AFTER | {"source": "if best_model is None:"}
+    assert kept_by_name(make, copied, AFTER)[0] == "passed"
+    assert kept_by_name(make, IN_LOOP, copied, AFTER)[0] == "passed", "of two ways, one copies"
+    assert kept_by_name(make, IN_LOOP)[0] == "passed", "nobody uses it"
+    loaded = AFTER | {"site": 7, "source": "best_model.load_state_dict(torch.load(path))"}
+    assert kept_by_name(make, IN_LOOP, AFTER, loaded)[0] == "passed"
+    assert kept_by_name(make, IN_LOOP, asked)[0] == "passed"
+    assert kept_by_name(make, IN_LOOP, AFTER, optimizers=2)[0] == "passed", "a search"
+    assert kept_by_name(make, IN_LOOP, AFTER, evals=VALIDATED[:0])[0] == "passed"
+    assert kept_by_name(make, IN_LOOP | {"source": "best_model = average"}, AFTER)[0] == "passed"
+    assert kept_by_name(make, IN_LOOP | {"source": "best_loss = loss"}, AFTER)[0] == "passed"

@@ -340,3 +340,29 @@ def test_the_file_itself_is_read_where_a_library_runs_the_loop(collect: Collect,
     script.write_text(f"import sys\nsys.path.insert(0, {str(library)!r})\n{RUN_BY_A_LIBRARY}")
     (process,) = collect(sys.executable, str(script)).run.processes
     assert [one.source for one in process.locations("anomaly")] == ["torch.autograd.set_detect_anomaly(True)"]
+
+
+BESTS = """
+def fit(model, best_model=None):
+    best_model = model
+    for epoch in range(9):
+        if better(model):
+            best_model = model
+        best_loss = 1
+    return best_model
+
+class Stopping:
+    def __init__(self, model):
+        self.best_model = model
+
+    def __call__(self, model):
+        self.best_model = model
+"""
+
+
+def test_where_the_best_model_is_kept_and_used() -> None:
+    space: dict[str, Any] = {}
+    exec(BESTS, space)
+    assert script_text.bests(space["fit"].__code__) == [("best", 6), ("best-used", 8)]
+    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 15)]
+    assert script_text.bests(space["Stopping"].__init__.__code__) == []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures.states import kept_states, own_states
+from tracelyze.analyzers.signatures.states import best_models, kept_states, own_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -25,16 +25,18 @@ def check(process: Process, limits: Limits) -> Outcome:
         return missing(process, "loads.own")
     loads = list(process.tables["loads"].records())
     kept = kept_states.uses(process, limits)
-    if not loads and not kept:
+    best = best_models.lines(process)
+    if not loads and not kept and not best:
         return Passed("no load_state_dict of a model was called")
     aliased = _by_line(row for row in loads if _is_aliased(row, limits))
     shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
-    if not aliased and not shared and not itself and not kept:
+    if not aliased and not shared and not itself and not kept and not best:
         own = sum(row["own"] == row["expected"] > 0 for row in loads)
         return Passed(f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors")
     findings = [_finding(process, rows, limits) for rows in aliased]
     findings += [_shared(process, rows, limits) for rows in shared]
+    findings += [best_models.finding(process, best, RULE.id)] if best else []
     lines = {rows[-1]["taken_site"] for rows in aliased}
     findings += [kept_states.finding(process, one, RULE.id, limits) for one in kept if one["taken_site"] not in lines]
     return findings + [own_states.finding(process, rows, RULE.id, limits) for rows in itself]

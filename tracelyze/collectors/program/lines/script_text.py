@@ -5,6 +5,7 @@ never have run. The analyzers name such a line only beside evidence of what happ
 from __future__ import annotations
 
 import dis
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
@@ -47,6 +48,7 @@ _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "bu
 _MIXES: Final = frozenset({"mul_", "copy_"})
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
+BEST: Final = re.compile(r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights)?$")
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
 _MOST_WRAPPERS: Final = 4
@@ -122,6 +124,29 @@ def averages(code: CodeType) -> list[int]:
         if one.opname in METHODS and one.argval in _MIXES:
             found.add(line)
     return sorted(found)
+
+
+def bests(code: CodeType) -> list[tuple[str, int]]:
+    """Lines that assign what is named after the best model while a loop runs, and those that take it at another time.
+
+    A function without a loop may be called in one: a method that sets an attribute of its object.
+    """
+    names = {name for name in (*code.co_names, *code.co_varnames, *code.co_cellvars) if BEST.match(name)}
+    if not names or len(code.co_code) > LONGEST:
+        return []
+    found: dict[tuple[str, int], None] = {}
+    loops = any(one.opname == "FOR_ITER" for one in dis.get_instructions(code))
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        stored = names.intersection(_stored(one))
+        if stored and code.co_name != "__init__":
+            called = not loops and one.opname == "STORE_ATTR"
+            if called or loop_around(code, line) is not None:
+                found["best", line] = None
+        elif not stored and _last(one) in names and loop_around(code, line) is None:
+            found["best-used", line] = None
+    return list(found)
 
 
 def singular(code: CodeType) -> list[int]:

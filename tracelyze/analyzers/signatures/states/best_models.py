@@ -1,0 +1,90 @@
+"""A model that is kept as the best so far by its name alone: `best_model = model` is the model that trains on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.diagnosis import Evidence, Finding
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_MODEL: Final = re.compile(r"^(?:self\.)?_?(?:model|net|network|policy|classifier|encoder)$")
+_NONE: Final = re.compile(r"=\s*None\b")
+_ASKED: Final = re.compile(r"\bis (?:not )?None\b")
+
+
+def lines(process: Process) -> list[Location]:
+    """The lines that do so while the only model of the program trains, where every line that keeps the best does.
+
+    With a second optimizer, as in a search, the best model may be one whose training is over.
+    """
+    kept = process.locations("best")
+    if not kept or len(process.optimizers) != 1 or not _trains_on(process):
+        return []
+    used = [one for one in process.locations("best-used") if not _ASKED.search(one.source)]
+    plain = [one for one in kept if _assigned(one) is not None]
+    names = {(_assigned(one) or "").rpartition(".")[2] for one in plain}
+    others = [one for one in kept if one not in plain and _speaks_of(one, names) and not _NONE.search(one.source)]
+    if any("load_state_dict" in one.source for one in used if _speaks_of(one, names)):  # it is given the best weights
+        return []
+    return plain if any(_speaks_of(one, names) for one in used) and not others else []
+
+
+def _speaks_of(line: Location, names: set[str]) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", line.source) for name in names)
+
+
+def _trains_on(process: Process) -> bool:
+    """Whether steps followed a validation."""
+    after = process.evals["after_step"]
+    after = after[np.isfinite(after)]
+    return bool(len(after)) and float(np.min(after)) < len(process.steps)
+
+
+def _assigned(line: Location) -> str | None:
+    """The name to which the line gives a model that has a name of its own."""
+    try:
+        (statement,) = ast.parse(line.source.strip()).body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    pairs = zip(target.elts, value.elts, strict=True) if both else [(target, value)]  # type: ignore[attr-defined]
+    for name, given in pairs:
+        if _MODEL.match(ast.unparse(given)) and "best" in ast.unparse(name):
+            return ast.unparse(name)
+    return None
+
+
+def finding(process: Process, kept: list[Location], rule: str) -> Finding:
+    """`kept`: the lines that keep the best model."""
+    line = kept[0]
+    name = _assigned(line) or "the best model"
+    after = process.evals["after_step"]
+    first = int(np.nanmin(after))
+    plain = re.match(r"(\s*)([\w.]+) = ([\w.]+)$", line.source)
+    copied = f"{plain[2]} = copy.deepcopy({plain[3]})" if plain else None
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title=f"{name[:30]} is the model itself, and trains on with it",
+        summary=(
+            f"Line {line.line} gives the model a second name and copies nothing. The program trains one model, on past "
+            f"its first validation after step {first:,}: {name} has the weights of the last step, whenever it was set."
+        ),
+        fix="Keep a copy of the model, or of its weights.",
+        fix_code=f"import copy\n\n{copied or 'best_model = copy.deepcopy(model)'}",
+        first_step=first,
+        evidence=[Evidence("lines that keep the best model without a copy", len(kept), "lines")],
+        location=line,
+        false_alarm="A second name that is meant to follow the model.",
+    )
