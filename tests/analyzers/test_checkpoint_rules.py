@@ -189,3 +189,26 @@ def test_rates_that_begin_anew(make) -> None:
         seen, _, finding = resumed(make, {}, restored, steps=steps)
         assert seen == status
         assert not finding or "starts over" in finding.title
+
+
+def test_a_training_that_goes_on_from_weights_alone(make) -> None:
+    """A hint, since a training in stages looks the same."""
+    bare = {"keys": "", "optimizer": False, "optimizer_restored": False, "progress": False}
+    event = {"kind": "resumed", "time": 2.5, "step": 201, "name": "last.pt"}
+    optimizers = [ADAM[0] | {"made_at": 4, "parameters": 4}, ADAM[0] | {"made_at": 4, "parameters": 4, "optimizer": 1}]
+
+    def judged(saved: int = 200, made_at: int = 4, again: str = "last.pt", **seen: Any) -> Any:
+        text = json.dumps(SEEN | {"optimizer": 1, "file_rate": None, "file_parameters": 0} | seen)
+        rows = [SAVE | bare | {"step": saved, "time": 1.0}, LOAD | bare | {"time": 2.0}]
+        rows.append(SAVE | bare | {"step": 400, "time": 3.0, "file": again})
+        made = [optimizers[0], optimizers[1] | {"made_at": made_at}]
+        process = make.process(more={"checkpoints": rows, "events": [event | {"text": text}]}, optimizers=made)
+        return make.check("resume-discontinuity", process)
+
+    status, _, finding = judged()
+    assert (status, finding.severity, finding.first_step) == ("fired", "info", 201)
+    assert judged(saved=100)[0] == "skipped", "the best weights so far"
+    assert judged(made_at=5)[0] == "skipped", "another optimizer: a second phase"
+    assert judged(again="tuned.pt")[0] == "skipped"
+    assert judged(optimizer=0)[0] == "skipped", "the optimizer goes on"
+    assert judged(same_model=False)[0] == "skipped"

@@ -35,6 +35,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         if lost is not None:
             return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
     if _has_state(process) and not any(row["optimizer"] for row in own):
+        for row in own:
+            facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
+            if resumed_states.goes_on_from_weights(process, row, saves, facts):
+                lost = Lost(["optimizer"], "bare", "info")
+                return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
         return Skipped(
             "what went on from a checkpoint took in its weights, and it holds no more: whether the training was to go "
             "on, for which it needs the state of its optimizer too, is not known"

@@ -35,6 +35,8 @@ _HOW = {
     "that of a schedule under way: its rate is {restored}, its first one was {initial}.",
     "rates": "The rates after it repeat those of the first steps of the training, while the optimizer's state was "
     "taken in with a rate of {restored}: the epochs, or steps, are counted from zero again.",
+    "bare": "{file} holds weights and no more. They were taken in, trained by an optimizer that was made anew, and "
+    "written to the same file again.",
 }
 _FIX = {
     "in file": "Restore the state of the {names} as well, right where the weights are restored.",
@@ -55,6 +57,26 @@ def is_second_phase(facts: Row) -> bool:
     rate, of_file = facts.get("rate"), facts.get("file_rate")
     lower = rate is not None and of_file is not None and rate < of_file
     return bool(facts and (lower or facts.get("parameters") != facts.get("file_parameters")))
+
+
+def goes_on_from_weights(process: Process, row: Row, saves: list[Row], facts: Row) -> bool:
+    """Whether a training takes in the newest weights of a file, without an optimizer's state, and writes it again.
+
+    In one process: where the optimizer is made by the line, and with the settings, of the one before. So does a
+    training in stages, from one to the next.
+    """
+    same = [one for one in saves if one["file"] and one["file"] == row["file"]]
+    before = [one["step"] for one in same if one["step"] <= row["step"]]
+    again = any(one["step"] > row["step"] and not one["optimizer"] for one in same)
+    if not facts.get("same_model") or facts.get("restored_lr") is not None or not again:
+        return False
+    made = {one["optimizer"]: one for one in process.optimizers.records()}
+    own = made.pop(facts["optimizer"], None)
+    if own is None or not before:
+        return own is not None and row["step"] == 0 == len([at for at in made if at < own["optimizer"]])
+    names = ("made_at", "name", "options", "parameters")
+    twins = [one for at, one in made.items() if at < own["optimizer"] and all(one[n] == own[n] for n in names)]
+    return bool(twins) and own["made_at"] is not None and max(before) == row["step"] > 0
 
 
 def rates_repeat(process: Process, facts: Row, rates: int) -> bool:
