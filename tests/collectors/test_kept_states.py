@@ -31,6 +31,8 @@ for epoch in range(6):
         best = {"model": model.state_dict(), "epoch": epoch}
     if how == "alias of the best so far" and epoch in (1, 3):
         best = model.state_dict()
+    if how == "alias of one epoch" and epoch == 2:
+        best = model.state_dict()
     if how == "copy" and epoch in (1, 3):
         best = copy.deepcopy(model.state_dict())
     if how == "saved at once" and epoch in (1, 3):
@@ -43,7 +45,7 @@ for epoch in range(6):
 if how == "parameters":
     model.state_dict(), model.state_dict()
     torch.save(dict(model.named_parameters()), file)
-if how in ("alias", "copy"):
+if how in ("alias", "alias of one epoch", "copy"):
     torch.save(best, file)
 """
 
@@ -52,7 +54,8 @@ if how in ("alias", "copy"):
     ("how", "taken"),
     [
         ("alias", [20]),
-        ("alias of the best so far", [20]),
+        ("alias of the best so far", [10, 20]),
+        ("alias of one epoch", [15]),
         ("copy", []),
         ("saved at once", []),
         ("taken once", []),

@@ -351,6 +351,12 @@ def fit(model, best_model=None):
         best_loss = 1
     return best_model
 
+def wait(model, best_net=None):
+    while better(model):
+        if better(model):
+            best_net = model
+    save(best_net)
+
 class Stopping:
     def __init__(self, model):
         self.best_model = model
@@ -364,5 +370,6 @@ def test_where_the_best_model_is_kept_and_used() -> None:
     space: dict[str, Any] = {}
     exec(BESTS, space)
     assert script_text.bests(space["fit"].__code__) == [("best", 6), ("best-used", 8)]
-    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 15)]
+    assert script_text.bests(space["wait"].__code__) == [("best", 13), ("best-used", 14)]
+    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 21)]
     assert script_text.bests(space["Stopping"].__init__.__code__) == []

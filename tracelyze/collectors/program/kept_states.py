@@ -68,7 +68,8 @@ class KeptStates:
         """The program saves or loads these tensors: what is to be said if they were handed out before and trained on.
 
         A line may take the live weights once, to use them ever after: then it keeps nothing. So a state counts where
-        its line took several, and some of these were not used, or this one for a second time.
+        its line took several, and some of these were not used, or this one for a second time. `again`: this one was
+        used before; of a line that took only one, that is told apart by the analyzers.
         """
         living = [one for one in self._kept if one.lives]
         if not living:
@@ -83,9 +84,10 @@ class KeptStates:
             again = bool(one.used_at - {step})
             one.used_at.add(step)
             changed = [tensor for tensor in one.changed() if id(tensor) in ids]
-            kept = self._takes[site] > 1 and (again or self._uses[site] < self._takes[site])
-            if changed and kept and site is not None and one.taken.taken_at < step:
+            kept = again or self._takes[site] == 1 or self._uses[site] < self._takes[site]
+            if changed and kept and site is not None and 0 < one.taken.taken_at < step:
                 facts = {"looked_at": len(one.tensors), "changed": len(changed), "takes": self._takes[site]}
+                facts["again"] = again
                 found = facts | one.taken._asdict()
         return found
 

@@ -21,7 +21,7 @@ def uses(process: Process, limits: Limits) -> list[dict[str, Any]]:
             kept = json.loads(row["text"]) | {"step": int(row["step"]), "name": row["name"]}
             if kept["taken_at"] >= limits["steps"] and kept["step"] - kept["taken_at"] >= limits["steps"]:
                 found[kept["taken_site"]] = kept
-    return list(found.values())
+    return [kept for kept in found.values() if kept["takes"] > 1 or not kept["again"]]
 
 
 def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -> Finding:
@@ -32,7 +32,7 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
     what = "saved" if kept["use"] == "save" else "loaded"
     return Finding(
         rule=rule,
-        severity="critical",
+        severity="critical" if kept["takes"] > 1 else "info",  # what is taken once may be meant to follow the model
         confidence="likely",
         title=f"The weights kept at step {taken:,} went on training: those of step {step:,} are {what}",
         summary=(

@@ -135,18 +135,32 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
     if not names or len(code.co_code) > LONGEST:
         return []
     found: dict[tuple[str, int], None] = {}
-    loops = any(one.opname == "FOR_ITER" for one in dis.get_instructions(code))
+    loops = _loops(code)
     line = code.co_firstlineno
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         stored = names.intersection(_stored(one))
         if stored and code.co_name != "__init__":
             called = not loops and one.opname == "STORE_ATTR"
-            if called or loop_around(code, line) is not None:
+            if called or any(first <= line <= last for first, last in loops):
                 found["best", line] = None
-        elif not stored and _last(one) in names and loop_around(code, line) is None:
+        elif not stored and _last(one) in names and not any(first <= line <= last for first, last in loops):
             found["best-used", line] = None
     return list(found)
+
+
+def _loops(code: CodeType) -> list[tuple[int, int]]:
+    """First and last line of each `for` and `while` of a function: what a jump goes back over."""
+    lines: dict[int, int] = {}  # by offset
+    found, line = [], code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        lines[one.offset] = line
+        if "JUMP" in one.opname and type(one.argval) is int and one.argval <= one.offset:
+            first = lines.get(one.argval, line)
+            there = [at for start, _, at in code.co_lines() if at and one.argval <= start <= one.offset]
+            found.append((first, max(there, default=line)))
+    return found
 
 
 def singular(code: CodeType) -> list[int]:
