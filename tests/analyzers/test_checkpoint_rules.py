@@ -178,6 +178,22 @@ def test_first_steps_of_a_second_phase(make, load, seen) -> None:
     assert resumed(make, load, seen)[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("seen", "status", "severity", "word"),
+    [
+        ({"unread": ["ema", "epoch"], "steps": 1}, "fired", "warning", "average"),
+        ({"unread": ["global_step"], "steps": 1}, "fired", "info", "counts from zero"),
+        ({"unread": ["config", "loss", "schema"], "steps": 1}, "passed", None, None),
+        ({"unread": ["ema", "epoch"], "steps": 41}, "passed", None, None),  # back to the last good state, in one loop
+        ({"unread": [], "steps": 1}, "passed", None, None),
+    ],
+)
+def test_what_a_script_writes_and_never_reads(make, seen, status, severity, word) -> None:
+    found, _, finding = resumed(make, {}, seen)
+    assert found == status
+    assert not finding or (finding.severity == severity and word in finding.title)
+
+
 def test_rates_that_begin_anew(make) -> None:
     """Those of epochs that are counted from zero again."""
     steps = make.steps()

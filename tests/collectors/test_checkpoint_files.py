@@ -105,4 +105,5 @@ def test_what_steps_after_a_file_was_taken_in(
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
     (seen,) = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "resumed"]
     assert (seen.get("renewed"), seen.get("anew"), seen["same_model"]) == (renewed, anew, same)
-    assert (seen["step"], seen["file_rate"]) == (12, 0.01)
+    assert (seen["step"], seen["file_rate"], seen["steps"]) == (12, 0.01, 1)
+    assert seen["unread"] == (["epoch"] if sys.version_info < (3, 14) else [])

@@ -373,3 +373,22 @@ def test_where_the_best_model_is_kept_and_used() -> None:
     assert script_text.bests(space["wait"].__code__) == [("best", 13), ("best-used", 14)]
     assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 21)]
     assert script_text.bests(space["Stopping"].__init__.__code__) == []
+
+
+FILES = """
+def save(model, average, epoch):
+    store({"model": model, "average": average, "epoch": epoch, "loss": 1, "rate": 2})
+
+def load(state):
+    state["rate"] = 3
+    return state["model"], state.get("epoch", 0), "loss" in state
+"""
+
+
+def test_keys_that_are_written_and_never_read() -> None:
+    space: dict[str, Any] = {}
+    exec(FILES, space)
+    codes = [space[name].__code__ for name in ("save", "load")]
+    keys = {"model", "average", "epoch", "loss", "rate", "other"}
+    expected = {"average", "rate"} if sys.version_info < (3, 14) else set()  # which makes no dictionary of one tuple
+    assert script_text.unread(keys, codes) == expected

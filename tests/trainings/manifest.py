@@ -747,6 +747,7 @@ END_OF_RUN: Final = (
         lines=("self.best_state = self.model.state_dict()",),
         fast=True,
     ),
+    faulty("average_not_restored", "resume-discontinuity", lines=("torch.load(path)",)),
     faulty("best_model_by_name", "snapshot-aliased", lines=("self.best_model = model",)),
     faulty(
         "pretrained_under_a_prefix",

@@ -50,6 +50,7 @@ class Resumed:
         held = {id(p) for group in groups for p in group["params"]}
         rate = _base_rate(groups)
         found: dict[str, Any] = {"optimizer": tracked.index, "file_rate": self.file_rate, "rate": rate}
+        found["steps"] = tracked.count
         found["same_model"] = any(id(ref()) in held for ref in self._model)
         found["parameters"] = sum([len(group["params"]) for group in groups])
         found["file_parameters"] = self.file_parameters

@@ -67,6 +67,9 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
         return Lost(["scheduler"], "anew")
     if row["progress"] and resumed_states.rates_repeat(process, facts, int(limits["rates"])):
         return Lost(["epoch counter"], "rates")
+    if row["optimizer_restored"] and resumed_states.never_read(facts):
+        average = resumed_states.has_average(facts)
+        return Lost(["average" if average else "epoch counter"], "unread", "warning" if average else "info")
     return None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Lost(NamedTuple):
     severity: Any = "warning"
 
 
+_AVERAGE: Final = re.compile(r"(?:^|_)ema(?:_|$)|averag|shadow", re.IGNORECASE)
+_PROGRESS: Final = re.compile(r"^(?:\w*_)?(?:epochs?|steps?|iter(?:ation)?s?)$", re.IGNORECASE)
 _HOW = {
     "in file": "{file} holds the state of the {names}, and it was not taken in before the next step.",
     "not in file": "{file} says how far the training is, and holds no state of the optimizer.",
@@ -35,10 +38,16 @@ _HOW = {
     "that of a schedule under way: its rate is {restored}, its first one was {initial}.",
     "rates": "The rates after it repeat those of the first steps of the training, while the optimizer's state was "
     "taken in with a rate of {restored}: the epochs, or steps, are counted from zero again.",
+    "unread": "{file} holds {unread}, which the script writes and never reads: what was saved of it is not restored.",
     "bare": "{file} holds weights and no more. They were taken in, trained by an optimizer that was made anew, and "
     "written to the same file again.",
 }
+_TITLES = {
+    "average": "The training goes on from a checkpoint without the average of its weights",
+    "epoch counter": "The training goes on from a checkpoint, and counts from zero again",
+}
 _FIX = {
+    "unread": "Restore {unread} of the file as well.",
     "in file": "Restore the state of the {names} as well, right where the weights are restored.",
     "renewed": "Make the optimizer first, then restore its state; make none after that.",
     "anew": "Save the state of the scheduler beside that of the optimizer, and restore both.",
@@ -57,6 +66,20 @@ def is_second_phase(facts: Row) -> bool:
     rate, of_file = facts.get("rate"), facts.get("file_rate")
     lower = rate is not None and of_file is not None and rate < of_file
     return bool(facts and (lower or facts.get("parameters") != facts.get("file_parameters")))
+
+
+def never_read(facts: Row) -> list[str]:
+    """Averages of the weights, else numbers of epochs or steps, that the script writes into the file and never reads.
+
+    An optimizer that had stepped before goes back a few steps, in a loop that counts on.
+    """
+    unread = facts.get("unread", []) if facts.get("steps") == 1 else []
+    return [key for key in unread if _AVERAGE.search(key)] or [key for key in unread if _PROGRESS.search(key)]
+
+
+def has_average(facts: Row) -> bool:
+    """Whether an average of the weights is among what is never read."""
+    return any(_AVERAGE.search(key) for key in facts.get("unread", []))
 
 
 def goes_on_from_weights(process: Process, row: Row, saves: list[Row], facts: Row) -> bool:
@@ -128,10 +151,13 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         number(facts[name]) if facts.get(name) is not None else "unknown" for name in ("restored_lr", "initial_lr")
     ]
     words = {"file": row["file"] or "The file", "names": names, "anew": facts.get("anew")}
+    words |= {"unread": " and ".join(never_read(facts))}
     words |= {"restored": rates[0], "initial": rates[1]}
     effect = {
         "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training.",
         "scheduler": "The learning rate begins its schedule anew.",
+        "average": "The average of the weights begins anew.",
+        "epoch counter": "The epochs, or steps, are counted from zero again.",
         "scaler": "The loss scale begins at its default, and the first steps overflow.",
     }
     effects = [effect[name] for name in lost.names if name in effect]
@@ -142,7 +168,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         rule=rule,
         severity=lost.severity,
         confidence="likely",
-        title=f"The training goes on from a checkpoint without the state of its {names}"
+        title=_TITLES.get(lost.names[0], f"The training goes on from a checkpoint without the state of its {names}")
         if lost.how != "rates"
         else "The training goes on from a checkpoint, and its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
@@ -161,7 +187,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
 
 def _code(lost: Lost) -> str:
     """What restores the lost states, and saves them where the file holds none."""
-    if lost.how == "rates":
+    if lost.names == ["average"]:
+        return 'ema.load_state_dict(checkpoint["ema"])'
+    if lost.names == ["epoch counter"]:
         return 'start = checkpoint["epoch"] + 1\nfor epoch in range(start, epochs):\n    ...'
     names = ["model", *(["optimizer"] if lost.how == "anew" else []), *lost.names]
     states = ", ".join(f'"{name}": {name}.state_dict()' for name in names)

@@ -149,6 +149,27 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
     return list(found)
 
 
+def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
+    """Those of these keys that functions give to a dictionary that they make, and name at no other place.
+
+    A dictionary in which all keys are constants is made of one tuple of them. Other constants count as read.
+    """
+    written: set[str] = set()
+    for code in codes:
+        if len(code.co_code) > LONGEST:
+            return set()
+        here = list(dis.get_instructions(code))
+        for one, after in zip(here, here[1:] + here[-1:], strict=True):
+            if one.opname != "LOAD_CONST":
+                continue
+            if type(one.argval) is tuple and after.opname == "BUILD_CONST_KEY_MAP":
+                written |= keys.intersection(key for key in one.argval if type(key) is str)
+            elif after.opname != "STORE_SUBSCR":
+                named = one.argval if type(one.argval) in (tuple, frozenset) else (one.argval,)
+                keys = keys.difference(name for name in named if type(name) is str)
+    return written & keys
+
+
 def _loops(code: CodeType) -> list[tuple[int, int]]:
     """First and last line of each `for` and `while` of a function: what a jump goes back over."""
     lines: dict[int, int] = {}  # by offset

@@ -7,13 +7,18 @@ with these and with the live ones: a file is read back by nobody here, and a sav
 from __future__ import annotations
 
 import json
+import sys
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
+from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.resumed_states import Resumed
 from tracelyze.collectors.signals.context import SignalContext
@@ -71,6 +76,22 @@ def _plain(groups: Any) -> list[Any]:
 def _unwrapped(name: str) -> str:
     """The name of a tensor without what wrappers of the model put in front."""
     return name.removeprefix("module.").removeprefix("_orig_mod.")
+
+
+def _unread(keys: str) -> list[str]:
+    """Keys of a file that the program, as far as its functions are under way, writes and never reads."""
+    codes: dict[int, CodeType] = {}
+    frame: FrameType | None = sys._getframe(1)
+    files: set[str] = set()
+    while frame is not None:
+        code = frame.f_code
+        if not is_library(code.co_filename):
+            files.add(code.co_filename)
+            codes |= {id(one): one for one in with_inner(code)}
+        frame = frame.f_back
+    for file in files:
+        codes |= {id(one): one for one in script_text.of_file(file).functions}
+    return sorted(script_text.unread(set(keys.split()), list(codes.values())))
 
 
 def _is_mapping(content: Any) -> bool:
@@ -286,7 +307,8 @@ class Checkpoints(Signal):
         """The first step after a file was read shows what was made of it."""
         for read, resumed in self._resumed:
             if read["model_restored"]:
-                facts = {"site": read["site"], "step": read["step"]} | resumed.facts(tracked, list(self._schedulers))
+                facts = {"site": read["site"], "step": read["step"], "unread": _unread(read["keys"])}
+                facts |= resumed.facts(tracked, list(self._schedulers))
                 self.context.record_event("resumed", read["file"], json.dumps(facts))
         self._resumed = []
 
