@@ -225,6 +225,17 @@ def test_a_loop_that_is_left_while_each_validation_is_the_best(make) -> None:
     assert looped(make, 30, 5, evals=evals | {"loss": [0.9, 0.8, 0.7, 0.75, 0.8]})[0] == "skipped", "early stopping"
 
 
+def test_a_loop_that_is_left_by_a_count_that_nothing_sets_back(make) -> None:
+    evals = make.evals(5) | {"after_step": [80, 160, 240, 320, 400], "loss": [0.9, 0.95, 0.7, 0.6, 0.65]}
+    line = {"site": 78, "role": "waits", "file": "train.py", "line": 20, "function": "fit", "source": "waited += 1"}
+    reset = line | {"site": 79, "role": "waits-reset", "line": 18, "source": "best, waited = loss, 0"}
+    loader = line | {"site": 77, "role": "loader", "line": 8, "source": "for batch in loader:"}
+    status, finding = looped(make, 30, 5, evals=evals, sites=[*SITES, loader, line])
+    assert (status, finding.severity, finding.location.line) == ("fired", "info", 20)
+    assert looped(make, 30, 5, evals=evals, sites=[*SITES, loader, line, reset])[0] == "skipped"
+    assert looped(make, 6, 5, evals=evals, sites=[*SITES, loader, line])[0] == "skipped", "nearly all epochs"
+
+
 def asked_again(make: Any, steps: list[int], **more: Any) -> tuple[str, Any]:
     rows = [{"time": 1.0 * n, "step": step, "kind": "exhausted-again", "name": "0"} for n, step in enumerate(steps)]
     status, _, finding = make.check("stops-short", make.process(events=rows, **more))

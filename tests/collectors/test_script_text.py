@@ -392,3 +392,46 @@ def test_keys_that_are_written_and_never_read() -> None:
     keys = {"model", "average", "epoch", "loss", "rate", "other"}
     expected = {"average", "rate"} if sys.version_info < (3, 14) else set()  # which makes no dictionary of one tuple
     assert script_text.unread(keys, codes) == expected
+
+
+WAITS = """
+def fit(model):
+    waited = 0
+    for epoch in range(9):
+        if better(model):
+            best, waited = model, 0
+        else:
+            waited += 1
+
+def forgets(model):
+    epochs_no_improve = 0
+    while True:
+        if not better(model):
+            epochs_no_improve = epochs_no_improve + 1
+
+class Stopping:
+    def __init__(self):
+        self.counter = 0
+
+    def __call__(self, loss):
+        if loss > self.best:
+            self.counter += 1
+        else:
+            self.best = loss
+        return self.counter >= self.patience
+
+def counts(rows):
+    counter = 0
+    for row in rows:
+        counter += 1
+"""
+
+
+def test_what_counts_epochs_without_progress() -> None:
+    space: dict[str, Any] = {}
+    exec(WAITS, space)
+    assert script_text.waits(space["fit"].__code__) == [("waits-reset", 6), ("waits", 8)]
+    assert script_text.waits(space["forgets"].__code__) == [("waits", 14)]
+    assert script_text.waits(space["Stopping"].__call__.__code__) == [("waits", 22)]
+    assert script_text.waits(space["Stopping"].__init__.__code__) == []
+    assert script_text.waits(space["counts"].__code__) == []

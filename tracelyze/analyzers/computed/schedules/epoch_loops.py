@@ -15,12 +15,14 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 KIND = "epochs-planned"
 
 
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
-    """A loop that was left when its first epoch was whole, or while validation became better with each epoch."""
+    """A loop that was left when its first epoch was whole, or while validation became better with each epoch, or where
+    nothing sets back what counts the epochs without progress."""
     planned = [row["value"] for row in process.events.records() if row["kind"] == KIND]
     if len(planned) != 1 or len(process.optimizations) != 1 or planned[0] < limits["epochs"]:
         return None
@@ -29,9 +31,11 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     if done is None or done >= limits["part"] * planned[0]:
         return None
     better = _better_each_time(process, int(limits["better"]))
-    if done > 1 and not better:
+    counted = process.locations("waits") if done > 1 and not better else []
+    waits = counted[0] if len(counted) == 1 and not process.locations("waits-reset") else None
+    if done > 1 and not better and waits is None:
         return None
-    return _finding(optimization, rule, int(done), int(planned[0]), better and done > 1, limits)
+    return _finding(optimization, rule, int(done), int(planned[0]), better and done > 1, waits, limits)
 
 
 def _whole_passes(process: Process, optimization: Optimization) -> int | None:
@@ -65,18 +69,24 @@ def _better_each_time(process: Process, fewest: int) -> bool:
     return len(losses) >= fewest and bool(np.isfinite(losses).all() and (np.diff(last) < 0).all())
 
 
-def _finding(optimization: Optimization, rule: str, done: int, planned: int, better: bool, limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, rule: str, done: int, planned: int, better: bool, waits: Location | None, limits: Limits
+) -> Finding:
+    """`waits`: the line that counts the epochs without progress, where nothing sets its number back."""
     process = optimization.process
     loop = process.location("epochs")
     where = f" (line {loop.line})" if loop else ""
     how = (
         f"The last {limits['better']:.0f} validations were each better than all before: nothing in them asks to stop."
         if better
+        else f"Line {waits.line} counts the epochs without progress, and no line sets that number back when there is "
+        "some: it stops a training that still becomes better now and then."
+        if waits
         else "A return or a break that stands one level too deep does that."
     )
     return Finding(
         rule=rule,
-        severity="info" if better else "warning",
+        severity="info" if better or waits else "warning",
         confidence="likely",
         title=f"The loop ended after {plural(done, 'epoch')} of {planned:,}",
         summary=(
@@ -85,7 +95,9 @@ def _finding(optimization: Optimization, rule: str, done: int, planned: int, bet
             f"{how}"
         ),
         fix="Look at what leaves that loop: a return or a break in it, or what counts the epochs without progress.",
-        fix_code="for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
+        fix_code="if loss < best:\n    best, waited = loss, 0  # the count begins again\nelse:\n    waited += 1"
+        if waits
+        else "for epoch in range(epochs):\n    for batch in loader:\n        train_step(batch)\n"
         "return model  # behind the loop, not in it",
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
@@ -95,7 +107,7 @@ def _finding(optimization: Optimization, rule: str, done: int, planned: int, bet
             ),
             Evidence("epochs of the loop", planned, "epochs", limits["epochs"], limits.source("epochs")),
         ],
-        location=loop or optimization.step_location,
+        location=waits or loop or optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A trial run, a target that was reached, or a limit on time.",
     )

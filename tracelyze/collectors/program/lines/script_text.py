@@ -49,6 +49,11 @@ _MIXES: Final = frozenset({"mul_", "copy_"})
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 BEST: Final = re.compile(r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights)?$")
+WAITED: Final = re.compile(
+    r"(?:^|_)(?:wait(?:ed|ing)?|stale|strikes|bad_epochs|no_improve\w*|not_improved|since_best|without_\w+)$"
+    r"|patience_(?:count|left|used)",
+    re.IGNORECASE,
+)
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
 _MOST_WRAPPERS: Final = 4
@@ -146,6 +151,32 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
                 found["best", line] = None
         elif not stored and _last(one) in names and not any(first <= line <= last for first, last in loops):
             found["best-used", line] = None
+    return list(found)
+
+
+def waits(code: CodeType) -> list[tuple[str, int]]:
+    """Lines that count on what is named after epochs without progress, in a loop or in a method, and that set it."""
+    known = (*code.co_names, *code.co_varnames, *code.co_cellvars)
+    names = {name for name in known if WAITED.search(name)}
+    if any("patience" in name.lower() for name in known):
+        names.update(name for name in known if name in ("count", "counter", "_counter"))
+    if not names or len(code.co_code) > LONGEST or code.co_name == "__init__":
+        return []
+    found: dict[tuple[str, int], None] = {}
+    loops, line = _loops(code), code.co_firstlineno
+    counts, taken = False, set[str]()
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        stored = _stored(one)
+        for name in names.intersection(stored):
+            called = not loops and one.opname == "STORE_ATTR"
+            if called or any(first <= line <= last for first, last in loops):
+                found["waits" if counts and name in taken else "waits-reset", line] = None
+        if stored:
+            counts, taken = False, set()
+        else:
+            counts |= one.opname == "BINARY_OP" and one.argrepr.rstrip("=") in ("+", "-")
+            taken.update(one.argval if type(one.argval) is tuple else (one.argval,) if type(one.argval) is str else ())
     return list(found)
 
 

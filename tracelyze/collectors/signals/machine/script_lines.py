@@ -128,7 +128,7 @@ class ScriptLines(Signal):
                 self._named[id(code)] = code
                 for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
                     sites.at(role, code, line)
-                for role, line in script_text.bests(code)[:MAX_SITES]:
+                for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
                     sites.at(role, code, line)
                 for line in script_text.averages(code)[:MAX_SITES]:
                     sites.at("average", code, line)
