@@ -45,6 +45,16 @@ def test_gradients_that_thin_out_through_the_depth(make) -> None:
     assert finding.confidence == "likely"
 
 
+def test_the_layers_that_are_named_get_what_the_title_says(make) -> None:
+    """The thirds of the network are what the rule compares: their ratio is not that of the first and the last layer."""
+    rows = layers([-12.0, -9.0, -8.0, -7.5, -7.0, -6.0, -5.0, -4.0, -3.5, -1.0])
+    _, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))
+    assert finding.title == "Gradients vanish: layer layer0 gets 1e-11 of what layer layer9 gets"
+    assert "0.1 at the last and 1e-12 at the first" in finding.summary
+    assert "The first 3 layers get 3e-06 of what the last 3 get." in finding.summary
+    assert "2.34 in the second fifth of the run, 2.34 in the last" in finding.summary
+
+
 def test_gradients_that_vanish_from_some_step_on(make) -> None:
     rows = layers([-2.0] * 9, SAMPLED_STEPS[:6]) + layers(DEEP, SAMPLED_STEPS[6:])
     status, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))

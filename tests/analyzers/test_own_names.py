@@ -127,3 +127,12 @@ def test_nothing_is_assigned_to_self(make) -> None:
 def test_a_trainer_is_given_its_own_settings(make, line, code, own) -> None:
     process = make.process(sites=[site(1, "step", 3, line, "main", line)])
     assert own_names.in_example(code, process, None) == own
+
+
+def test_a_line_of_the_program_keeps_its_own_names(make) -> None:
+    """Where the place itself speaks of inputs, they are not the batch of the loop in another function."""
+    process = process_of(make, CLASSIC)
+    code = "layers = [nn.Linear(inputs, width), nn.GELU()]"
+    place = Location("train.py", 300, "network", "layers = [nn.Linear(inputs, width), nn.Sigmoid()]")
+    assert own_names.in_example(code, process, place) == code
+    assert own_names.in_example("probe(inputs)", process, None) == "probe(xb)"

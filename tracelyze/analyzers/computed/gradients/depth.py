@@ -35,6 +35,11 @@ class Profile:
         return float(np.median(self.gradient[: self.third])) / late if late > 0 else 1.0
 
     @property
+    def ends(self) -> float:
+        """The gradient of the first layer against that of the last one; 1 where the last one has none."""
+        return float(self.gradient[0] / self.gradient[-1]) if self.gradient[-1] > 0 else 1.0
+
+    @property
     def in_order(self) -> float:
         """Share of the pairs of layers of which the earlier has the smaller gradient."""
         first, second = np.triu_indices(len(self.gradient), 1)

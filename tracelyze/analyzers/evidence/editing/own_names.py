@@ -90,7 +90,8 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         **_loaders(process, location, code),
     }
     forward = _forward(process, loss, model)
-    names |= _batch(forward, model)
+    there = re.findall(r"[A-Za-z_]\w*", location.source) if location else []  # which has these names already
+    names |= {name: own for name, own in _batch(forward, model).items() if name not in there}
     return _Known(
         {name: own for name, own in names.items() if own and own != name},
         ways.pop() if len(ways) == 1 and not backward else None,

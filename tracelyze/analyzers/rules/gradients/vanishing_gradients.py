@@ -11,14 +11,13 @@ from tracelyze.analyzers.computed.gradients.depth import Profile, profiles
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
 TINY = 1e-12  # nothing at all reads as "under 0.1%", like next to nothing
-SATURATING = ("Sigmoid", "Tanh")
 
 
 @each_optimization
@@ -38,7 +37,7 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     stuck = _stuck(optimization, limits)
     if isinstance(stuck, Skipped):
         return stuck
-    return _finding(optimization, stretch, limits) if stuck else Passed("the loss falls, or is low, all the same")
+    return _finding(optimization, stretch, stuck, limits) if stuck else Passed("the loss falls all the same, or is low")
 
 
 def _vanishes(profile: Profile, limits: Limits) -> bool:
@@ -47,38 +46,41 @@ def _vanishes(profile: Profile, limits: Limits) -> bool:
     return profile.ratio <= limits["ratio"] and gradual
 
 
-def _stuck(optimization: Optimization, limits: Limits) -> bool | Skipped:
+def _stuck(optimization: Optimization, limits: Limits) -> tuple[float, float] | Skipped | None:
+    """Where the loss does not fall, its medians in the second fifth of the run and in the last."""
     loss = optimization.steps["loss"]
     if not len(loss) or not np.isfinite(loss).all() or len(loss) < limits["steps"]:
         return Skipped("the loss of some steps is missing or not finite, so whether it falls is not known")
     fifth = len(loss) // 5
     parts = (loss[: min(20, fifth // 4)], loss[fifth : 2 * fifth], loss[-fifth:])
     start, early, end = (float(np.median(part)) for part in parts)
-    return start > 0 and end >= limits["high"] * start and end >= limits["falls"] * early
+    return (early, end) if start > 0 and end >= max(limits["high"] * start, limits["falls"] * early) else None
 
 
 def _made_at(process: Process, layer: str) -> Location | None:
     """The line of the first activation that saturates; where there is no such module, of the first layer."""
     rows = process.tables["activations"].records()
-    saturating = next((str(row["module"]) for row in rows if row["kind"] in SATURATING), layer)
+    saturating = next((str(row["module"]) for row in rows if row["kind"] in ("Sigmoid", "Tanh")), layer)
     return process.module_location(saturating)
 
 
-def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits) -> Finding:
+def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[float, float], limits: Limits) -> Finding:
     profile = stretch[len(stretch) // 2]
-    ratio = float(np.median([one.ratio for one in stretch]))
+    ends = float(np.median([one.ends for one in stretch]))
+    thirds = float(np.median([one.ratio for one in stretch]))
     begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
-    early, late = profile.layers[0], profile.layers[-1]
+    early, late, third = profile.layers[0], profile.layers[-1], profile.third
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain" if moved < limits["moved"] else "likely",
-        title=f"Gradients vanish: layer {early} gets {ratio:.1g} of what layer {late} gets",
+        title=f"Gradients vanish: layer {early} gets {ends:.1g} of what layer {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
             f"layer {early}: per element {profile.gradient[-1]:.2g} at the last and {profile.gradient[0]:.2g} at the "
-            f"first (step {profile.step:,}). The loss does not fall. "
+            f"first (step {profile.step:,}). The first {third} layers get {thirds:.1g} of what the last {third} get. "
+            f"The loss does not fall: {number(loss[0])} in the second fifth of the run, {number(loss[1])} in the last. "
             + (
                 f"In {plural(steps, 'step')} the updates of the first layers add up to {percent(max(moved, TINY))} of "
                 "the size of their weights: they hardly train."
@@ -92,7 +94,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], limits: Limits)
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("gradient per element, first third of the layers against the last", f"{ratio:.1g}"),
+            Evidence(f"gradient per element, layer {early} against layer {late}", f"{ends:.1g}"),
+            Evidence(f"gradient per element, first {third} layers against the last {third}", f"{thirds:.1g}"),
             Evidence("layers with gradients", len(profile.layers), "layers"),
             Evidence("consecutive, to the end", len(stretch), "measurements", limits["looks"], limits.source("looks")),
             Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
@@ -121,12 +124,9 @@ RULE = Rule(
     title="Gradients vanish before they reach the first layers",
     about="Saturating activations or small weights shrink a gradient in every layer: the first ones are not trained.",
     check=check,
-    verify=(
-        "Record the run again: the first layers get more than a ten-thousandth of the last layers' gradient, and the"
-        " loss falls."
-    ),
+    verify="Record the run again: the first layers get over 1e-4 of the last ones' gradient, and the loss falls.",
     excluded=(
-        "A converged model: the loss never fell.",
+        "A converged model: the loss ended above half of where it began.",
         "Frozen layers or a cut: the decay runs through all layers in order.",
     ),
     absent="The run has no gradients by layer.",
