@@ -479,6 +479,12 @@ EVALUATION: Final = (
         lines=("model.eval()",),
         fast=True,
     ),
+    faulty(
+        "one_step_for_both",
+        "eval-with-grad",
+        lines=("for batch in val_loader",),  # the loop that validates: the call itself trains as well
+        fast=True,
+    ),
     faulty("memorises_small_set", "overfitting", consequences=("validation-fluctuation",)),
 )
 

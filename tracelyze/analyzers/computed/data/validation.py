@@ -65,8 +65,29 @@ def place(process: Process, row: int) -> Location | None:
 def begins_at(process: Process, site: float) -> Location | None:
     """The first statement of the function that evaluates at this site; None where it trains, or none is known."""
     at = process.site(site)
-    places = process.locations("evaluation") if at is not None else []
-    return next((one for one in places if at and (one.file, one.function) == (at.file, at.function)), None)
+    if at is None or any((one.file, one.function) == (at.file, at.function) for one in _training_calls(process)):
+        return None
+    places = process.locations("evaluation")
+    return next((one for one in places if (one.file, one.function) == (at.file, at.function)), None)
+
+
+def trains_too(process: Process, site: float) -> bool | None:
+    """Whether training called the model from the line of this site as well; None where its lines were not recorded."""
+    at, calls = process.site(site), _training_calls(process)
+    return any((one.file, one.line) == (at.file, at.line) for one in calls) if at is not None and calls else None
+
+
+def loop_of(process: Process, row: int) -> Location | None:
+    """The `for` over the loader of a pass of the table evals; None where training goes through it as well."""
+    training = training_loaders(process)
+    sites = {one["loader"]: process.site(one["site"]) for one in process.loaders.records()}
+    loop = sites.get(process.evals["loader"][row])
+    return loop if loop not in {sites.get(loader) for loader in training} else None
+
+
+def _training_calls(process: Process) -> list[Location]:
+    """The lines at which training called a model, one of which may be a function's that evaluates, too."""
+    return process.locations("training-call")
 
 
 def of_training_size(process: Process) -> Mask:

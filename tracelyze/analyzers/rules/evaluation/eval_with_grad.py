@@ -14,6 +14,21 @@ from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+FIX = "Validate under torch.no_grad(): a decorator of the function that validates, or a block around it."
+FIX_CODE = """@torch.no_grad()
+def validate(model, loader):
+    ...
+
+with torch.no_grad():  # where the validation stands in the loop
+    for x, y in val_loader:
+        loss = criterion(model(x), y)"""
+BLOCK = """with torch.no_grad():
+    for x, y in val_loader:  # the whole loop that validates
+        loss = criterion(model(x), y)"""
+SWITCH = """with torch.set_grad_enabled(training):  # False while it validates
+    loss = criterion(model(x), y)"""
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -30,6 +45,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = np.flatnonzero(bad)
     begin = int(np.nan_to_num(evals["after_step"][rows[0]]))
     optimization = process.longest if process.optimizations else None
+    site, one_line = float(evals["site"][rows[0]]), len(set(evals["site"][bad].tolist())) == 1
+    called, shared = validation.place(process, int(rows[0])), validation.trains_too(process, site)
+    loop = validation.loop_of(process, int(rows[0]))
+    fix, code = _instead(called, loop) if called and shared else (FIX, FIX_CODE)
     marks = [Mark(float(begin), "validation with autograd on")]
     return [
         Finding(
@@ -42,27 +61,33 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
                 "more time, and a leak as soon as an output or a loss is stored."
             ),
-            fix="Validate under torch.no_grad(): a decorator of the function that validates, or a block around it.",
-            fix_code="@torch.no_grad()\ndef validate(model, loader):\n    ...\n\n"
-            "with torch.no_grad():  # where the validation stands in the loop\n    for x, y in val_loader:\n"
-            "        loss = criterion(model(x), y)",
+            fix=fix,
+            fix_code=code,
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
                 Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
                 Evidence("forwards in them", forwards, "forwards"),
             ],
-            diff=line_edits.under(process, validation.place(process, int(rows[0])), "with torch.no_grad():")
-            if len(set(evals["site"][bad].tolist())) == 1
-            else None,
-            location=validation.begins_at(process, float(evals["site"][rows[0]]))
-            or validation.place(process, int(rows[0])),
-            seen_at=validation.place(process, int(rows[0])),
+            diff=line_edits.under(process, called, "with torch.no_grad():") if shared is False and one_line else None,
+            location=(loop if shared else validation.begins_at(process, site)) or called,
+            seen_at=called,
             charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
             false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "
             "losses.",
         )
     ]
+
+
+def _instead(called: Location, loop: Location | None) -> tuple[str, str]:
+    """What to change where training runs through the same line, which needs its graph: words and example."""
+    why = "training goes through the same line, and needs its graph"
+    if loop is not None:
+        return (
+            f"Put the loop that validates (line {loop.line}) under torch.no_grad(), not line {called.line}: {why}.",
+            BLOCK,
+        )
+    return f"Switch autograd off while line {called.line} validates, and only then: {why}.", SWITCH
 
 
 RULE = Rule(

@@ -26,6 +26,7 @@ NO_GRAPH = 3  # schema.GRAD_MODE
 MAX_GIVEN_UP = 1000  # losses that are no number, in events
 SANITY_CHECK = (0, "sanity check")  # as a callback announces it
 MAX_LOSSES = 16  # of one backward that are looked at
+NOTED_LINES = 8  # calls of a model as in training, after each evaluation, whose lines are noted
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
 NOTHING_FOUND = EvaluatedLosses()  # of a call that was made as in training, and led to no backward
 
@@ -52,6 +53,7 @@ class Evaluation(Signal):
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
         self._held: dict[int, int | None] = {}
         self._rechecks: dict[int, int] = {}
+        self._noted: dict[int, int] = {}  # calls as in training whose lines were noted, by model
         self._given_up_losses = 0
         self._unread: deque[tuple[dict[str, Any], Readback]] = deque()  # losses of such calls, on a device
         self._declared: tuple[int, str] | None = None
@@ -86,6 +88,11 @@ class Evaluation(Signal):
                 self._note_input(call, evaluated, first_tensor(self.torch, args, kwargs))
             if not self.progress.steps and call.declared is None and _in_sanity_check():
                 call.declared = SANITY_CHECK
+        elif not call.replayed:
+            noted = self._noted.get(call.model.number, 0)
+            if noted < NOTED_LINES:
+                self._noted[call.model.number] = noted + 1
+                self.program.sites.here("training-call")
 
     def _note_input(self, call: Call, evaluated: EvaluatedLosses, given: Any) -> None:
         """Values are dropped: was the model given this just before, for another sample of what it answers?"""
@@ -139,6 +146,10 @@ class Evaluation(Signal):
             self._passes.setdefault(training, []).append(call)
             if call.mode == GRAD and call.in_train:
                 self._given_up(call)
+        elif call.evaluated is not None and call.evaluated.site is not None:
+            place = self.program.sites.code(call.evaluated.site)
+            if place is not None:  # It trained all the same, in eval mode or checkpointed.
+                self.program.sites.at("training-call", *place)
         call.given_loss = None
         if self._late or self._unread:
             self._release()
@@ -174,6 +185,7 @@ class Evaluation(Signal):
         self._release(wait=True)
 
     def _close(self, training: int | None) -> None:
+        self._noted.clear()
         calls = self._passes.pop(training, None)  # an OS signal handler may evaluate too, and be here first
         for several in _by_line(calls) if calls else ():
             for one in _by_model(several):
