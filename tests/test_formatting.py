@@ -162,6 +162,12 @@ def test_fractions() -> None:
     assert formatting.fraction(0.000032) == "3.2e-05"
 
 
+def test_the_end_of_a_name_is_kept() -> None:
+    assert formatting.end_of_name("model.words.weight", 30) == "model.words.weight"
+    assert formatting.end_of_name("base.model.words.weight", 14) == "…words.weight"
+    assert formatting.end_of_name("a_name_without_a_dot", 10) == "…out_a_dot"
+
+
 def test_abridged_keeps_both_ends() -> None:
     text = "first words " + "middle " * 60 + "last words"
     short = formatting.abridged(text, 120)

@@ -175,6 +175,15 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most].rstrip() + "…"
 
 
+def end_of_name(name: str, most: int) -> str:
+    """A dotted name, or the last parts of it behind an ellipsis: they say what it is, the first ones where it lies."""
+    if len(name) <= most:
+        return name
+    parts = name.split(".")
+    ends = (".".join(parts[begin:]) for begin in range(1, len(parts)))
+    return "…" + next((end for end in ends if len(end) < most), name[1 - most :])
+
+
 def abridged(text: str, most: int) -> str:
     """The text, or its beginning and its end with an ellipsis between them: both ends of a message matter."""
     if len(text) <= most:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 RULE = "new-tokens-untrained"
-ROW = {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False}
+ROW = {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False, "looked_up": True}
 
 
 def looks(make: Any, used: float, unchanged: float, last: int = 100, **more: Any) -> Any:
@@ -18,6 +18,18 @@ def test_rows_that_stay_as_they_were(make: Any) -> None:
         status, _, finding = make.check(RULE, looks(make, 6.0, 6.0, trainable=trainable))
         assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
         assert ("get_input_embeddings" in finding.fix_code, "LoraConfig" in finding.fix_code) == (False, not trainable)
+
+
+def test_the_end_of_a_long_name_stands_in_the_title(make: Any) -> None:
+    name = "base_model.model.model.decoder.embed_tokens.weight"
+    title = make.check(RULE, looks(make, 6.0, 6.0, parameter=name))[2].title
+    assert "…decoder.embed_tokens.weight" in title
+    assert len(title) <= 90
+
+
+def test_rows_of_which_the_forward_takes_a_copy_or_to_which_it_adds(make: Any) -> None:
+    assert make.check(RULE, looks(make, 6.0, 6.0, looked_up=False))[0] == "passed"
+    assert make.check(RULE, looks(make, 6.0, 6.0, looked_up=None))[0] == "skipped", "a compiled model"
 
 
 def test_rows_that_change_or_are_not_used(make: Any) -> None:

@@ -103,7 +103,7 @@ TIMESTEPS = [
 ]
 NEW_ROWS = [
     {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False, "used": 6.0, "unchanged": 6.0}
-    | {"step": step}
+    | {"step": step, "looked_up": True}
     for step in (0, 10, 100)
 ]
 BROKEN = {"step": 101, "kind": "nonfinite-gradient", "name": "head.weight", "text": "log at 0"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -35,6 +37,13 @@ def test_another_weight_for_an_embedding_that_there_was() -> None:
         else:
             module.weight.data = larger
         assert vocabularies.grown_from(module, 54) == 50
+
+
+def test_copies_of_an_embedding() -> None:
+    module, other = made(50), made(50)
+    assert vocabularies.is_copy(module, copy.deepcopy(module).weight)
+    assert not vocabularies.is_copy(module, other.weight)
+    assert not vocabularies.is_copy(module, module.weight)
 
 
 def test_embeddings_that_are_as_they_were_made() -> None:

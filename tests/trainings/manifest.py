@@ -834,6 +834,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "only-padding"),
+    pair("more_words", "trained-copy"),
+    pair("more_words", "trained-offsets"),
     pair("gait_reader", "attends-samples", "samples-mixed", fast=True, collect=("--probe",)),
     pair("gait_reader", "view-for-permute", "samples-mixed", collect=("--probe",)),
     pair("gait_reader", "own-dice", "nondeterministic-step", collect=("--probe",)),

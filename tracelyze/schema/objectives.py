@@ -150,6 +150,13 @@ NEW_ROWS: Final = Table(
         Column("before", "int64", "", "rows that it had"),
         Column("rows", "int64", "", "rows that it has"),
         Column("trainable", "bool", "", "it requires a gradient"),
+        Column(
+            "looked_up",
+            "bool",
+            "",
+            "the forward looks its rows up and adds nothing that is trained; false beside a copy or below an adapter, "
+            "null where no forward was watched",
+        ),
         Column("used", "float64", "", "new rows whose ids were met in inputs so far, without those that fill up rows"),
         Column("unchanged", "float64", "", "of them, those that are as they were in the first sample, bit for bit"),
     ),

@@ -1,10 +1,13 @@
 """Add words to the vocabulary of a tiny language model, and fine-tune low-rank adapters of its layers.
 
 The embedding is trained as well, since it has new rows. Faults: `frozen-rows` freezes the embedding with everything
-else that is not an adapter. (`only-padding` is no fault: it freezes the embedding, and the only new word is padding.)
+else that is not an adapter. (Three are no faults. `only-padding` freezes the embedding, and the only new word is
+padding. `trained-copy` keeps the embedding as it was beside a copy that is looked up and trained, `trained-offsets`
+adds what is learned to its rows.)
 """
 
 import argparse
+import copy
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +27,26 @@ class Adapted(nn.Module):
         return self.base(x) + self.up(self.down(x))
 
 
+class Kept(nn.Module):
+    def __init__(self, original):
+        super().__init__()
+        self.copies = nn.ModuleDict({"default": copy.deepcopy(original).requires_grad_(True)})
+        self.original = original.requires_grad_(False)
+
+    def forward(self, ids):
+        return self.copies["default"](ids)
+
+
+class Offset(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.low, self.high = nn.Parameter(torch.zeros(OLD + NEW, 4)), nn.Parameter(torch.randn(4, WIDTH))
+
+    def forward(self, ids):
+        return self.base(ids) + F.embedding(ids, self.low) @ self.high
+
+
 class Causal(nn.Module):
     def __init__(self):
         super().__init__()
@@ -41,6 +64,9 @@ def extend(model):
     model.words = words
 
 
+WRAPPERS = {"trained-copy": Kept, "trained-offsets": Offset}
+
+
 def batch(fault):
     start = torch.randint(0, OLD, (16, 1))
     ids = (start + torch.arange(LENGTH)) % OLD
@@ -54,7 +80,7 @@ def batch(fault):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "frozen-rows", "only-padding"])
+    parser.add_argument("--fault", default="", choices=["", "frozen-rows", "only-padding", *WRAPPERS])
     args = parser.parse_args()
     torch.manual_seed(4)
     torch.set_num_threads(1)
@@ -62,6 +88,8 @@ def main():
     extend(model)
     model.requires_grad_(False)
     model.feed, model.head = Adapted(model.feed), Adapted(model.head)
+    if args.fault in WRAPPERS:
+        model.words = WRAPPERS[args.fault](model.words)
     if not args.fault:
         model.words.requires_grad_(True)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-3)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -23,9 +23,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not by_parameter:
         return Skipped("no embedding was made larger before it was trained", "not-applicable")
     last = [rows[-1] | {"begun": rows[0]["step"]} for rows in by_parameter.values()]
-    rows = [row for row in last if row["step"] - row["begun"] >= limits["steps"]]
-    if not rows:
+    late = [row for row in last if row["step"] - row["begun"] >= limits["steps"]]
+    if not late:
         return Skipped(f"the new rows were last measured before step {limits['steps']:.0f}")
+    rows = [row for row in late if row["looked_up"]]
+    if not rows:
+        if any(row["looked_up"] is None for row in late):
+            return Skipped("it was not seen which embedding the forward looks up: the model is compiled, say")
+        return Passed("the forward looks up copies of the rows that were added, or adds what an adapter has learned")
     found = [
         _finding(process, row, limits)
         for row in rows
@@ -46,7 +51,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"New tokens are never trained: {plural(used, 'new row')} of {row['parameter'][:36]} as at the start",
+        title=f"New tokens are never trained: {plural(used, 'row')} of {end_of_name(row['parameter'], 30)} stay as is",
         summary=(
             f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to "
             f"{row['rows']:,}) before training. Inputs use {used} of them, without padding, and {row['unchanged']:.0f} "
@@ -101,13 +106,15 @@ RULE = Rule(
     absent="The run makes no embedding larger.",
     excluded=(
         "An embedding that is frozen on purpose: only rows that were added are looked at.",
+        "An embedding beside a copy that is trained, or below an adapter: the forward looks these very rows up.",
         "Rows that never occur, and padding: only ids that are met in inputs, and do not follow themselves, count.",
     ),
-    needs=(("new_rows.unchanged",),),
+    needs=(("new_rows.unchanged", "new_rows.looked_up"),),
     thresholds=(
         Threshold("steps", 20, "steps", "a warm-up may begin with rates that change nothing"),
         Threshold("share", 0.9, "share", "of the rows that are used; one that came late may not have been trained yet"),
     ),
-    not_when="Rows that no input uses, padding tokens, embeddings that were not resized.",
+    not_when="Rows that no input uses, padding tokens, embeddings that were not resized, or beside which a copy or an "
+    "adapter is trained.",
     references=("https://huggingface.co/docs/peft/developer_guides/troubleshooting#extending-the-vocabulary",),
 )

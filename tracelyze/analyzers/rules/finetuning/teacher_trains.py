@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural
+from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -62,7 +62,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         rule=RULE.id,
         severity="warning",
         confidence="certain" if evaluating else "likely",
-        title=f"The teacher is trained as well: gradients of {line.function} reach {teacher[:36]}",
+        title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
         summary=(
             f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
             f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "

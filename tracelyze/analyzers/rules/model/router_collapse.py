@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import end_of_name, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -74,7 +74,7 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain" if busiest >= limits["certain"] else "likely",
-        title=f"Router collapse: {idle} of {experts} experts of {name[:34]} get next to no tokens",
+        title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get next to no tokens",
         summary=(
             f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were the first "
             f"choice for less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"

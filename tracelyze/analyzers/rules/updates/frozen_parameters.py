@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld, zero_f
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location, Severity
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import end_of_name, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -46,12 +46,12 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _frozen_in_vain(event: Row) -> Finding:
     """An attribute that was set to freeze something, and does not."""
     word, count = event["text"], plural(int(event["value"]), "tensor")
-    whole = word == "requires_grad"
+    whole, name = word == "requires_grad", end_of_name(event["name"], 40)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{event['name'][:40]} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
+        title=f"{name} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
         summary=(
             f"{count} that should be frozen still train{'s' if count == '1 tensor' else ''}. "
             + (

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.evidence import called, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import plural, share_of
+from tracelyze.formatting import end_of_name, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -60,7 +60,9 @@ def _turns(one: Optimization, other: Optimization) -> int:
 def _tensors(row: dict[str, Any]) -> str:
     """For a title: the first of several tensors by its name, and how many others there are."""
     first, others = str(row["shared_names"] or "").split(", ")[0], row["shares"] - 1
-    return f"{first[:36]} and {plural(others, 'other tensor')}" if first and others else plural(row["shares"], "tensor")
+    if not (first and others):
+        return plural(row["shares"], "tensor")
+    return f"{end_of_name(first, 36)} and {plural(others, 'other tensor')}"
 
 
 def _named(row: dict[str, Any]) -> str:

@@ -55,5 +55,14 @@ def grown_from(module: Any, rows: int) -> int | None:
     return None
 
 
+def is_copy(module: Any, weight: Any) -> bool:
+    """Whether this weight is, as far as a few elements show, a copy of what the embedding holds."""
+    held = stored_weight(module)
+    if held is None or held is weight or held.shape != weight.shape or held.dtype != weight.dtype:
+        return False
+    same_device = held.device == weight.device
+    return same_device and all(bool((held[at, :ELEMENTS] == weight[at, :ELEMENTS]).all()) for at in (0, -1))
+
+
 def _sample(weight: Any) -> Sample:
     return int(weight.shape[0]), weight[0, :ELEMENTS].clone(), weight[-1, :ELEMENTS].clone()
