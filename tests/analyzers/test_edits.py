@@ -9,6 +9,7 @@ import pytest
 
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Diff
 
 LOOP = """\
@@ -149,6 +150,8 @@ def test_both_halves_of_a_scaler(make) -> None:
         ("DataLoader(data,", None),
         ("[DataLoader(data) for data in parts]", None),  # nor here
         ("DataLoader(Data(',', (8, 8)), 8)", "DataLoader(Data(',', (8, 8)), 8, num_workers=4)"),
+        ("DataLoader(data, 8, False, None, None, 2)", "DataLoader(data, 8, False, None, None, 4)"),
+        ("DataLoader(*parts)", None),
         ("DataLoader(data)  # slow", "DataLoader(data, num_workers=4)  # slow"),
         ("DataLoader(data), DataLoader(held_out)", None),  # which of the two is meant is not known
     ],
@@ -156,7 +159,7 @@ def test_both_halves_of_a_scaler(make) -> None:
 def test_arguments_of_a_loader(make, call: str, repaired: str | None) -> None:
     source = f"import torch\ndef make():\n    loader = {call}\n"
     process = make.process(sites=sites_of(source, dataloader="loader ="))
-    diff = edits.loader_arguments(process, process.site(1), {"num_workers": "4"})
+    diff = loader_arguments.with_arguments(process, process.site(1), {"num_workers": "4"})
     if repaired is None:
         assert diff is None
     else:

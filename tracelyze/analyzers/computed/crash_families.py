@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import loader_arguments
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -377,4 +377,4 @@ def edit(family: Family | None, process: Process) -> Diff | None:
     if family is None or family.name != BATCH_OF_ONE or not process.optimizations:
         return None
     made_at = process.site(process.longest.loader.get("made_at"))
-    return edits.loader_arguments(process, made_at, {"drop_last": "True"})
+    return loader_arguments.with_arguments(process, made_at, {"drop_last": "True"})

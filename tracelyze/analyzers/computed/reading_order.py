@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -46,6 +47,8 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
         if same
         else "if an index always stands for the same sample, batches always hold the same ones."
     )
+    training = validation.training_loaders(process).tolist()
+    fix, code, diff = loader_arguments.shuffling(process, loader, training)
     return Finding(
         rule=rule,
         severity="info",
@@ -55,8 +58,8 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
             f"The loader reads {loader['dataset']} from its first sample to its last in each of "
             f"{plural(count, 'epoch')}. Where that is not the order of the labels it does little harm: {held}"
         ),
-        fix="Shuffle the training loader, unless the order matters.",
-        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)",
+        fix=f"Unless the order matters: {fix[0].lower()}{fix[1:]}",
+        fix_code=code,
         evidence=[
             Evidence("sampler", loader["sampler"], role="setting"),
             Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
@@ -64,5 +67,5 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
         location=process.loader_location(loader),
         seen_at=process.site(loader["site"]),
         false_alarm="Time series, chunks of one stream, a curriculum.",
-        diff=edits.loader_arguments(process, process.site(loader["made_at"]), {"shuffle": "True"}),
+        diff=diff,
     )

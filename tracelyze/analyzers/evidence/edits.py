@@ -14,8 +14,6 @@ from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Excerpt, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 STEP: Final = re.compile(r"(?P<optimizer>[A-Za-z_][\w.]*)\.step\(\)")
@@ -146,28 +144,6 @@ def without_softmax(process: Process, loss: Location | None) -> Diff | None:
         return None
     added = line.with_parts({softmax: line.text_of(scores)})
     return Diff(loss.file, loss.line, ["".join(there)], [there[0] + added])
-
-
-def loader_arguments(process: Process, made_at: Location | None, wanted: Mapping[str, str]) -> Diff | None:
-    """The line that makes a DataLoader with these arguments set, where the whole call stands on it."""
-    there = made_at and statement(process, made_at)
-    line = parsed_line.parse(there[1]) if there else None
-    calls = line.calls("DataLoader") if line else []
-    if not made_at or not there or line is None or len(calls) != 1:  # of several it is not known which one it is
-        return None
-    (call,) = calls
-    given = {one.arg: one.value for one in call.keywords}
-    if None in given or any(isinstance(one, ast.Starred) for one in call.args):
-        return None  # what `**options` sets is not known
-    if any(isinstance(node, ast.comprehension) for node in ast.walk(line.tree)):
-        return None
-    if any(name in given and not isinstance(given[name], ast.Constant | ast.Name | ast.Attribute) for name in wanted):
-        return None  # what is computed was meant
-    arguments = [line.text_of(one) for one in call.args]
-    arguments += [f"{one.arg}={wanted.get(one.arg or '', line.text_of(one.value))}" for one in call.keywords]
-    arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
-    added = there[0] + line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"})
-    return Diff(made_at.file, made_at.line, ["".join(there)], [added]) if added != "".join(there) else None
 
 
 def _only(process: Process, role: str) -> Location | None:

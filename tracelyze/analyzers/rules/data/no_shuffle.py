@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import first_batches, reading_order
-from tracelyze.analyzers.computed.data import label_order
-from tracelyze.analyzers.evidence import edits, pictures, script_lines
+from tracelyze.analyzers.computed.data import label_order, validation
+from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -75,6 +76,8 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
     shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
+    training = validation.training_loaders(process).tolist()
+    fix, code, diff = loader_arguments.shuffling(process, loader, training)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -84,8 +87,8 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). "
             "Each batch pulls the network towards the few classes that it holds, and the last ones of an epoch win."
         ),
-        fix="Shuffle the training data, and leave the validation data as they are.",
-        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)"
+        fix=fix,
+        fix_code=code
         if loader
         else "order = torch.randperm(len(x))  # anew for every epoch\nx, y = x[order], y[order]",
         first_step=int(rows[0]["step"] or 0) + 1,
@@ -98,7 +101,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
-        diff=edits.loader_arguments(process, process.site(loader.get("made_at")), {"shuffle": "True"}),
+        diff=diff,
     )
 
 

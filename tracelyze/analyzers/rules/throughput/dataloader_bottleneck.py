@@ -9,7 +9,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import contention, loading_lines, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.loader_arguments import with_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent
@@ -105,11 +106,10 @@ def _finding(
 
 def _edit(optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
     """More workers at the line that makes the loader, where they need neither a guard nor seeds of their own."""
-    process = optimization.process
-    if way != advice.WORKERS or seen.loader.get("iterable") or not advice.needs_no_more(process, seen.loader):
-        return None
+    process, loader = optimization.process, seen.loader
     wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}
-    return edits.loader_arguments(process, process.site(seen.loader.get("made_at")), wanted)
+    right = way == advice.WORKERS and not loader.get("iterable") and advice.needs_no_more(process, loader)
+    return with_arguments(process, process.site(loader.get("made_at")), wanted) if right else None
 
 
 def _least(seen: waiting.Waiting, limits: Limits) -> str:  # a finished batch, too, takes its time on the way

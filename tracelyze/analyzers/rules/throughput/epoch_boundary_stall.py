@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
-from tracelyze.analyzers.evidence import edits, loader_call, pictures, timing
+from tracelyze.analyzers.evidence import loader_call, pictures, timing
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
@@ -96,7 +97,7 @@ def _edit(process: Process, loader: dict[str, Any]) -> Diff | None:
     """persistent_workers at the line that makes the loader, where it has workers that start anew."""
     if not loader.get("num_workers") or loader.get("persistent_workers"):
         return None
-    return edits.loader_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
+    return loader_arguments.with_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
 
 
 def _is_made_anew(process: Process, loader: dict[str, Any], limits: Limits) -> bool:

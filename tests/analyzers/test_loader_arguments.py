@@ -1,0 +1,78 @@
+"""Edits that have a loader shuffle: only where torch takes that, and nothing else is made by the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+from tests.analyzers.test_edits import applied, sites_of
+from tracelyze.analyzers.evidence.editing import loader_arguments
+
+LOADER = {"loader": 0, "made_at": 1, "batch_size": 8}
+
+
+def recorded(make: Any, call: str, loaders: int = 1, below: str = "") -> tuple[Any, str]:
+    """A run whose line makes these loaders, of which the first one trains; and its script."""
+    source = f"def make(data):\n    loader = {call}\n{below}    return loader\n"
+    rows = [LOADER | {"loader": number} for number in range(loaders)]
+    return make.process(sites=sites_of(source, dataloader="loader ="), loaders=rows), source
+
+
+@pytest.mark.parametrize(
+    ("call", "repaired"),
+    [
+        ("DataLoader(data, batch_size=8)", "DataLoader(data, batch_size=8, shuffle=True)"),
+        ("DataLoader(data, 8, shuffle=False)", "DataLoader(data, 8, shuffle=True)"),
+        ("DataLoader(data, 8, False, None)", "DataLoader(data, 8, True, None)"),
+        ("DataLoader(data, 8, sampler=None)", "DataLoader(data, 8, sampler=None, shuffle=True)"),
+        ("DataLoader(data, sampler=SequentialSampler(data))", "DataLoader(data, shuffle=True)"),
+        ("DataLoader(data, 8, False, SequentialSampler(data))", None),
+        ("DataLoader(data, sampler=SequentialSampler(range(8)))", None),
+        ("DataLoader(data, sampler=sampler)", None),
+        ("DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 8, False))", None),
+        ("DataLoader(data, shuffle=shuffle)", None),
+        ("DataLoader(data, shuffle=args.shuffle)", None),
+    ],
+)
+def test_only_a_loader_that_takes_it_is_told_to_shuffle(make, call: str, repaired: str | None) -> None:
+    process, source = recorded(make, call)
+    diff = loader_arguments.shuffled(process, LOADER, training=[0])
+    if repaired is None:
+        assert diff is None
+        return
+    assert f"    loader = {repaired}\n" in applied(source, diff)
+    names = {"BatchSampler": BatchSampler, "SequentialSampler": SequentialSampler, "DataLoader": DataLoader}
+    made: dict[str, Any] = {}
+    exec(applied(source, diff), names, made)
+    assert type(made["make"](list(range(16))).sampler).__name__ == "RandomSampler"
+
+
+def test_a_line_that_makes_the_loader_of_the_validation_too_is_left_alone(make) -> None:
+    process, _ = recorded(make, "DataLoader(data, batch_size=8)", loaders=2)
+    assert loader_arguments.shuffled(process, LOADER, training=[0]) is None
+    assert loader_arguments.shuffled(process, LOADER, training=[0, 1]), "made anew for each epoch"
+
+
+@pytest.mark.parametrize(
+    ("call", "below", "expected"),
+    [
+        ("DataLoader(data, sampler=sampler)", "", True),
+        ("DataLoader(data, 8, False, sampler)", "", True),
+        ("DataLoader(", "        data, sampler=sampler\n    )\n", True),
+        ("DataLoader(data, batch_sampler=batches)", "", True),
+        ("DataLoader(data, sampler=None)", "", False),
+        ("DataLoader(data)", "    other = DataLoader(data, sampler=sampler)\n", False),
+    ],
+)
+def test_a_sampler_is_replaced_by_a_sampler(make, call: str, below: str, expected: bool) -> None:
+    process, _ = recorded(make, call, below=below)
+    fix, code, _ = loader_arguments.shuffling(process, LOADER, training=[])
+    assert ("sampler" in fix) is ("RandomSampler" in code) is expected
+    assert ("shuffle=True" in code) is not expected
+
+
+def test_no_batch_is_dropped_beside_a_sampler_of_batches(make) -> None:
+    process, _ = recorded(make, "DataLoader(data, batch_sampler=batches)")
+    assert loader_arguments.with_arguments(process, process.site(1), {"drop_last": "True"}) is None

@@ -1,0 +1,128 @@
+"""The line that makes a DataLoader, with other arguments: none that torch refuses beside those that it is given."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from tracelyze.analyzers.recorded.run import Process
+
+_POSITIONS: Final = (
+    "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
+    "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
+)  # fmt: skip
+_EXCLUDED: Final = {"shuffle": ("sampler", "batch_sampler"), "drop_last": ("batch_sampler",)}
+"""Arguments beside which torch takes no other value of this one: it raises a ValueError."""
+_SAMPLERS: Final = ("sampler", "batch_sampler")
+
+
+def with_arguments(
+    process: Process, made_at: Location | None, wanted: Mapping[str, str], dropped: str = ""
+) -> Diff | None:
+    """The line with these arguments set, and one taken away, where the whole call stands on it and takes them."""
+    there = edits.statement(process, made_at) if made_at else None
+    line = parsed_line.parse(there[1]) if there else None
+    call = _only_call(line) if line else None
+    given = _given(call) if call else None
+    if not made_at or not there or line is None or call is None or given is None:
+        return None
+    if any(name in given and not isinstance(given[name], ast.Constant | ast.Name | ast.Attribute) for name in wanted):
+        return None  # what is computed was meant
+    if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
+        return None
+    arguments = [_written(line, _POSITIONS[at], one, wanted) for at, one in enumerate(call.args)]
+    kept = [one for one in call.keywords if one.arg != dropped]
+    arguments += [f"{one.arg}={_written(line, one.arg or '', one.value, wanted)}" for one in kept]
+    arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
+    added = there[0] + line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"})
+    return Diff(made_at.file, made_at.line, ["".join(there)], [added]) if added != "".join(there) else None
+
+
+def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Diff | None:
+    """shuffle=True at the line that makes this loader (a row of the table loaders); None where it makes one of another
+    number than those of `training`, which may be the validation's, or where it says who is to draw the order."""
+    place = process.site(loader.get("made_at"))
+    alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
+    line = parsed_line.parse(place.source) if place else None
+    call = _only_call(line) if line else None
+    given = _given(call) if line and call else None
+    if line is None or given is None or alike - set(training):
+        return None
+    if not isinstance(given.get("shuffle", ast.Constant(value=False)), ast.Constant):
+        return None  # an option of the script's, or the parameter of a function that makes others, too
+    named = {one.arg: one.value for one in call.keywords} if call else {}
+    dataset, sampler = given.get("dataset"), named.get("sampler")
+    if dataset and isinstance(sampler, ast.Call) and name_of(sampler.func) == "SequentialSampler":
+        same = [line.text_of(one) for one in sampler.args] == [line.text_of(dataset)]
+        return with_arguments(process, place, {"shuffle": "True"}, dropped="sampler") if same else None
+    return with_arguments(process, place, {"shuffle": "True"})
+
+
+def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> tuple[str, str, Diff | None]:
+    """What to change, an example, and :func:`shuffled`: another sampler where the loader is given one."""
+    size, diff = loader.get("batch_size") or 32, shuffled(process, loader, training)
+    if diff is None and has_sampler(process, loader):
+        fix = "Give the loader a sampler that shuffles: it takes no shuffle=True beside a sampler."
+        imported = "from torch.utils.data import DataLoader, RandomSampler\n\n"
+        return fix, f"{imported}loader = DataLoader(dataset, batch_size={size}, sampler=RandomSampler(dataset))", None
+    fix = "Shuffle the training data, and leave the validation data as they are."
+    return fix, f"loader = DataLoader(dataset, batch_size={size}, shuffle=True)", diff
+
+
+def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
+    """Whether the line that makes the loader, or one of the lines after it, names a sampler."""
+    place = process.site(loader.get("made_at"))
+    excerpt = edits.excerpt_of(process, place) if place else None
+    if place is None or excerpt is None:
+        return False
+    text = "\n".join(excerpt.lines[place.line - excerpt.first_line :])
+    text = text[max(text.find("DataLoader("), 0) :]
+    call = text[: _end_of_call(text)]
+    line = parsed_line.parse(call)
+    made = _only_call(line) if line else None
+    given = _given(made) if made else None
+    return any(_is_set(given, name) for name in _SAMPLERS) if given is not None else "sampler=" in call
+
+
+def _end_of_call(text: str) -> int:
+    """Where the brackets that the text opens are closed again; its end where they are not."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0 and character in ")]}":
+            return at + 1
+    return len(text)
+
+
+def _only_call(line: ParsedLine) -> ast.Call | None:
+    """The only call in the line that makes a loader; of several it is not known which one it is."""
+    calls = line.calls("DataLoader")
+    among = any(isinstance(node, ast.comprehension) for node in ast.walk(line.tree))
+    return calls[0] if len(calls) == 1 and not among else None
+
+
+def _given(call: ast.Call) -> dict[str, ast.expr] | None:
+    """The arguments by their names; None where `*sequence` or `**options` sets some."""
+    starred = any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
+    if starred or len(call.args) > len(_POSITIONS):
+        return None
+    named = {one.arg: one.value for one in call.keywords if one.arg is not None}
+    return dict(zip(_POSITIONS, call.args, strict=False)) | named
+
+
+def _is_set(given: Mapping[str, ast.expr], name: str) -> bool:
+    value = given.get(name)
+    return value is not None and not (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _written(line: ParsedLine, name: str, value: ast.expr, wanted: Mapping[str, str]) -> str:
+    return wanted.get(name) or line.text_of(value)
