@@ -96,11 +96,6 @@ CUT_OFF = {
     "step": 400, "optimizer": 0, "steps": 400, "held": 8, "held_elements": 1000, "missed": 4, "missed_elements": 400,
     "names": "item.first.weight",
 }  # fmt: skip
-TIMESTEPS = [
-    {"argument": "t", "source": "schedule", "range": 1000, "distinct": 100, "low": 0, "high": 99, "lowest": 0}
-    | {"highest": 99, "step": 1 + 10 * n, "values": 64 * (n + 1)}
-    for n in range(12)
-]
 NEW_ROWS = [
     {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False, "used": 6.0, "unchanged": 6.0}
     | {"step": step, "looked_up": True}
@@ -114,7 +109,6 @@ BROKEN = {"step": 101, "kind": "nonfinite-gradient", "name": "head.weight", "tex
     [
         ("frozen-parameters", {}, {"reach": [CUT_OFF], "activations": [{"module": "item.first"}]}, "cut", "x.detach()"),
         ("zero-gradients", {"grads_none": [8] * 400}, {}, "cut", "return head(x.numpy())"),
-        ("narrow-timesteps", {}, {"timesteps": TIMESTEPS}, "draw", "t = torch.randint(0, 100, (n,))"),
         ("new-tokens-untrained", {}, {"new_rows": NEW_ROWS}, "freeze", "words.requires_grad_(False)"),
         ("loss-nonfinite", {"loss": [0.5] * 100 + [math.inf] * 300}, {"events": [BROKEN]}, "singular", "p.log()"),
         ("debug-mode-left-on", {"anomaly_mode": [True] * 400}, {}, "anomaly", "set_detect_anomaly(True)"),

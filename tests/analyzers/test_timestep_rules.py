@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tests.analyzers.test_edits import applied
+
 RULE = "narrow-timesteps"
 
 
@@ -37,3 +41,64 @@ def test_without_timesteps(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
     few = list(looks(make, 0, 99, 100).tables["timesteps"].records())[:3]
     assert make.check(RULE, make.process(more={"timesteps": few}))[0] == "skipped"
+
+
+SCRIPT = """\
+def samples(n):
+    {sample}
+
+def losses(model, x, t):
+    {inner}
+    return F.mse_loss(model(x, t), x)
+
+def train(model, batch_size):
+    x, y = samples(batch_size)
+    {outer}
+    losses(model, x, t).backward()
+"""
+
+
+def found(make: Any, calls: str = "losses", **lines: str) -> Any:
+    """The finding of a script with these lines in its functions, and its text. `calls`: where the model is called."""
+    source = SCRIPT.format(**{"sample": "pass", "inner": "pass", "outer": "pass", **lines})
+    rows, function = [], ""
+    for number, text in enumerate(source.splitlines(), 1):
+        function = text[4 : text.index("(")] if text.startswith("def") else function
+        roles = [
+            role for role, sign in ROLES.items() if sign in text and (role != "training-call" or function == calls)
+        ]
+        for role in roles:
+            place = {"site": len(rows) + 1, "role": role, "file": "train.py", "line": number, "function": function}
+            rows.append(place | {"source": text.strip(), "excerpt": text, "excerpt_line": number})
+    timesteps = list(looks(make, 0, 99, 100).tables["timesteps"].records())
+    return make.check(RULE, make.process(sites=rows, more={"timesteps": timesteps}))[2], source
+
+
+ROLES = {"draw": "randint", "training-call": "model(", "backward": ".backward()", "step": ".backward()"}
+DRAWN = "t = torch.randint(0, 100, (len(x),))"
+
+
+@pytest.mark.parametrize("lines", [{"inner": DRAWN}, {"outer": DRAWN}, {"inner": DRAWN, "sample": "y = randint(9)"}])
+def test_the_draw_that_goes_into_the_model_is_edited(make: Any, lines: dict[str, str]) -> None:
+    finding, source = found(make, **lines)
+    assert finding.location
+    assert f"Line {finding.location.line} draws them." in finding.summary
+    assert "t = torch.randint(0, 1000, (len(x),))" in applied(source, finding.diff)
+    assert finding.location.source == DRAWN
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"sample": "y = torch.randint(0, 100, (n,))"},  # of the data, drawn elsewhere
+        {"sample": "t = torch.randint(0, 100, (n,))"},
+        {"outer": "t = torch.randint(0, 10, (len(x),))"},  # not what was seen
+        {"outer": "y = torch.randint(0, classes, (len(x),))"},  # nor called so
+        {"outer": "t = torch.randint(0, 1000, (len(x),)) // 10"},  # drawn from the whole schedule
+        {"outer": DRAWN + " if first else torch.randint(0, 1000, (len(x),))"},
+    ],
+)
+def test_a_draw_that_may_be_another_is_left_alone(make: Any, lines: dict[str, str]) -> None:
+    finding, _ = found(make, **lines)
+    assert finding.diff is None
+    assert "draws" not in finding.summary

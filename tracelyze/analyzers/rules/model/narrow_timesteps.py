@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
+from tracelyze.analyzers.evidence import drawn_timesteps, line_edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -52,8 +51,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] == "schedule"
     share = steps / row["range"]
-    name = re.escape(str(row["argument"]))
-    drawn = script_lines.only(process, "draw", rf"\b{name}\b\s*=") or script_lines.only(process, "draw")
+    drawn = drawn_timesteps.line(process, row["highest"])
     seen = optimization.step_location if optimization is not None else None
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
     return Finding(
@@ -65,7 +63,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             f"The argument {row['argument']} of the model never exceeded {row['highest']:.0f} in {row['values']:,} "
             f"values, beside its {whole}: {percent(share)} of it, those with the least noise. Sampling begins at the "
             "other end, where the model has never been trained, so samples are made of noise."
-            + script_lines.said(drawn, "draws integers")
+            + (f" Line {drawn.line} draws them." if drawn is not None else "")
             + ("" if schedule else " Perhaps the embedding is merely larger than it has to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
