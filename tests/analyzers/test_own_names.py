@@ -136,3 +136,20 @@ def test_a_line_of_the_program_keeps_its_own_names(make) -> None:
     place = Location("train.py", 300, "network", "layers = [nn.Linear(inputs, width), nn.Sigmoid()]")
     assert own_names.in_example(code, process, place) == code
     assert own_names.in_example("probe(inputs)", process, None) == "probe(xb)"
+
+
+SHARED = "target = copy.deepcopy(model)\ntarget.load_state_dict(model.state_dict())"
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("target.load_state_dict(net.state_dict())", "target.load_state_dict(net.state_dict())"),
+        ("target.load_state_dict(target.state_dict())", "target.load_state_dict(net.state_dict())"),  # the optimizer's
+        ("target.load_state_dict(kept)", "target.load_state_dict(model.state_dict())"),  # not one name for two things
+        ("net.load_state_dict(kept)", "target.load_state_dict(net.state_dict())"),
+    ],
+)
+def test_two_things_keep_two_names(make, line: str, own: str) -> None:
+    location = Location("train.py", 90, "main", line)
+    assert own_names.in_example(SHARED, process_of(make, CLASSIC), location).splitlines()[1] == own

@@ -164,6 +164,7 @@ def test_a_target_network_that_is_given_its_own_weights(make: Any, line: str, st
     if finding:
         assert (finding.severity, finding.confidence, finding.location.line) == ("warning", "certain", 9)
         assert "its own weights: 3 loads" in finding.title
+        assert finding.fix_code == f"{line[: line.index('.load')]}.load_state_dict(model.state_dict())"
 
 
 @pytest.mark.parametrize(

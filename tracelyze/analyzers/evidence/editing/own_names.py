@@ -29,6 +29,7 @@ _STEP: Final = re.compile(rf"{_NAME}\.step\((?:closure)?\)|{_SCALER}\.step\((?P<
 _SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\(")
 _PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
 _STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.load_state_dict\(")
+_COPIES: Final = re.compile(r"\b(?P<to>[A-Za-z_][\w.]*)\.load_state_dict\(\s*(?P<of>[A-Za-z_][\w.]*)\.state_dict\(")
 _LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
 _DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)$))?")
 _ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*) = (?P<value>.+)")
@@ -61,14 +62,14 @@ def in_example(code: str, process: Process, location: Location | None) -> str:
     if not code or not any(True for _ in process.sites.records()):
         return code
     code = trainer_examples.in_example(code, process)
-    known = _known(process, location, code)
+    known, before = _known(process, location, code), code
     if known.optimizer_line:
         code = code.replace(OPTIMIZER_LINE, known.optimizer_line)
     if known.forward:
         code = _LOSS_LINE.sub(lambda found: "\n".join(found["indent"] + line for line in known.forward), code)
     if known.scales and "scaler" not in code:
         code = _scaled(code, unscale=known.scales != "unscaled")
-    names = {name: own for name, own in known.names.items() if _can_be_renamed(name, own, code)}
+    names = {name: own for name, own in known.names.items() if _can_be_renamed(name, own, code, before)}
     code = _renamed(code, names)
     if known.passes_backward and "loss" in names:
         code = _passed(code, names["loss"], *known.passes_backward)
@@ -123,9 +124,12 @@ def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Lo
 
 
 def model_at(process: Process, location: Location | None) -> str:
-    """The model whose states the place loads, or whose parameters it names; else the one that the optimizer's
+    """The model whose states the place takes or loads, or whose parameters it names; else the one that the optimizer's
     parameters are taken of, where that is also called: a part of a model mostly is not."""
-    for pattern in (_STATES, _PARAMETERS) if location else ():
+    copies = _COPIES.search(location.source) if location else None
+    if copies is not None and copies["of"] != copies["to"]:
+        return copies["of"]
+    for pattern in (_STATES, _PARAMETERS) if location and copies is None else ():
         named = pattern.findall(location.source) if location else []
         if len(named) == 1:
             return str(named[0])
@@ -216,9 +220,11 @@ def _construction(process: Process) -> str:
     return line if whole and _ASSIGNED.fullmatch(line) and ".parameters()" in line else ""
 
 
-def _can_be_renamed(name: str, own: str, code: str) -> bool:
-    """No parameter of a function in the example has the name, and nothing is assigned to `self`."""
+def _can_be_renamed(name: str, own: str, code: str, before: str) -> bool:
+    """No parameter of a function in the example has the name, the example calls nothing else by the program's name
+    (`before`: as it was without lines of the program), and nothing is assigned to `self`."""
     taken = re.search(rf"\bdef \w+\([^)]*\b{name}\b", code)
+    taken = taken or re.search(rf"(?<![\w.]){re.escape(own)}(?!\w)(?!=(?!=))", _TEXT.sub("", before))
     return not taken and not (own == "self" and re.search(rf"(?<![\w.]){name}(?:, [\w.]+)* = ", code))
 
 

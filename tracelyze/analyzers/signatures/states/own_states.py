@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -42,6 +43,8 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
     line = process.site(row["site"])
     said = _ITSELF.search(line.source or "") if line else None
     name = said.group(1) if said else "the module"
+    trained = own_names.model_at(process, line) or "model"
+    target = name if said and name != trained else "target"
     return Finding(
         rule=rule,
         severity="warning",
@@ -53,7 +56,7 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
             "or a former policy that should follow the trained model stays what it was."
         ),
         fix="Load the weights of the model that is trained.",
-        fix_code="target.load_state_dict(model.state_dict())",
+        fix_code=f"{target}.load_state_dict({trained}.state_dict())",
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
