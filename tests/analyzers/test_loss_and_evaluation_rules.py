@@ -219,6 +219,15 @@ def test_eval_in_train_mode_does_not_take_rollouts_for_validation(make) -> None:
     assert make.check("eval-in-train-mode", make.process(evals=evals))[0] == "skipped"
 
 
+def test_eval_in_train_mode_of_rollouts_for_prompts_from_a_loader(make) -> None:
+    evals = train_mode(make.evals()) | {"losses": [0] * 4}
+    assert make.check("eval-in-train-mode", make.process(evals=evals))[0] == "fired"
+    acting = {"loss_graphs": [{"step": 1, "weights": 8, "weights_zero": 0.0, "weights_negative": 0.5}]}
+    assert make.check("eval-in-train-mode", make.process(evals=evals, more=acting))[0] == "skipped"
+    measured = make.process(evals=train_mode(make.evals()), more=acting)
+    assert make.check("eval-in-train-mode", measured)[0] == "fired", "a pass with losses"
+
+
 def imported(validation: np.ndarray):
     count = 100 * len(validation)
     loss = 0.5 + np.exp(-np.arange(count) / 300) + np.random.default_rng(0).normal(0, 0.03, count)

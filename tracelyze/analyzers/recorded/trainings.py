@@ -7,6 +7,7 @@ its steps is taken to be part of the same training: rules that expect one optimi
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from tracelyze.analyzers.recorded.table import Columns, Floats, Mask, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
 
 
@@ -32,7 +34,12 @@ def tables_of_each(tables: Mapping[str, Table]) -> list[Mapping[str, Table]]:
     groups = _groups(tables.get("links"), rows)
     if not 1 < len(groups) <= MOST:
         return []
-    return [_part(tables, group, np.isin(optimizer, list(group))) for group in groups]
+    parts = [np.isin(optimizer, list(group)) for group in groups]
+    own = [_own_evals(tables["evals"], group, part) for group, part in zip(groups, parts, strict=True)]
+    for earlier, later in itertools.permutations(range(len(groups)), 2) if len(groups) <= FEW else ():
+        between = _of_the_later(tables, parts[earlier], parts[later], own[earlier], own[later])
+        own[earlier], own[later] = own[earlier] & ~between, own[later] | between
+    return [_part(tables, part, evals) for part, evals in zip(parts, own, strict=True)]
 
 
 def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozenset[int]]:
@@ -66,11 +73,10 @@ def _groups(links: Table | None, rows: Mapping[int, np.ndarray]) -> list[frozens
     return [frozenset(members) for members in found.values()]
 
 
-def _part(tables: Mapping[str, Table], group: frozenset[int], rows: Mask) -> Mapping[str, Table]:
-    """The tables of the training of these optimizers, whose steps are in `rows` (shape [steps of the process])."""
+def _part(tables: Mapping[str, Table], rows: Mask, own: Mask) -> Mapping[str, Table]:
+    """The tables of one training: its steps (`rows`, shape [steps of the process]) and passes (`own`, [evals])."""
     done_before = np.concatenate(([0], np.cumsum(rows)))  # steps of the part, by steps of the process
     steps, evals = tables["steps"], tables["evals"]
-    own = _own_evals(evals, group, rows)
     return {
         **tables,
         "steps": Table(steps.spec, _Rows(steps, rows, {})),
@@ -86,6 +92,24 @@ def _own_evals(evals: Table, group: frozenset[int], rows: Mask) -> Mask:
     after = evals["after_step"]
     under_way = (after > at[0]) & (after <= at[-1] + 1)
     return np.asarray(own | (np.isnan(of) & under_way), dtype=bool)
+
+
+def _of_the_later(tables: Mapping[str, Table], earlier: Mask, later: Mask, own: Mask, others: Mask) -> Mask:
+    """Passes between two trainings of a model that belong to the later one, shape [evals].
+
+    The model is known by its earlier optimizer until the later one steps. Before that, a pass is the later one's where
+    its loader feeds that one's steps, or where its line evaluates the model as that one goes on and never did before:
+    the first rollout of a policy, say. `own`, `others`: the passes of the earlier training, and of the later one.
+    """
+    steps, evals = tables["steps"], tables["evals"]
+    last, after = int(np.flatnonzero(earlier)[-1]) + 1, evals["after_step"]
+    between = own & (after == last) & np.isin(evals["model"], evals["model"][others])
+    if np.flatnonzero(later)[0] < last or not between.any():
+        return np.zeros(len(evals), dtype=bool)
+    feeds = np.setdiff1d(steps["loader"][later], steps["loader"][earlier])
+    goes_on = np.setdiff1d(evals["site"][others], evals["site"][own & (after < last)])
+    fed, again = np.isin(evals["loader"], feeds), np.isin(evals["site"], goes_on)  # NaN is in nothing
+    return np.asarray(between & (fed | again), dtype=bool)
 
 
 class _Rows(Columns):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import timing
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def passes(process: Process) -> Mask:
     mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
     single ones without a loader must not have the size of a training batch; frequent passes over the training loader's
     own batch are part of the step (line search, bootstrapping). A model that no optimizer trains counts if it is a copy
-    of one that is trained, and now and then losses of it are computed: a running average of the weights.
+    of one that is trained, and now and then losses of it are computed: a running average of the weights. Where the
+    model is trained by what it did, passes without losses are what it does (rollouts), whatever their loader feeds.
     """
     evals = process.evals
     other = np.isfinite(evals["loader"]) & ~np.isin(evals["loader"], training_loaders(process))
@@ -47,6 +49,7 @@ def passes(process: Process) -> Mask:
     several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
     given_up = like_training & ~np.isfinite(evals["loader"]) & ~several & of_training_size(process)
     measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare)
+    measures &= losses | (not style.acts(process))
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
     averages = losses & ~same & rare_copies(process)
