@@ -107,11 +107,15 @@ EVALS = Table(
         Column(
             "statistics", "int32", "calls", "batch normalisations of the pass that changed their running statistics"
         ),
+        Column(
+            "same_input", "int32", "forwards", "without a loader that got the very object of a pass after another step"
+        ),
         Column("losses", "int32", "calls", "loss values computed during the pass"),
         Column("loss", "float64", "", "mean of those loss values"),
         Column("loss_is_whole", "bool", "", "in training one such value is the whole loss; false: a term of it"),
         Column("loader", "int16", "", "DataLoader whose batches were evaluated (table loaders)"),
         Column("site", "int32", "", "line of the script that called the model (table sites)"),
+        Column("compared", "int32", "", "line that compares the model's answer, read off the script (table sites)"),
         Column("purpose", "string", "", "validation, sanity check, test, predict, training: by the framework or a log"),
         Column("set", "string", "", "name of what was evaluated, where a log names several sets"),
     ),

@@ -26,13 +26,15 @@ NONE_SENSITIVE = SensitiveModules(0, 0, "")
 class EvaluatedLosses:
     """The losses that a call in an evaluation led to, and the line of the script that made it."""
 
-    __slots__ = ("count", "is_whole", "on_device", "path", "repeats", "site", "total")
+    __slots__ = ("compared", "count", "is_whole", "on_device", "path", "repeats", "same_input", "site", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0  # of those that are on the CPU
         self.on_device: Any = None  # the sum of the others
         self.repeats = False  # The same line had just given the model the same tensor, and values are dropped.
+        self.same_input = False  # The model had been given the same object after an earlier step.
+        self.compared: int | None = None  # line of the script that holds the answer against something
         self.is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
         self.site: int | None = None
         self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RARE = 5  # steps per pass: a pass more often than that belongs to the step itself
 _LEAST_PASSES = 3  # of one length: two may be alike by accident
 _NEARLY_ALL = 0.8  # share of the passes: one set of data gives one number of forwards, but for a short first look
-NONE = "no pass was seen that measures the trained model, with losses or over a loader of its own"
+NONE = "no pass was seen that measures the trained model: by losses, comparisons, or a loader of its own"
 GRAD = 2  # a code of evals.grad_mode: autograd was on
 
 
@@ -32,7 +32,8 @@ def passes(process: Process) -> Mask:
     """Rows of the table evals that are validations, shape [evals].
 
     The model must be one that an optimizer trains, and the pass must show that it measures: batches come from a loader
-    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare. In train
+    that feeds no training step, or losses were computed, or at least two forwards in passes that are rare, or one that
+    the script compares with something and that the model got after other steps as well (`compared_again`). In train
     mode with autograd on, where a training batch that was given up looks alike, the passes must resemble each other;
     single ones without a loader must not have the size of a training batch; frequent passes over the training loader's
     own batch are part of the step (line search, bootstrapping). A model that no optimizer trains counts if it is a copy
@@ -48,13 +49,41 @@ def passes(process: Process) -> Mask:
     like_training = (evals["grad_mode"] == GRAD) & ~(evals["model_in_train"] == 0)
     several &= ~like_training | (~same & _alike(evals["forwards"], like_training))
     given_up = like_training & ~np.isfinite(evals["loader"]) & ~several & of_training_size(process)
-    measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare)
+    measures = other | (losses & ~(same & (not rare)) & ~given_up) | (several & rare) | compared_again(process, rare)
     measures &= losses | (not style.acts(process))
     announced = evals.matches("purpose", "validation") | evals.matches("purpose", "test")  # by a framework's callback
     other_purpose = evals.matches("purpose", "sanity check") | evals.matches("purpose", "predict")
     averages = losses & ~same & rare_copies(process)
     trained = evals["trained"] == 1
     return np.asarray(((measures | announced) & trained | averages) & ~other_purpose, dtype=bool)
+
+
+def compared_again(process: Process, rare: bool) -> Mask:
+    """Passes without a loader whose answers the script compares, shape [evals].
+
+    Either they are `rare`, or the line gave the model one and the same tensor after different steps: a set that is held
+    out as a tensor. As many samples as in a training batch are no validation, but for a graph that the model always
+    sees whole, where the training loss takes some of its rows.
+    """
+    evals = process.evals
+    compared = evals.known("compared") & ~np.isfinite(evals["loader"])
+    again = np.nan_to_num(evals["same_input"]) > 0
+    for site in np.unique(evals["site"][compared & again]):
+        here = evals["site"] == site  # the first of these passes came before any other
+        again |= here & (int((here & again).sum()) >= _LEAST_PASSES)
+    if not (compared & (again | rare)).any():
+        return np.zeros(len(evals), dtype=bool)
+    return np.asarray(compared & (again | rare) & (~of_training_size(process) | _takes_some_rows(process)), dtype=bool)
+
+
+def _takes_some_rows(process: Process) -> bool:
+    """Whether the training loss is always given fewer rows than the model is."""
+    calls, steps = process.tables.get("loss_calls"), process.steps
+    shapes = [row["input_shape"] for row in calls.records() if row["training"]] if calls is not None else []
+    rows = [int(shape.partition("x")[0]) for shape in shapes if shape]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = steps["batch_size"] / np.fmax(steps["backwards"], 1)
+    return bool(rows) and bool(max(rows) < np.nanmin(sizes, initial=np.inf))
 
 
 def place(process: Process, row: int) -> Location | None:

@@ -61,7 +61,9 @@ def _acts(process: Process) -> Mask:
 def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits: Limits) -> Finding:
     evals = process.evals
     rows, count, begin = np.flatnonzero(bad), int(judged.sum()), int(np.nan_to_num(evals["after_step"][bad][0]))
-    kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "") or "dropout functions"
+    kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "")
+    if not any(kind in kinds for kind in TORCHS):  # a module that asks its mode for a function of torch
+        kinds = f"dropout in {kinds}" if kinds else "dropout functions"
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))

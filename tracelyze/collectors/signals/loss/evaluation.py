@@ -15,7 +15,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call, EvaluatedLosses
-from tracelyze.collectors.program.lines import named_calls
+from tracelyze.collectors.program.lines import comparisons, named_calls
 from tracelyze.collectors.program.models import Model, first_tensor
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -28,6 +28,8 @@ SANITY_CHECK = (0, "sanity check")  # as a callback announces it
 MAX_LOSSES = 16  # of one backward that are looked at
 NOTED_LINES = 8  # calls of a model as in training, after each evaluation, whose lines are noted
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
+MAX_INPUTS = 32  # tensors by which it is seen that the model is given one again
+MAX_PATHS = 64  # ways to a call whose functions are read for a comparison
 NOTHING_FOUND = EvaluatedLosses()  # of a call that was made as in training, and led to no backward
 
 
@@ -43,7 +45,7 @@ class Evaluation(Signal):
         for name in (
             "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
             "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "repeats", "statistics",
-            "losses", "loss", "loss_is_whole", "loader", "site", "purpose",
+            "same_input", "losses", "loss", "loss_is_whole", "loader", "site", "compared", "purpose",
         )
     )  # fmt: skip
 
@@ -62,6 +64,8 @@ class Evaluation(Signal):
         self._is_whole: bool | None = None
         self._input: weakref.ref[Any] | None = None  # of the latest call in which values were dropped
         self._input_key: tuple[Any, ...] = ()
+        self._inputs: dict[tuple[int, int], tuple[weakref.ref[Any], int | None, int]] = {}  # by model and identity
+        self._compared: dict[tuple[tuple[int, int], ...], int | None] = {}  # sites, by the lines that led to a call
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
@@ -84,8 +88,12 @@ class Evaluation(Signal):
             evaluated = call.evaluated = EvaluatedLosses()
             evaluated.site = self.program.sites.here("forward")
             evaluated.path = self.program.sites.path() if call.batch is None else ()
+            given = first_tensor(self.torch, args, kwargs) if call.batch is None or call.dropouts else None
             if call.dropouts:
-                self._note_input(call, evaluated, first_tensor(self.torch, args, kwargs))
+                self._note_input(call, evaluated, given)
+            if call.batch is None:
+                evaluated.same_input = self._was_given(call, args[0] if given is None and args else given)
+                evaluated.compared = self._line_that_compares(evaluated.path)
             if not self.progress.steps and call.declared is None and _in_sanity_check():
                 call.declared = SANITY_CHECK
         elif not call.replayed:
@@ -104,6 +112,34 @@ class Evaluation(Signal):
         key = (call.model.number, call.step, evaluated.site, version)
         evaluated.repeats = before is given and self._input_key == key
         self._input, self._input_key = weakref.ref(given), key
+
+    def _was_given(self, call: Call, given: Any) -> bool:
+        """Whether the model was given this very object after another step, and no value of it has changed since.
+
+        A set that is held out as one tensor is, and a graph that the model always sees whole.
+        """
+        try:
+            held = weakref.ref(given)
+        except TypeError:  # None, a tuple, a dictionary
+            return False
+        plain = type(given) in (self.torch.Tensor, self.torch.nn.Parameter) and not given.is_inference()
+        version = given._version if plain else None
+        key = call.model.number, id(given)
+        before = self._inputs.pop(key, None)
+        again = before is not None and before[0]() is given and before[1] == version
+        first = before[2] if before is not None and again else call.step
+        self._inputs[key] = held, version, first
+        if len(self._inputs) > MAX_INPUTS:
+            self._inputs.pop(next(iter(self._inputs)), None)
+        return first < call.step
+
+    def _line_that_compares(self, path: tuple[tuple[int, int], ...]) -> int | None:
+        """The line that holds the answer of the model against something: read off the functions once for each path."""
+        if path in self._compared or len(self._compared) >= MAX_PATHS:
+            return self._compared.get(path)
+        found = comparisons.after(sys._getframe(1))
+        site = self._compared[path] = None if found is None else self.program.sites.at("measured", *found)
+        return site
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
@@ -218,11 +254,13 @@ class Evaluation(Signal):
             "dropouts": sum(call.dropouts for call in calls),
             "repeats": sum(one.repeats for one in found),
             "statistics": sum(call.statistics for call in calls),
+            "same_input": sum(one.same_input for one in found),
             "losses": losses,
             "loss": sum(one.total for one in found) / losses if losses else None,
             "loss_is_whole": found[-1].is_whole,
             "loader": calls[0].loader,
             "site": found[0].site,
+            "compared": found[0].compared,
             "purpose": calls[-1].declared[1] if calls[-1].declared else None,
         }
         on_device = [one.on_device for one in found if one.on_device is not None]
