@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
-from tracelyze.collectors.tensors import label_columns, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import saved_values  # noqa: E402
+from tracelyze.collectors.tensors.targets import label_columns  # noqa: E402
 from tracelyze.collectors.tensors.written_out.errors import meeting, sides  # noqa: E402
 
 SAMPLES = 40

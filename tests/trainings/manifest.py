@@ -447,6 +447,7 @@ EVALUATION: Final = (
         consequences=NOISY_VALIDATION,
         lines=("val = F.mse_loss(ema.model(noisy_held_out), held_out).item()",),
     ),
+    pair("beetle_traits", "as-kept", "no-shuffle", consequences=NOISY_VALIDATION),
     pair("citation_graph", "no-eval", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),
     pair("functional_dropout", "wrong-model", "eval-in-train-mode", consequences=NOISY_VALIDATION),

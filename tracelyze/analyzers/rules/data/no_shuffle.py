@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import first_batches, reading_order
+from tracelyze.analyzers.computed import first_batches, kept_in_order, reading_order
 from tracelyze.analyzers.computed.data import label_order, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
@@ -22,6 +22,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Labels of the batches of loaders that read a map-style dataset in order, at the loss and at the loader."""
     if drawn := label_order.drawn_class_by_class(process, limits):
         return [_finding(process, {}, drawn, 0.0, limits)]
+    if cut := kept_in_order.slices(process, limits):
+        if kept_in_order.are_sorted(cut, limits):
+            return [kept_in_order.finding(process, RULE.id, cut, limits)]
+        return Passed("batches are cut one behind the other out of tensors, in which the labels are mixed")
     if not len(process.loaders):
         return Skipped("the run uses no DataLoader", "not-applicable")
     ordered = {row["loader"]: row for row in process.loaders.records() if row["sampler"] == "SequentialSampler"}
@@ -115,7 +119,12 @@ RULE = Rule(
     verify="Record the run again: batches hold labels from the whole range.",
     excluded=("Order alone does no harm: here it is that of the labels.", "A rare class: batches lie on both sides."),
     absent="The run uses no DataLoader.",
-    needs=(("loaders.sampler", "loss_calls.target_lowest"), ("loaders.sampler",), ("loss_calls.target_lowest",)),
+    needs=(
+        ("loaders.sampler", "loss_calls.target_lowest"),
+        ("loaders.sampler",),
+        ("loss_calls.target_lowest",),
+        ("loss_calls.kept_rows",),
+    ),
     thresholds=(
         Threshold("samples", 8, "samples", "two classes in equal shares give a pure batch of 8 once in 128"),
         Threshold("batches", 12, "batches", "enough to see several of both ends of the range"),
@@ -127,6 +136,7 @@ RULE = Rule(
         Threshold("always", 0.95, "share", "of the steps; the others may belong to a warm-up"),
         Threshold("classes", 3, "classes", "two constant targets in turn are those of a discriminator"),
         Threshold("runs", 0.5, "share", "derived: of steps whose class is that of the step before; in turns, none"),
+        Threshold("adjoining", 0.5, "share", "derived: of inputs that begin in memory where the one before ended"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
     not_when="Samplers of the script's own, streams, mixed labels, validation loaders, the whole data in one batch, "

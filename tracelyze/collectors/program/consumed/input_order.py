@@ -44,16 +44,17 @@ class InputOrder:
         if self._step == progress.steps or progress.loader is not None or len(self._keys) >= MAX_STEPS:
             return
         self._step = progress.steps
-        if type(given) is self._tensor and given.is_cpu and given.layout is self._strided and given.is_contiguous():
+        if type(given) is self._tensor and given.layout is self._strided and given.is_contiguous():
             size, rows = given.nbytes, given.size(0) if given.dim() else 1
-            if size and (begin := _address(given)):
+            begin = _address(given) if size else 0
+            self._adjoining += begin == self._end > 0
+            self._end = begin + size if begin else 0
+            if begin and given.is_cpu:
                 row = size // rows
                 last = max(0, size - PIECE)
                 places = min(row // 2, last), min(rows // 2 * row + row // 2, last)
                 pieces = [ctypes.string_at(begin + place, min(PIECE, size)) for place in places]
                 self._keys.append(hash((size, *pieces)))
-                self._adjoining += begin == self._end
-                self._end = begin + size
                 return
         self._keys.append(self._step)  # It cannot be read, and is like no other.
 

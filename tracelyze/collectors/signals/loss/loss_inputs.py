@@ -18,11 +18,12 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import label_columns, loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.targets import kept_order, label_columns
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 BY_SHAPE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # of which shapes alone tell something
@@ -51,6 +52,7 @@ class LossInputs(Signal):
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
             *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS, *label_columns.COLUMNS,
+            *kept_order.COLUMNS,
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
@@ -98,6 +100,10 @@ class LossInputs(Signal):
             found |= self._sequence_values(row, given, target, args, kwargs)
         if row["training"]:
             found |= self._label_columns(row, given, target)
+            with torch.no_grad():
+                known, order = kept_order.rows_and_order(torch, target)
+            row |= known
+            found |= order
         self._emit(row, found)
 
     def _shapes(self, function: str, given: Any, target: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

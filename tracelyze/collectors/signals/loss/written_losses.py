@@ -9,10 +9,11 @@ from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import embedded_ids, label_columns, loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors import embedded_ids, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
+from tracelyze.collectors.tensors.targets import label_columns
 from tracelyze.collectors.tensors.written_out.errors import Meeting, meeting, sides
 from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood
 

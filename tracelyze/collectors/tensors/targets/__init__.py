@@ -1,0 +1,1 @@
+"""What the targets of a loss show of the data: columns that hold them, and the order that they are kept in."""
