@@ -112,9 +112,9 @@ def _loading(device: str, steps: int, seconds: float, hidden: int, trace: str) -
             optimizer.zero_grad()
             if device == "cuda":
                 torch.cuda.synchronize()
+            ends.append(time.perf_counter())
+            profiled.step()  # which takes seconds where a window begins or ends: no wait for the loader
             fetched = time.perf_counter()
-            ends.append(fetched)
-            profiled.step()
     profiled.export_chrome_trace(trace)
     return {"waits": waits, "seconds": ends[-1] - ends[0], "profiled": [steps // 2 + 2, steps // 2 + 8], "trace": trace}
 
@@ -175,6 +175,30 @@ def scaled(device: str, steps: int) -> Truth:
         scales.append(before)
         skipped.append(scaler.get_scale() < before)
     return {"scales": scales, "skipped": skipped}
+
+
+def accumulating(device: str, steps: int) -> Truth:
+    """Four micro-batches a step that a generator makes: on a device each lies where an earlier one lay."""
+    model = model_for(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for number, (x, y) in enumerate(batches(device, 4 * steps), start=1):
+        (F.cross_entropy(model(x), y) / 4).backward()
+        if number % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    return {"microbatches": 4}
+
+
+def two_losses(device: str, steps: int) -> Truth:
+    """Two backwards a step of one batch, which is sent to the device for each."""
+    model = model_for(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for x, y in list(batches("cpu", steps)):
+        F.cross_entropy(model(x.to(device)), y.to(device)).backward()
+        (model(x.to(device)).square().mean() * 0.01).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {"microbatches": 1}
 
 
 def lasting(device: str, steps: int) -> Truth:
@@ -242,6 +266,8 @@ PROGRAMS: dict[str, Callable[[str, int], Truth]] = {
         memory,
         out_of_memory,
         scaled,
+        accumulating,
+        two_losses,
         lasting,
         graphed,
         compiled,

@@ -11,10 +11,11 @@ not be made), "needs a GPU", or "no time left". Exit status 1 if any is wrong or
                       and of one that does not
     memory            the columns of device memory against the allocator
     out_of_memory     what a death for memory leaves: the finding and its breakdown
+    microbatches      how many batches a step accumulates, of a loop without a loader
     scaler            scale and skipped steps under float16 with a GradScaler
     nvml              a reading of the driver every second
     windows           profiler windows, taken by `collect --profile-every`, through the own reader
-    cost_5_ms, cost_20_ms   time of a step with and without us, in turns within one process
+    cost_1_ms (host-bound), cost_5_ms, cost_20_ms   time of a step with and without us, in turns within one process
     graphs, compiled, plain   the same losses, bit for bit, with and without us
     fast_path         what the hooks state per step of a settled loop, and whether its steps are skipped
 """
@@ -188,6 +189,19 @@ def scaler(bench: Bench) -> Answer:
     )
 
 
+def microbatches(bench: Bench) -> Answer:
+    """Known at nearly all steps: at the first it is found out that memory is used again."""
+    told: Answer = {}
+    right = True
+    for program in ("accumulating", "two_losses"):
+        truth, process, _ = bench.recorded(program)
+        counted = process.steps["microbatches"]
+        known = counted[np.isfinite(counted)]
+        told[program] = {"known": len(known) / len(counted), "counts": sorted(set(known.tolist()))}
+        right &= len(known) > 0.9 * len(counted) and set(known.tolist()) == {float(truth["microbatches"])}
+    return judged(right, **told)
+
+
 def nvml(bench: Bench) -> Answer:
     if bench.device != "cuda":
         return NEEDS_GPU
@@ -241,8 +255,9 @@ def cost(milliseconds: float) -> Callable[[Bench], Answer]:
 
 CHECKS: dict[str, Callable[[Bench], Answer]] = {
     "plain": plain, "synchronisation": synchronisation, "device_wait": device_wait, "memory": memory,
-    "out_of_memory": out_of_memory, "scaler": scaler, "nvml": nvml, "windows": windows, "cost_5_ms": cost(5),
-    "cost_20_ms": cost(20), "graphs": graphs, "compiled": compiled, "fast_path": fast_path,
+    "out_of_memory": out_of_memory, "microbatches": microbatches, "scaler": scaler, "nvml": nvml, "windows": windows,
+    "cost_1_ms": cost(1), "cost_5_ms": cost(5), "cost_20_ms": cost(20), "graphs": graphs, "compiled": compiled,
+    "fast_path": fast_path,
 }  # fmt: skip
 
 

@@ -15,7 +15,18 @@ from tests.fork_server import client
 
 ROOT = Path(__file__).parents[1]
 NEED_GPU = {"synchronisation", "memory", "nvml", "graphs"}
-CHEAP = ("plain", "synchronisation", "device_wait", "out_of_memory", "scaler", "nvml", "windows", "graphs", "cost_5_ms")
+CHEAP = (
+    "plain",
+    "synchronisation",
+    "device_wait",
+    "out_of_memory",
+    "microbatches",
+    "scaler",
+    "nvml",
+    "windows",
+    "graphs",
+    "cost_5_ms",
+)
 
 
 def forked(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:

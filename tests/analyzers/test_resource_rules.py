@@ -278,6 +278,34 @@ def test_out_of_memory_is_told_once(make, name, text, kind) -> None:
     assert kind in diagnosis.findings[0].title
 
 
+CROWDED = (
+    "CUDA out of memory. Tried to allocate 32.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 27.75 MiB is "
+    "free. Process 957 has 75.96 GiB memory in use. Process 995 has 918.00 MiB memory in use. Including non-PyTorch "
+    "memory, this process has 678.00 MiB memory in use. Of the allocated memory 195.50 KiB is allocated by PyTorch."
+)
+"""What torch 2.11 said on a device that another program had filled."""
+FULL = CROWDED.replace("75.96 GiB", "0.50 GiB").replace("678.00 MiB", "77.70 GiB")
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "said", "fix"),
+    [
+        (CROWDED, None, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
+        (CROWDED, 40, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
+        (FULL.replace("32.00 MiB", "4.00 GiB"), None, "It never fitted", "Halve the batch"),
+        ("CUDA error: out of memory", None, "does not say who held", "Halve the batch"),
+        ("CUDA error: out of memory", 40, "It had fitted until then", "Halve the batch"),
+    ],
+)
+def test_out_of_memory_says_who_held_the_device(make, text, step, said, fix) -> None:
+    events = exception("torch.OutOfMemoryError", f"torch.OutOfMemoryError: {text}", step=step)
+    finding = make.check("out-of-memory", make.process(events=events, end=Exit("exception", 1)))[2]
+    assert said in f"{finding.title} {finding.summary}"
+    assert fix in finding.fix
+    assert len(finding.title) <= 95
+    assert bool(finding.fix_code) is (fix == "Halve the batch")
+
+
 def test_a_leak_explains_running_out_of_memory(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     events = exception("MemoryError", "MemoryError", step=COUNT)

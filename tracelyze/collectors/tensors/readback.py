@@ -1,7 +1,9 @@
 """Numbers that live on a device, read without making the host wait for it.
 
 On the CPU a value is there at once. On CUDA the numbers are packed into one small tensor, copied to pinned memory
-behind the work that produces them, and read steps later, when an event says that the copy is done.
+behind the work that produces them, and read steps later, when an event says that the copy is done. No event is asked
+while a CUDA graph is captured: the question alone would make the capture fail, whatever the event is of
+(`cudaStreamCaptureModeGlobal` in NVIDIA's documentation, which `torch.cuda.graph` uses by default).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ class Readback:
         """`tensors`: scalars on one device, or one tensor of any shape."""
         self._use = use
         self._event: Any = None
+        self._cuda = torch.cuda
         if isinstance(tensors, torch.Tensor):
             self._read_whole(torch, tensors)
             return
@@ -45,7 +48,7 @@ class Readback:
 
     def arrived(self) -> bool:
         """Whether the numbers can be read without waiting."""
-        return self._event is None or bool(self._event.query())
+        return self._event is None or (not self._cuda.is_current_stream_capturing() and bool(self._event.query()))
 
     def fill(self, row: dict[str, Any]) -> None:
         """Hand the numbers over. Waits for the device if they have not arrived (only done at the end of the run)."""
@@ -68,11 +71,11 @@ class Known:
 class EventPair:
     """Device time between two CUDA events, added to a column of a row. Has the same methods as a Readback."""
 
-    def __init__(self, begin: Any, end: Any, column: str) -> None:
-        self._begin, self._end, self._column = begin, end, column
+    def __init__(self, torch: Any, begin: Any, end: Any, column: str) -> None:
+        self._cuda, self._begin, self._end, self._column = torch.cuda, begin, end, column
 
     def arrived(self) -> bool:
-        return bool(self._end.query())
+        return not self._cuda.is_current_stream_capturing() and bool(self._end.query())
 
     def fill(self, row: dict[str, Any]) -> None:
         self._end.synchronize()

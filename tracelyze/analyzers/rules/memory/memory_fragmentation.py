@@ -24,7 +24,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     warm_up = int(limits["warm_up"])
     if len(retries) <= warm_up:
         return Skipped(f"the run has {plural(len(retries), 'step')}, and a fresh start may meet the limit once")
-    more = np.append(0.0, np.diff(retries))
+    counted = np.maximum.accumulate(np.nan_to_num(retries))  # A count; quick steps are not all read.
+    more = np.append(0.0, np.diff(counted))
     rows = np.flatnonzero((more > 0) & (np.arange(len(more)) >= warm_up))
     half = warm_up + (len(retries) - warm_up) // 2
     if len(rows) < limits["fewest"] or rows[-1] < half:

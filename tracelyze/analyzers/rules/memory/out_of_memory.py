@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.computed import crash_families, device_memory
+from tracelyze.analyzers.computed.device_memory import Holders
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded.deaths import last_exception
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 FIXES = {
     "device": "Halve the batch and accumulate gradients over two, use bfloat16 autocast or activation checkpointing, "
     "and run validation under no_grad. If it fits at first and fails later, look for a leak or for longer inputs.",
+    "shared": "Other programs fill the device, not this one: `nvidia-smi` lists them. End those that nobody needs now "
+    "(a notebook or a worker of a run that died), or choose another device with CUDA_VISIBLE_DEVICES.",
     "host": "Load less at once (memory-mapped files, fewer workers, smaller prefetch_factor), and keep no outputs of "
     "past steps. If it fits at first and fails later, look for a leak.",
 }
@@ -39,31 +42,29 @@ def check(process: Process, _limits: Limits) -> Outcome:
     optimization = process.longest if process.optimizations else None
     sizes = [] if optimization is None else _sizes({c: optimization.steps[c] for c in COLUMNS})
     where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
-    early = not step
     when = f" after {plural(step, 'step')}" if step else " before its first step"
-    whole = "It never fitted: model, optimizer state and one batch are too large together."
+    held = device_memory.holders(text) if kind == "device" else None
+    shared = held is not None and held.would_fit_alone
     source = process.facts.get("source") or {}
     if source.get("kind") == "memory-snapshot":
         when, whole = "", "The steps done by then are not in a snapshot."
+    else:
+        whole = _why(step, held)
+    title = f"Out of {kind} memory{when}"
+    if held is not None and shared:
+        title += f": other programs hold {size(held.of_others)} of {size(held.whole or 0)}"
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"Out of {kind} memory{when}",
-            summary=(
-                f"{crash_families.message(name, text)}. "
-                + (
-                    whole
-                    if early
-                    else "It had fitted until then: memory grew, or this step needed more than the others."
-                )
-            ),
-            fix=FIXES[kind],
+            title=title,
+            summary=f"{crash_families.message(name, text)}. {whole}",
+            fix=FIXES["shared" if shared else kind],
             fix_code="for i, (x, y) in enumerate(loader):  # with half the batch size\n"
             "    (criterion(model(x), y) / 2).backward()\n    if (i + 1) % 2 == 0:\n"
             "        optimizer.step()\n        optimizer.zero_grad()"
-            if kind == "device"
+            if kind == "device" and not shared
             else "",
             first_step=step,
             last_step=step,
@@ -73,12 +74,37 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 Evidence("exception", name, role="message"),
                 Evidence("message", crash_families.message(name, text), role="message"),
                 *sizes,
+                *_held(held),
             ],
             location=where,
             charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
-            false_alarm="Another process on the same device or machine may have taken the memory.",
+            false_alarm=""
+            if held is not None and held.told
+            else "Another process on the same device or machine may have taken the memory.",
         )
     ]
+
+
+def _why(step: int | None, held: Holders | None) -> str:
+    """What is known of why it did not fit: from when on, and who held the device."""
+    if held is not None and held.would_fit_alone:
+        own = "this one" if held.own is None else f"this one, with {size(held.own)},"
+        return (
+            f"Other processes held {size(held.of_others)} of the device's {size(held.whole or 0)}, the largest of them "
+            f"process {held.others[0][0]}; {own} would have had room for what it asked for."
+        )
+    if step:
+        return "It had fitted until then: memory grew, or this step needed more than the others."
+    if held is None or held.told:
+        return "It never fitted: model, optimizer state and one batch are too large together."
+    return "The message does not say who held the memory: `nvidia-smi` shows whether other programs do."
+
+
+def _held(held: Holders | None) -> list[Evidence]:
+    if held is None or not held.others:
+        return []
+    named = ", ".join(f"{size(much)} by process {number}" for number, much in held.others[:3])
+    return [Evidence("held by other processes", named)]
 
 
 COLUMNS = {

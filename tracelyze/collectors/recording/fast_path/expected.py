@@ -12,7 +12,7 @@ from tracelyze.collectors.program.call import Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.signals.gradients.microbatches import Key
+from tracelyze.collectors.signals.gradients.places import Key
 
 # What the hooks see of a step.
 CALL, BACKWARD, BACKWARD_ENDS, STEP, STEP_ENDS = range(5)

@@ -131,7 +131,7 @@ class Loader(Signal):
         number, position, idle, program = current.number, current.position, None, self.program
         current.position = position + 1
         if self._idle_from is not None:
-            idle = EventPair(self._idle_from, self._mark(), "device_wait")
+            idle = EventPair(self.torch, self._idle_from, self._mark(), "device_wait")
             self._idle_from = None
         if self._turned:
             seconds += self._turned.pop(number, 0.0)

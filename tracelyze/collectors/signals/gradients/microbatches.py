@@ -6,19 +6,20 @@ same input (two losses of one batch, two passes over it) are one.
 
 from __future__ import annotations
 
-import weakref
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.gradients.places import ELEMENTS, Key, Places, different
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
-ELEMENTS = 64  # of an input, by which it is distinguished from others
 MAX_CALLS = 256  # of a step
-Key = tuple[Any, ...]
 
 
 class MicroBatches(Signal):
@@ -33,8 +34,7 @@ class MicroBatches(Signal):
         super().__init__(context)
         self._calls: list[tuple[Call, Key]] = []  # since the step before
         self._number = 0  # of all such calls since then
-        self._alive: dict[Key, weakref.ref[Any]] = {}
-        self._ambiguous = False  # whether two inputs may be one batch or two
+        self._places = Places(self.torch)  # of inputs on a device
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.mode != GRAD or call.of_earlier_step:
@@ -50,18 +50,23 @@ class MicroBatches(Signal):
             backward.micro_batches = frozenset([key for call, key in self._calls if id(call) in reached])
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        met: set[Key] = set()
-        count = 0
-        for backward in self.program.backwards.of_step:
-            count += not backward.micro_batches <= met
-            met |= backward.micro_batches
+        groups = [backward.micro_batches for backward in self.program.backwards.of_step]
+        count = different(groups, {})
         row["model_calls"], self._number = self._number, 0
-        if count and not self._ambiguous:
+        if count > 1 and self._places.used_again:
+            self._ask(groups)
+        elif count:
             row["microbatches"] = count
         if not self.program.backwards.unused:
             self._calls.clear()
-            self._alive.clear()
-            self._ambiguous = False
+            self._places.clear()
+
+    def _ask(self, groups: Sequence[frozenset[Key]]) -> None:
+        """How many there are is known when the device has compared those that lay at one place."""
+        question = self._places.question() if may_compute(self.torch, True) else None
+        if question is not None:
+            keys, numbers = question
+            self.context.defer(Readback(self.torch, numbers, functools.partial(_fill, groups, keys)))
 
     def _key(self, call: Call, args: Any, kwargs: Any) -> Key:
         """What the input is recognised by; a key of its own for one that cannot be read."""
@@ -71,12 +76,11 @@ class MicroBatches(Signal):
             return (id(call),)
         if given.is_cpu:
             return _content(given)
-        key = (*given.shape, given.data_ptr())
-        before = self._alive.get(key)
-        if before is not None and before() is None:
-            self._ambiguous = True  # Its memory was used again, by the same batch or by another one.
-        self._alive[key] = weakref.ref(given)
-        return key
+        return self._places.key(given)
+
+
+def _fill(groups: Sequence[frozenset[Key]], keys: Sequence[Key], row: dict[str, Any], numbers: list[float]) -> None:
+    row["microbatches"] = different(groups, dict(zip(keys, numbers, strict=True)))
 
 
 def key_of(torch: Any, given: Any) -> Key | None:

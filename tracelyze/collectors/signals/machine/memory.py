@@ -9,7 +9,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
-HOST_EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
+EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
 
 NOT_READ = (None,)
 
@@ -28,19 +28,22 @@ class Memory(Signal):
         super().__init__(context)
         self._statm: int | None = None
         self._opened_by: int | None = None
-        self._read_at = -HOST_EVERY
+        self._read_at = -EVERY
         self._page = os.sysconf("SC_PAGE_SIZE")
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[int | None]:
-        if time - self._read_at < HOST_EVERY:
-            return NOT_READ
-        self._read_at = time
-        return (self._resident(),)
+        return (self._resident(),) if self._due(time) else NOT_READ
+
+    def _due(self, time: float) -> bool:
+        due = time - self._read_at >= EVERY
+        if due:
+            self._read_at = time
+        return due
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        (resident,) = self.fast_values(tracked, row["time"])
-        if resident is not None:
-            row["host_rss"] = resident
+        if not self._due(row["time"]):
+            return
+        row["host_rss"] = self._resident()
         if tracked.on_cuda:
             stats = self.torch.cuda.memory_stats_as_nested_dict(tracked.parameters()[0].device)
             row["device_allocated"] = stats["allocated_bytes"]["all"]["current"]

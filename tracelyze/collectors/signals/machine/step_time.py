@@ -52,4 +52,4 @@ class StepTime(Signal):
             previous = self._events.get(tracked.index)
             self._events[tracked.index] = event
             if previous is not None:
-                self.context.defer(EventPair(previous, event, "device_seconds"))
+                self.context.defer(EventPair(self.torch, previous, event, "device_seconds"))
