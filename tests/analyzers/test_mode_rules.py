@@ -64,7 +64,7 @@ def test_statistics_that_nothing_set(make) -> None:
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
     assert answer((0, 3, False), (100, 0, False))[0] == "passed", "a sanity pass"
     assert answer((0, 3, True), (100, 3, False))[2].severity == "warning", "trained in the same mode"
-    assert "trained in the same mode" in answer((0, 3, True), (100, 3, False))[2].summary
+    assert "runs it in the same mode" in answer((0, 3, True), (100, 3, False))[2].summary
     assert answer((150, 3, False))[2].severity == "info", "no pass that measures"
     assert "Nothing was seen to be measured" in answer((150, 3, False))[2].summary
     assert answer((100, 0, False))[0] == "passed", "loaded, or trained"
@@ -94,6 +94,19 @@ def test_an_average_without_buffers_that_one_call_evaluates(make, passes: int, c
     more = {"unset": unset, "links": [{"optimizer": 0, "model": 0}]}
     status, _, finding = make.check("unset-running-state", make.process(evals=measured, models=models, more=more))
     assert (status, finding.severity) == ("fired", severity)
+
+
+@pytest.mark.parametrize(("every", "model", "severity"), [(1, 1, "warning"), (100, 1, "critical"), (1, 0, "critical")])
+def test_a_network_that_serves_the_training_of_another(make, every: int, model: int, severity: str) -> None:
+    """Features of a network that no optimizer holds, computed without autograd in each step beside a loss."""
+    steps = [every * number for number in range(4)]
+    unset = [{"step": step, "model": model, "modules": 2, "of": 2, "call": 1, "training": False} for step in steps]
+    passes = {"after_step": steps, "model": [model] * 4, "losses": [1] * 4, "forwards": [1] * 4}
+    more = {"unset": unset, "links": [{"optimizer": 0, "model": 0}]}
+    status, _, finding = make.check("unset-running-state", make.process(evals=make.evals() | passes, more=more))
+    assert (status, finding.severity) == ("fired", severity)
+    assert ("serves training" in finding.title) is ("No optimizer holds" in finding.summary) is (severity == "warning")
+    assert "trained in the same mode" not in finding.summary
 
 
 def event(kind: str, step: int, **more: Any) -> dict[str, Any]:

@@ -26,7 +26,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not unset:
         return Passed(f"running state was set in {plural(len(rows), 'call')} of models in eval mode")
     trained_so = {row["model"] for row in unset if row["training"]}  # it evaluates as it is trained
-    late = [row for row in unset if row["model"] not in trained_so and _matters(process, row, limits)]
+    apart = trained_so | {row["model"] for row in unset if _serves(process, row["model"], unset)}
+    late = [row for row in unset if row["model"] not in apart and _matters(process, row, limits)]
     # A sanity check before the first step is common beside BatchNorm, and harmless; beside spectral_norm it is rare.
     told = [row for row in unset if row["step"] >= limits["steps"] or not len(process.steps) or row["spectral"]]
     chosen = late or told
@@ -47,6 +48,16 @@ def _matters(process: Process, row: Row, limits: Limits) -> bool:
     return bool((same & measured).any() or ((same & whole).any() and whole.sum() >= limits["passes"]))
 
 
+def _serves(process: Process, model: int, unset: list[Row]) -> bool:
+    """Whether no optimizer holds the model, and steps of the training call it one after the other: a frozen network for
+    features or a perceptual loss, a teacher. What is called now and then is measured."""
+    links = process.tables.get("links")
+    held = {row["model"] for row in (links.records() if links is not None else ()) if row["model"] is not None}
+    steps = sorted({row["step"] for row in unset if row["model"] == model})
+    often = len(steps) > 1 and (steps[-1] - steps[0]) < validation.RARE * (len(steps) - 1)
+    return bool(held) and model not in held and often
+
+
 def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
@@ -54,9 +65,12 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     site = float(evals["site"][at[0]]) if len(at) else None
     unset = process.tables["unset"].records()
     same_model = [one for one in unset if one["model"] == row["model"]]
+    serves = _serves(process, row["model"], same_model)
     trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
-    if trained_so:
-        same = "It is trained in the same mode, so training and evaluation agree, but nothing pretrained is in it."
+    if serves:
+        same = "No optimizer holds its weights, while the steps of the training call it again and again."
+    elif trained_so:
+        same = "Training runs it in the same mode, so training and evaluation agree, but nothing pretrained is in them."
     else:
         same = "Nothing was trained." if not len(process.steps) else "Nothing was seen to be measured with that."
         if row["step"] < limits["steps"] and len(process.steps):
@@ -78,9 +92,9 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         )
     return Finding(
         rule=RULE.id,
-        severity="critical" if late else "warning" if trained_so else "info",
+        severity="critical" if late else "warning" if trained_so or serves else "info",
         confidence="certain",
-        title=f"{name} evaluates with {what} that nothing has set",
+        title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
             f"After step {row['step']:,} {name} was called in eval mode, and {state} "
             + (
@@ -90,8 +104,8 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 else same
             )
         ),
-        fix="Load the weights, buffers included, before evaluating, or train in train mode first; copy buffers along "
-        "with averaged weights.",
+        fix=f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
+        f"{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
         fix_code="evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
         first_step=int(row["step"]),
         evidence=[
@@ -120,7 +134,7 @@ RULE = Rule(
     excluded=(
         "State that was loaded: mean and variance still are exactly 0 and 1.",
         "A sanity pass before the first step.",
-        "Models that are trained in the same mode: these are warned of, as nothing pretrained is in them.",
+        "Models that training uses in the same mode: these are warned of, as nothing pretrained is in them.",
     ),
     absent="No model with batch or spectral normalisation was called in eval mode.",
     needs=(("unset.modules",),),
