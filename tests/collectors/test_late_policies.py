@@ -37,6 +37,6 @@ for _ in range(60):
 def test_a_policy_after_a_supervised_training(optimizer: str, collect: Collect) -> None:
     (process,) = collect(sys.executable, "-c", LATE, optimizer).run.processes
     seen = [row["step"] for row in process.events.records() if row["kind"] == "policy-loss"]
-    assert len(seen) >= 3
+    assert len(seen) >= (20 if optimizer == "another" else 1)
     assert min(seen) >= 50
     assert [row["step"] for row in process.tables["loss_graphs"].records() if row["weights"]] == seen

@@ -62,12 +62,13 @@ class LossGraphs(Signal):
         self._decimation = Decimation(self.meter)
         self._left = PER_STEP  # backwards of this step that are looked at
         self._tried = 0  # samples since an optimizer began
+        self._begun = 0  # steps of the process by then
         self._again = 0  # steps of the process after which a loss without such weights is looked at once more
         self._samples = 0
         self._policy = 0  # samples that found weights of a policy
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if self._left and self._tried < TRIED:
+        if self._left and self._tried < TRIED and (self._policy or self._samples < TRIED):
             self._rows.called(call, args, kwargs)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
@@ -123,8 +124,9 @@ class LossGraphs(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         """An optimizer begins: what it minimises need not be what the one before it did."""
-        if self._samples < MAX_SAMPLES:
-            self._tried = 0
+        if self._samples < MAX_SAMPLES and not self._policy:
+            self._tried, self._begun = 0, self.progress.steps
+            self._decimation = Decimation(self.meter)
             self.resume()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
@@ -138,9 +140,9 @@ class LossGraphs(Signal):
         steps, until = self.progress.steps, math.inf
         self._left = 0
         if self._samples < MAX_SAMPLES and (self._policy or self._tried < TRIED):
-            self._left = PER_STEP if self._decimation.due(steps) else 0
+            self._left = PER_STEP if self._decimation.due(steps - self._begun) else 0
             self._again = AGAIN * steps
-            until = steps + self._decimation.steps_until_due(steps) - 1
+            until = steps + self._decimation.steps_until_due(steps - self._begun) - 1
         elif self._samples < MAX_SAMPLES:
             if steps >= self._again:
                 self._left, self._again = PER_STEP * self.meter.decide(True), AGAIN * steps
