@@ -240,6 +240,31 @@ def test_exploding_gradients_on_the_way_to_infinity(make) -> None:
     assert make.check("exploding-gradients", make.process(steps))[0] == "fired"
 
 
+def test_a_loss_that_falls_until_an_operation_of_it_has_no_result(make) -> None:
+    """The likelihood of a mixture whose scales shrink: gradients grow, and the log of 0 is the fault."""
+    norm = np.concatenate([np.exp(np.linspace(0, 6, 300)), np.full(100, np.nan)]).tolist()
+    loss = [2.0 - 0.01 * step for step in range(300)] + [float("inf")] + [float("nan")] * 99
+    count = [0] * 300 + [8] * 100
+    steps = make.steps() | {"grad_norm": norm, "loss": loss, "grads_nonfinite": count}
+    event = {"kind": "nonfinite-loss", "step": 300, "name": "", "text": "log of 0", "value": 1.0, "time": 1.0}
+    line = {"site": 9, "role": "nonfinite", "file": "train.py", "line": 12, "function": "nll"}
+    process = make.process(steps, events=[event], sites=[line | {"source": "return -torch.log(p).mean()"}])
+    assert make.check("exploding-gradients", process)[0] == "passed"
+    _, _, finding = make.check("loss-nonfinite", process)
+    assert finding.summary.startswith("A log of 0 made it. One step earlier the loss was -0.99, 0.005 in the middle")
+    assert finding.location.line == 12
+    leaps = steps | {"loss": [*loss[:298], 80.0, 900.0, *loss[300:]]}
+    assert make.check("exploding-gradients", make.process(leaps, events=[event]))[0] == "fired"
+    unnamed = make.check("loss-nonfinite", make.process(steps))[2].summary
+    assert "did not move" not in unnamed
+    assert "Neither loss nor gradient norm leapt before" in unnamed
+    assert "the loss was -0.99" in unnamed
+    weight = make.process(steps, events=[event | {"name": "net.0.bias", "text": "", "value": 0.0}])
+    told = make.check("loss-nonfinite", weight)[2].summary
+    assert "Net.0.bias" not in told
+    assert told.startswith("net.0.bias was not finite any more when this loss was computed.")
+
+
 @pytest.mark.parametrize(
     "norm",
     [
@@ -322,7 +347,7 @@ def test_gradients_of_the_step_before_a_nan_loss_that_nobody_looked_at(make) -> 
     assert "gradients of the step before were not looked at" in summary
     assert "Neither" not in summary
     watched = make.process(make.steps() | {"loss": loss, "grads_nonfinite": [0] * 250 + [8] * 150})
-    assert "Neither loss nor gradient norm moved before" in make.check("loss-nonfinite", watched)[2].summary
+    assert "Neither loss nor gradient norm leapt before" in make.check("loss-nonfinite", watched)[2].summary
     first = make.steps() | {"loss": loss, "grad_norm": [1.0] * 249 + [float("nan")] * 151}
     assert "not finite first, at step 250" in make.check("loss-nonfinite", make.process(first))[2].summary
 

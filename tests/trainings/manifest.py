@@ -492,6 +492,14 @@ EVALUATION: Final = (
 
 NUMBERS: Final = (
     pair("vae", "log-zero", "loss-nonfinite|nonfinite-gradients", consequences=POISONED, fast=True),
+    pair(
+        "crane_mixture",
+        "log-of-zero",
+        "loss-nonfinite",
+        consequences=POISONED,
+        lines=("loss = -torch.log(likelihood(*model(x), y)).mean()",),
+        fast=True,
+    ),
     pair("vae", "blank-image", "nonfinite-input|loss-nonfinite", consequences=POISONED),
     pair("siamese_pairs", "sqrt-at-zero", "nonfinite-gradients|loss-nonfinite", consequences=POISONED),
     pair("gru_sentiment", "empty-mask", "loss-nonfinite", consequences=POISONED),

@@ -14,6 +14,7 @@ EVENT_KINDS: Final = {
     "substitute": "a name that this torch lacks, and what stands for it",
     "cadence": "a signal is sampled less or more often from here on",
     "nonfinite-gradient": "the first tensors whose gradient holds NaN or Inf",
+    "nonfinite-loss": "a loss that holds NaN or Inf: which operation made it, or which weight was not finite before",
     "loss-given-up": "the loop skipped a loss that was not finite",
     "policy-loss": "what a policy's loss does beside weighing log-probabilities, as JSON",
     "policy-rows": "which share of a policy's rows was trained on before, as JSON",

@@ -48,7 +48,12 @@ def singular(process: Process, step: int | None = None) -> Location | None:
     the collector names, the first that stands in a single line of the script."""
     events = [row for row in process.events.records() if row["kind"] == "nonfinite-gradient"]
     events = events if step is None or (events and abs(events[0]["step"] - step) <= 1) else []
-    for operation in (events[0]["text"] or "").split(", ") if events else ():
+    return singular_of(process, (events[0]["text"] or "").split(", ") if events else [])
+
+
+def singular_of(process: Process, operations: list[str]) -> Location | None:
+    """The line of the first of these operations that stands in a single line of the script."""
+    for operation in operations:
         name = re.split(r" (?:at|of|by|below)\b", operation)[0]
         found = only(process, "singular", _IN_WORDS[name]) if name in _IN_WORDS else None
         if found is not None:

@@ -13,6 +13,7 @@ CLASSES: Final = (
     "precision.autocast.Autocast",
     "machine.step_time.StepTime",
     "loss.loss.Loss",
+    "loss.nonfinite_loss.NonfiniteLoss",
     "loss.loss_inputs.LossInputs",
     "loss.written_losses.WrittenLosses",
     "loss.given_labels.GivenLabels",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import broken_operation, timing
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
         return (
             f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."
         )
-    for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
-        past = steps[column][max(0, first - WINDOW) : first]
-        past = past[np.isfinite(past)]
-        if len(past) >= FEWEST and past[-3:].max() > LEAP * float(np.median(past)) > 0:
-            ratio = past[-3:].max() / float(np.median(past))
-            return f"The {name} rose {number(ratio)}-fold over its median right before: training blew up."
+    broken = broken_operation.seen(optimization.process, begin)
+    risen = _risen(optimization, first)
+    if broken.operations:
+        return f"{broken.told} {risen or _level(optimization, first)}"
+    if risen:
+        return risen.removesuffix(".") + ": training blew up."
     if steps["autocast"][first] == 1 and np.isinf(steps["loss"][first]):
         return "Under float16 autocast nothing above 65,504 exists: compute this loss in float32."
     rate = steps["lr"][max(0, first - 1) : first + 1]
@@ -57,15 +57,42 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
     if first < FEWEST:
         return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
-    broken = np.flatnonzero(
+    no_number = np.flatnonzero(
         (steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"]) & ~timing.skipped(optimization))[:first]
     )
-    if len(broken):
-        return f"The gradient norm was not finite first, at step {timing.step_at(optimization, int(broken[0]))}."
+    if len(no_number):
+        return f"The gradient norm was not finite first, at step {timing.step_at(optimization, int(no_number[0]))}."
+    level = _level(optimization, first)
+    if broken.weight:
+        return f"{broken.told} {level} So the gradients of the step before were not finite, or far too large."
     if not looked_at(optimization)[first - 1]:
         return (
-            "The loss did not move before, and the gradients of the step before were not looked at: one batch or one "
-            "operation made this loss NaN or Inf, or the gradients one step earlier (sqrt or norm at 0), and so the "
-            "weights."
+            f"{level} The gradients of the step before were not looked at: one batch or one operation made this loss "
+            "NaN or Inf, or the gradients one step earlier (sqrt or norm at 0), and so the weights."
         )
-    return "Neither loss nor gradient norm moved before: one batch or one operation made it, not a slow blow-up."
+    return f"Neither loss nor gradient norm leapt before: one batch or one operation made it. {level}"
+
+
+def _risen(optimization: Optimization, first: int) -> str:
+    """A sentence on what stood an order of magnitude above its median right before; empty where nothing did."""
+    for column, name in (("grad_norm", "gradient norm"), ("loss", "loss")):
+        past = optimization.steps[column][max(0, first - WINDOW) : first]
+        past = past[np.isfinite(past)]
+        if len(past) < FEWEST:
+            continue
+        usual, highest = float(np.median(past)), float(past[-3:].max())
+        if usual > 0 and highest > LEAP * usual:
+            return f"The {name} rose {number(highest / usual)}-fold over its median right before."
+        if usual < 0 and highest - usual > LEAP * -usual:  # a likelihood's: no multiple of it says anything
+            return f"The {name} rose from {number(usual)}, its median, to {number(highest)} right before."
+    return ""
+
+
+def _level(optimization: Optimization, first: int) -> str:
+    """A sentence on where the loss stood before."""
+    past = optimization.steps["loss"][max(0, first - WINDOW) : first]
+    past = past[np.isfinite(past)]
+    if not len(past):
+        return "No loss before it is known."
+    usual = f", {number(float(np.median(past)))} in the middle of the {len(past)} before" if len(past) >= FEWEST else ""
+    return f"One step earlier the loss was {number(float(past[-1]))}{usual}."

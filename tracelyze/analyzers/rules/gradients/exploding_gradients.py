@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import misplaced_clips, through_time
+from tracelyze.analyzers.computed.gradients import loss_alongside, misplaced_clips, through_time
 from tracelyze.analyzers.computed.optimization import clip_values, one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
@@ -16,7 +16,6 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.analyzers.recorded.table import Floats
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
 FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."
@@ -53,8 +52,9 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     # The last share of the steps, not of the norms: the beginning of a run is sampled more densely.
     tail = norm[-max(3, int((rows >= limits["late"] * len(steps)).sum())) :]
     late = float(np.max(norm[-2:]) if len(broken) else np.median(tail))  # an explosion into NaN may take two steps
-    runaway = late >= limits["runaway"] * base and _falls_without_bound(steps["loss"], limits)
-    harmless = not len(broken) and not runaway and _improves(steps["loss"], limits)
+    runaway = late >= limits["runaway"] * base and loss_alongside.falls_without_bound(steps["loss"], limits)
+    cut_off = not len(broken) or loss_alongside.breaks_by_itself(steps["loss"], until, limits)
+    harmless = cut_off and not runaway and loss_alongside.improves(steps["loss"], limits)
     if late < limits["ratio"] * base or harmless:
         ending = f"the gradient norm ended at {number(late / base)} times its early level"
         return Passed(ending + (", but the loss improved" if late >= limits["ratio"] * base else ""))
@@ -62,22 +62,6 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     before = 0 if not level else int(rows[level - 1]) + 1  # the step after the last norm that was measured as usual
     seen = before if not level else int(rows[level])
     return _grown(optimization, (before, seen), late / base, base, runaway, limits)
-
-
-def _improves(loss: Floats, limits: Limits) -> bool:
-    """Whether the loss ended below where it began: then large gradients do no harm."""
-    loss = loss[np.isfinite(loss)]
-    part = max(5, len(loss) // 10)
-    return len(loss) >= limits["losses"] and bool(np.median(loss[-part:]) < np.median(loss[:part]))
-
-
-def _falls_without_bound(loss: Floats, limits: Limits) -> bool:
-    """Whether the loss fell below zero to `ratio` times its early size, and was still falling at the end."""
-    loss = loss[np.isfinite(loss)]
-    if len(loss) < limits["losses"]:
-        return False
-    level = statistics.block_medians(loss, 10)
-    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= limits["ratio"] * max(abs(float(level[0])), 1.0))
 
 
 def _grown(
@@ -134,6 +118,7 @@ RULE = Rule(
     needs=(("steps.grad_norm",),),
     thresholds=(
         Threshold("ratio", 100, "", "warm-up stays within one order of magnitude; two leave no doubt"),
+        Threshold("leap", 10, "", "an order of magnitude is beyond the tails of a loss"),
         Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
         Threshold("late", 0.9, "share", "of the steps: the last tenth shows how the run ended"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import broken_operation, pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -61,17 +61,17 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         harm = f"Only {harm}: the weights survived."
     else:
         harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
-    affected, seen = np.arange(len(bad)) >= first, optimization.loss_location
-    zeroed = hidden_nan.zeroed(optimization.process)
+    affected, zeroed = np.arange(len(bad)) >= first, hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
+    fix, code = broken_operation.seen(optimization.process, begin).fix or (FIX, FIX_CODE)
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="likely" if hidden and zeroed else "certain",
         title=f"The loss{timing.name_of(optimization)} {told} at step {begin:,}",
         summary=f"{before} {harm}",
-        fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else FIX,
-        fix_code=FIX_CODE,
+        fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -83,8 +83,8 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
         cost=timing.cost_of(optimization, bad if recovered else affected),
-        location=script_lines.singular(optimization.process, begin) or seen,
-        seen_at=seen,
+        location=broken_operation.line(optimization.process, begin) or optimization.loss_location,
+        seen_at=optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
     )

@@ -1,0 +1,113 @@
+"""Which operation made a loss that is not finite, and its line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tracelyze.analyzers import diagnose  # noqa: E402
+from tracelyze.collectors.signals.loss.nonfinite_operations import broken_weight, first_broken  # noqa: E402
+
+
+def made(loss: Any) -> list[tuple[str, bool]]:
+    assert not bool(loss.isfinite())
+    return [(one.what, one.reaches) for one in first_broken(torch, loss.grad_fn)]
+
+
+def leaf(*values: float) -> Any:
+    return torch.tensor(values, requires_grad=True)
+
+
+def test_operations_whose_input_shows_it() -> None:
+    x = leaf(-800.0, -900.0)
+    assert made(-(x.exp().sum() * 2.0).log() + (x / 3.0).mean()) == [("log of 0", True)]
+    assert made((leaf(1.0) - 2.0).log().mean()) == [("log of a number below 0", True)]
+    assert made((x * torch.zeros(2)).sum() / (x * 0.0).sum()) == [("division by 0", True)]
+    assert made((x * -1.0).exp().mean()) == [("exp of too large a number", True)]
+    assert made(((x - 5.0) * 1.0).sqrt().sum()) == [("sqrt of a number below 0", True)]
+    assert made((x * 0.0).rsqrt().mean()) == [("rsqrt of 0", True)]
+
+
+def test_the_first_of_several_is_named() -> None:
+    p = torch.softmax(leaf(0.0, 200.0), 0)
+    assert made((p * p.log()).sum() / 2.0) == [("log of 0", True)]
+    assert (
+        made((leaf(800.0).exp() - leaf(900.0).exp()).square().sqrt().mean())
+        == [("exp of too large a number", True)] * 2
+    )
+
+
+def test_what_is_chosen_from_only_can_have_made_it() -> None:
+    p = torch.softmax(leaf(0.0, 200.0), 0)
+    assert made(torch.where(p > 0.5, p, p.log()).sum()) == [("log of 0", False)]
+    both = torch.where(p > 0.5, p, p.log()).sum() + (p.log() * p).sum()
+    assert made(both) == [("log of 0", True)]
+
+
+def test_what_came_in_is_not_blamed_on_the_operation() -> None:
+    """Neither a matrix product that overflowed, nor NaN in the data, is an operation's own."""
+    x, weight = torch.full((2, 2), 1e30), leaf(1e30, 1e30)
+    assert made(((x * weight) @ weight).exp().sum()) == []
+    assert made((torch.full((2,), float("nan")) * weight).relu().sqrt().sum()) == []
+    broken = torch.nn.Parameter(torch.tensor([1.0, float("nan")]))
+    assert broken_weight(torch, (broken * 2.0).sum().grad_fn) is broken
+    assert broken_weight(torch, (leaf(3e38, 3e38) * 2.0).sum().grad_fn) is None, "finite, though their sum is not"
+
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 3)
+opt = torch.optim.Adam(net.parameters(), 1e-2)
+x, y = torch.randn(64, 4), torch.randint(0, 3, (64,))
+def entropy(p):
+    return -(p * torch.log(p + 1e-6)).sum(1)
+def likelihood(p, y):
+    p = p.gather(1, y[:, None])
+    return torch.log(p)
+for step in range(40):
+    p = torch.softmax(net(x), 1)
+    if step == 25:
+        p = p * (torch.arange(64) != 9)[:, None]
+    loss = -likelihood(p, y).mean() - 0.01 * entropy(p).mean()
+    if "raise" in sys.argv and not torch.isfinite(loss):
+        loss.backward()
+        raise SystemExit("not finite")
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+print(sys.getprofile(), float(net.weight.sum()))
+"""
+
+
+@pytest.mark.starts_programs
+def test_the_line_of_the_operation_is_told_from_others_like_it(collect: Any, tmp_path: Path) -> None:
+    script = tmp_path / "ranked.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    collected = collect(sys.executable, str(script))
+    assert collected.process.stdout.split() == ["None", "nan"]
+    (finding,) = [one for one in diagnose(collected.run).findings if one.rule == "loss-nonfinite"]
+    assert finding.summary.startswith("A log of 0 made it. One step earlier the loss was ")
+    assert finding.first_step == 26
+    assert finding.location.source == "return torch.log(p)"
+    assert "logsumexp" in finding.fix
+    events = [row for row in collected.run.processes[0].events.records() if row["kind"] == "nonfinite-loss"]
+    assert [row["step"] for row in events] == [25, 26, 27]
+    assert [bool(row["name"]) for row in events] == [False, True, True], "afterwards it is the weights"
+
+
+@pytest.mark.starts_programs
+def test_a_program_that_ends_there(collect: Any, tmp_path: Path) -> None:
+    """No step follows whose calls could be noted, and two lines take a logarithm: none of them is named."""
+    script = tmp_path / "ranked.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    diagnosis = diagnose(collect(sys.executable, str(script), "raise").run)
+    found = [one for one in diagnosis.findings if one.location is not None and "torch.log" in one.location.source]
+    assert found == []

@@ -1,0 +1,42 @@
+"""What the loss does while gradients grow: whether they do it harm, and whether it runs away with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers import statistics
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.rule import Limits
+
+
+def improves(loss: Floats, limits: Limits) -> bool:
+    """Whether the loss ended below where it began: then large gradients do no harm."""
+    loss = loss[np.isfinite(loss)]
+    part = max(5, len(loss) // 10)
+    return len(loss) >= limits["losses"] and bool(np.median(loss[-part:]) < np.median(loss[:part]))
+
+
+def breaks_by_itself(loss: Floats, until: int, limits: Limits) -> bool:
+    """Whether the loss is no number by the first step whose gradients are none, and did not stand out before.
+
+    An operation of the loss without a result (the log of 0) ends it so. An explosion takes the loss along first.
+    """
+    if not (~np.isfinite(loss[: until + 1])).any():
+        return False
+    loss = loss[np.isfinite(loss)]
+    tail = loss[-max(10, len(loss) // 10) :]
+    usual = float(np.median(tail)) if len(tail) else 0.0
+    return bool(len(loss) >= limits["losses"] and tail[-2:].max() - usual <= limits["leap"] * abs(usual))
+
+
+def falls_without_bound(loss: Floats, limits: Limits) -> bool:
+    """Whether the loss fell below zero to `ratio` times its early size, and was still falling at the end."""
+    loss = loss[np.isfinite(loss)]
+    if len(loss) < limits["losses"]:
+        return False
+    level = statistics.block_medians(loss, 10)
+    return bool(level[-1] < min(level[-2], 0.0) and -level[-1] >= limits["ratio"] * max(abs(float(level[0])), 1.0))

@@ -1,0 +1,156 @@
+"""Which operation of a loss was the first whose result is not finite, as told by what autograd saved of it.
+
+The backward has yet to run, so that what went into a logarithm or a division is still there. An operation is named only
+where its own input shows it: a zero in it, an overflow in its result. A NaN goes on to everything that follows, so
+of several operations those count that have no other behind them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.safe_computing import is_plain
+
+MAX_NODES: Final = 5000
+MAX_LOOKED_AT: Final = 200  # tensors of one graph
+MAX_LEAVES: Final = 10_000
+CHOOSES: Final = frozenset(  # whose result need not hold what went in
+    {"Where", "Clamp", "ClampMin", "ClampMax", "NanToNum", "MaskedFill", "MaskedSelect", "Maximum", "Minimum"}
+) | {"Index", "IndexSelect", "Gather", "Select", "Slice", "Max", "Min", "Topk", "Sort", "NllLoss", "NllLoss2D"}
+
+
+class Broken(NamedTuple):
+    """An operation, in words; which of its kind in the graph, in the order in which they ran, and of how many.
+    `reaches`: nothing chooses among its results on their way to the loss."""
+
+    what: str
+    reaches: bool
+    kind: str
+    place: int
+    count: int
+
+
+class _Test(NamedTuple):
+    """`saved`: the tensor to look at. `goes_on`: what came from before may look the same, and has to be seen finite."""
+
+    saved: str
+    told: Callable[[Any], str]
+    goes_on: bool = False
+
+
+def _log(name: str, pole: float = 0.0) -> Callable[[Any], str]:
+    def told(value: Any) -> str:
+        if bool((value < pole).any()):
+            return f"{name} of a number below {pole:g}"
+        return f"{name} of {pole:g}" if bool((value == pole).any()) else ""
+
+    return told
+
+
+def _if_any(what: str, where: Callable[[Any], Any]) -> Callable[[Any], str]:
+    return lambda value: what if bool(where(value).any()) else ""
+
+
+_TESTS: Final = {
+    "Log": _Test("self", _log("log")),
+    "Log2": _Test("self", _log("log2")),
+    "Log10": _Test("self", _log("log10")),
+    "Log1P": _Test("self", _log("log1p", -1.0)),
+    "Div": _Test("other", _if_any("division by 0", lambda value: value == 0)),
+    "Reciprocal": _Test("result", _if_any("reciprocal of 0", lambda value: value.isinf())),
+    "Rsqrt": _Test("result", _if_any("rsqrt of 0", lambda value: value.isinf())),
+    "Exp": _Test("result", _if_any("exp of too large a number", lambda value: value.isinf()), goes_on=True),
+    "Sqrt": _Test("result", _if_any("sqrt of a number below 0", lambda value: value.isnan()), goes_on=True),
+    "Acos": _Test("self", _if_any("acos of a number beyond 1", lambda value: value.abs() > 1)),
+    "Asin": _Test("self", _if_any("asin of a number beyond 1", lambda value: value.abs() > 1)),
+    "Atanh": _Test("self", _if_any("atanh of a number from 1 on", lambda value: value.abs() >= 1)),
+}
+_SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", "tensor2")
+
+
+def first_broken(torch: Any, root: Any) -> list[Broken]:
+    """The operations behind this autograd node that made a result that is not finite of what was; those nearest to
+    the loss first. Where some are chosen from (`where`, `clamp`) and others are not, the others alone."""
+    order, chosen = _walk(root)
+    if len(order) >= MAX_NODES:
+        return []
+    told: dict[int, str] = {}
+    for node in [one for one in order if saved_values.kind(one) in _TESTS][:MAX_LOOKED_AT]:
+        test = _TESTS[saved_values.kind(node)]
+        value = _number(torch, saved_values.saved(node, test.saved))
+        what = "" if value is None else test.told(value)
+        if what and (not test.goes_on or _finite_behind(torch, node)):
+            told[id(node)] = what
+    first = [node for node in order if id(node) in told and not _leads_to(node, told)]
+    plain = [node for node in first if id(node) not in chosen]
+    return [_described(node, told[id(node)], bool(plain), order) for node in plain or first]
+
+
+def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:
+    kind = saved_values.kind(node)
+    alike = sorted([one._sequence_nr() for one in order if saved_values.kind(one) == kind])
+    return Broken(what, reaches, kind, alike.index(node._sequence_nr()), len(alike))
+
+
+def broken_weight(torch: Any, root: Any) -> Any:
+    """A tensor at the end of this graph that is not finite itself; None if all are, or too many to look at."""
+    order, _ = _walk(root)
+    leaves = [leaf for node in order if (leaf := getattr(node, "variable", None)) is not None]
+    for leaf in leaves[:MAX_LEAVES]:
+        value = _number(torch, leaf)
+        # Added up in float64, which no sum of float32 leaves.
+        if value is not None and not bool(value.sum(dtype=torch.float64).isfinite()):
+            return leaf
+    return None
+
+
+def _number(torch: Any, value: Any) -> Any:
+    """A tensor of real numbers in the host's memory, detached; None if it is something else."""
+    if not isinstance(value, torch.Tensor) or not is_plain(torch, value):
+        return None
+    return value.detach() if value.is_cpu and value.is_floating_point() and value.numel() else None
+
+
+def _finite_behind(torch: Any, node: Any) -> bool:
+    """Whether what was saved behind this node is finite, and there is something."""
+    seen = 0
+    for one in _walk(node)[0][1:MAX_LOOKED_AT]:
+        for given in (getattr(one, "variable", None), *(saved_values.saved(one, name) for name in _SAVED)):
+            value = _number(torch, given)
+            if value is not None:
+                seen += 1
+                if not bool(value.isfinite().all()):
+                    return False
+    return seen > 0
+
+
+def _leads_to(node: Any, told: dict[int, str]) -> bool:
+    """Whether another one of these stands behind it."""
+    order, known = [node], {id(node)}
+    for one in order:
+        for following, _ in one.next_functions:
+            if following is not None and id(following) not in known:
+                if id(following) in told:
+                    return True
+                known.add(id(following))
+                order.append(following)
+    return False
+
+
+def _walk(root: Any) -> tuple[list[Any], set[int]]:
+    """All nodes, those nearest to the loss first, and the ids of those that something chooses from."""
+    order, known, chosen = [root], {id(root)}, set[int]()
+    for node in itertools.takewhile(lambda _: len(order) < MAX_NODES, order):
+        chooses = id(node) in chosen or saved_values.kind(node) in CHOOSES
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if chooses:
+                chosen.add(id(following))
+            if id(following) not in known:
+                known.add(id(following))
+                order.append(following)
+    return order, chosen
