@@ -98,7 +98,7 @@ class NonfiniteLoss(Signal):
         self._sought, self._noted, self._notes = None, [], None
         if broken is None or not noted:
             return
-        if len(noted) == broken.count:
+        if len(noted) == broken.of:
             self.program.sites.at("nonfinite", *noted[broken.place])
         elif len(set(noted)) == 1:
             self.program.sites.at("nonfinite", *noted[0])

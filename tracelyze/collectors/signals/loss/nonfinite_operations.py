@@ -30,7 +30,7 @@ class Broken(NamedTuple):
     reaches: bool
     kind: str
     place: int
-    count: int
+    of: int
 
 
 class _Test(NamedTuple):
