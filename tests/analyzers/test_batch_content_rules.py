@@ -54,12 +54,31 @@ def test_the_same_order_every_epoch(make) -> None:
     process = make.process(loaders=one, more={"batches": epochs(shuffled([1, 1, 1])), "fetches": drawing})
     status, reason, _ = make.check("same-order-every-epoch", process)
     assert (status, "random numbers" in reason) == ("skipped", True)
-    assert "set_epoch" in judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), distributed)[2].fix_code
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), distributed)[2]
+    assert "loader.sampler.set_epoch" in finding.fix_code
+    assert "random numbers" not in finding.summary, "they are drawn from other generators"
     anew = [RANDOM | {"loader": index} for index in range(4)]
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew)[2]
     assert "made anew" in finding.summary
     first = [row | {"made_at": 0} for row in anew]  # the first line that was numbered
     assert judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), first)[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    ("source", "all_repeat"),
+    [
+        ("torch.manual_seed(1234)", True),
+        ("seed_everything(7)", True),
+        ("generator.manual_seed(1234)", False),
+        ("loader = DataLoader(data, generator=torch.Generator().manual_seed(0))", False),
+    ],
+)
+def test_what_repeats_beside_the_order(make, source: str, all_repeat: bool) -> None:
+    """A seed of one generator leaves the others alone."""
+    seed = {"site": 40, "role": "reseed", "file": "train.py", "line": 12, "function": "main", "source": source}
+    one = [RANDOM | {"loader": 0}]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=[seed])[2]
+    assert ("random numbers repeat" in finding.summary) is all_repeat
 
 
 def first_batches(make, contents: list[object], source: str = "x, y = next(iter(loader))", **loader: Any):

@@ -142,8 +142,13 @@ def into_eval_mode(process: Process) -> Location | None:
 
 def seeds(process: Process) -> Location | None:
     """The line that seeds torch, Python or NumPy as a whole, and no generator of its own: the first of them."""
-    lines = [one for one in process.locations("seed") if re.search(_GLOBAL_SEED, one.source)]
+    lines = [one for one in process.locations("seed") if seeds_all(one)]
     return min(lines, key=lambda one: one.line, default=None) if len({one.file for one in lines}) == 1 else None
+
+
+def seeds_all(line: Location | None) -> bool:
+    """Whether the line seeds torch, Python or NumPy as a whole, so that all that is drawn after it repeats."""
+    return line is not None and re.search(_GLOBAL_SEED, line.source) is not None
 
 
 def said(line: Location | None, what: str, where: str = "of the script") -> str:

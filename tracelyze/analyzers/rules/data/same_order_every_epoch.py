@@ -70,11 +70,14 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     loader = shuffling[line[0].loader]
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
-    other_cause = anew or "Distributed" in loader["sampler"]
-    if "Distributed" in loader["sampler"]:
+    distributed = "Distributed" in loader["sampler"]
+    other_cause = anew or distributed
+    seeds = None if distributed else script_lines.reseeded(process)
+    later = ", and other random numbers repeat as well" if script_lines.seeds_all(seeds) else ""
+    if distributed:
         why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
-        fix = "Call sampler.set_epoch(epoch) before the loader is iterated."
-        code = "sampler.set_epoch(epoch)  # the first line in the loop over epochs"
+        fix = "Call set_epoch(epoch) of the loader's sampler before the loader is iterated."
+        code = "loader.sampler.set_epoch(epoch)  # the first line in the loop over epochs"
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
@@ -88,7 +91,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         summary=(
             f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
             f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} So "
-            "the noise of the batches does not average out, and later random numbers repeat as well."
+            f"the noise of the batches does not average out{later}."
         ),
         fix=fix,
         fix_code=code,
@@ -98,7 +101,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
-        location=(None if other_cause else script_lines.reseeded(process)) or process.loader_location(loader),
+        location=(None if other_cause else seeds) or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
