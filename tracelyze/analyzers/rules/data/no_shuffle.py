@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import first_batches, kept_in_order, reading_order
 from tracelyze.analyzers.computed.data import label_order, validation
+from tracelyze.analyzers.computed.order import first_batches, kept_in_order, reading_order
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold

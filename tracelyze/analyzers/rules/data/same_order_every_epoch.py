@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import repeated_order
 from tracelyze.analyzers.computed.data import draws, passes
+from tracelyze.analyzers.computed.order import repeated_order
 from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed import repeated_order
+from tracelyze.analyzers.computed.order import repeated_order
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
