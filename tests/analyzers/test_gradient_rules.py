@@ -190,7 +190,19 @@ def test_zero_gradients_when_all_are_zero_in_sampled_steps(make) -> None:
     zero = [8 if index % 4 == 0 else None for index in range(COUNT)]
     status, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_zero": zero}))
     assert status == "fired"
-    assert "exactly zero" in finding.title
+    assert "exactly zero in all 100 steps looked at:" in finding.title
+    assert finding.summary.startswith("At all 100 steps that were looked at from step 1 to 397, all gradients were")
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "said"),
+    [(4, "in all 75 steps looked at, from step 101 to 397"), (1, "in 300 steps in a row")],
+)
+def test_zero_gradients_of_which_only_some_steps_were_looked_at_are_not_in_a_row(make, looked_at, said) -> None:
+    zero = [(8 if index >= 100 else 0) if index % looked_at == 0 else None for index in range(COUNT)]
+    _, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_zero": zero}))
+    assert said in finding.title
+    assert "on, all gradients" not in finding.summary
 
 
 def test_zero_gradients_is_silent(make) -> None:

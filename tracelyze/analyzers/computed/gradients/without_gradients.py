@@ -25,6 +25,7 @@ class Stretch:
     observed: int  # observed steps of the run
     alive: int  # of these, with a gradient that is not zero
     sampled: bool  # some steps that trained were not observed
+    gaps: bool  # some of these lie within the stretch
     missing: bool  # every gradient is None, and not zero
     without_loss: bool  # the loss is exactly 0 at every observed step
 
@@ -57,6 +58,7 @@ def longest(optimization: Optimization, trained: Mask) -> Stretch | Passed | Ski
         observed=len(rows),
         alive=int((~dead[rows]).sum()),
         sampled=bool(len(rows) < trained.sum()),
+        gaps=bool(end - begin < trained[rows[begin] : rows[end - 1] + 1].sum()),
         missing=bool((none[within] >= steps["parameters"][within]).all()),
         without_loss=never,
     )

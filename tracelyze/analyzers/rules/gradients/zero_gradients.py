@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
+EFFECT = ": nothing is learned"
+
 
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
@@ -43,27 +45,32 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
 def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limits: Limits) -> Finding:
     steps, number = optimization.steps, timing.step_at(optimization, stretch.first)
     what = "None" if stretch.missing else "exactly zero"
-    count = plural(stretch.count, "step")
-    length = f"all {count}{' looked at' if stretch.sampled else ''}" if stretch.whole else f"{count} in a row"
+    count, last = plural(stretch.count, "step"), timing.step_at(optimization, stretch.last)
+    span, sampled = f"from step {number:,} to {last:,}", stretch.sampled if stretch.whole else stretch.gaps
+    if sampled:
+        length = f"all {count} looked at" + (EFFECT if stretch.whole else f", {span}")
+        when = f"At all {count} that were looked at {span}"
+    elif stretch.whole:
+        length, when = f"all {count}{EFFECT}", f"From step {number:,} on, in the whole run"
+    else:
+        length, when = f"{count} in a row{EFFECT}", f"In the {count} {span}"
     cut = script_lines.cut(optimization.process) if stretch.missing else None
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
-        title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}: nothing is learned",
-        summary=f"From step {number} on, all gradients were {what} when the optimizer stepped"
-        f"{', in the whole run' if stretch.whole else ''}. "
-        f"{_cause(stretch, cut)}",
+        title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}",
+        summary=f"{when}, all gradients were {what} when the optimizer stepped. {_cause(stretch, cut)}",
         fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
         "backward.",
         fix_code="loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not "
         "p.grad.any()])",
         first_step=number,
-        last_step=timing.step_at(optimization, stretch.last),
+        last_step=last,
         first_second=timing.second_at(optimization, stretch.first),
         evidence=[
             Evidence(
-                "observed steps in a row without gradient",
+                "steps looked at without gradient" if sampled else "steps in a row without gradient",
                 stretch.count,
                 "steps",
                 limits["steps"],
