@@ -153,3 +153,20 @@ SHARED = "target = copy.deepcopy(model)\ntarget.load_state_dict(model.state_dict
 def test_two_things_keep_two_names(make, line: str, own: str) -> None:
     location = Location("train.py", 90, "main", line)
     assert own_names.in_example(SHARED, process_of(make, CLASSIC), location).splitlines()[1] == own
+
+
+def test_the_loader_of_the_validation_is_none_that_trains(make) -> None:
+    """A generator in another function goes through the training loader; the loop over epochs validates by itself."""
+    loop = "for epoch in range(3):\n    for xb, yb in val_dl:\n        cost = mse(net(xb), yb)\n    cost.backward()"
+    rows = [*process_of(make, loop).sites.records()]
+    loader = site(90, "loader", 90, "for xb, yb in source:", "noisy", "for xb, yb in source:")
+    loaders = [{"loader": 0, "site": 90}, {"loader": 1, "site": next(r["site"] for r in rows if r["role"] == "loader")}]
+    made = {"dataloader": "val_dl = DataLoader(held_out)"}
+    steps = make.steps() | {"loader": [0] * 400}
+    sites = [*process_of(make, loop, **made).sites.records(), loader]
+    process = make.process(steps, sites=sites, loaders=loaders)
+    code = "for batch in loader:\n    train_step(batch)\nfor batch in val_loader:\n    pass"
+    assert own_names.in_example(code, process, None).splitlines()[::2] == [
+        "for batch in source:",
+        "for batch in val_dl:",
+    ]

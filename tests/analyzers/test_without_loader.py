@@ -218,6 +218,21 @@ def test_a_loop_over_epochs_that_is_left_in_its_first(make) -> None:
     assert looped(make, 30, 1, reads="batches = iter(loader)")[0] == "skipped", "epochs of some batches each"
 
 
+@pytest.mark.parametrize(("after", "went_on"), [([400] * 6, True), ([400], False), ([100, 200, 300], False)])
+@pytest.mark.parametrize("kept", ["batches = (move(one) for one in loader)", "for one in loader:"])
+def test_a_generator_that_all_epochs_share(make, after: list[int], went_on: bool, kept: str) -> None:
+    """The loop may have gone on, with nothing to give: validations after the last step say so."""
+    evals = make.evals(len(after)) | {"after_step": after}
+    loader = {"site": 77, "role": "loader", "file": "train.py", "line": 3, "function": "noisy", "source": kept}
+    maker = loader | {"site": 78, "role": "batches", "line": 2}
+    sites = [*SITES, loader, *([] if "batches" in kept else [maker])]
+    status, finding = looped(make, 8, 1, reads=kept, sites=sites, evals=evals)
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "likely", 3)
+    assert ("had no batch" in finding.title) is went_on
+    assert "It was left" not in finding.summary
+    assert ("or a return or a break left it" in finding.summary) is not went_on
+
+
 def test_a_loop_that_is_left_while_each_validation_is_the_best(make) -> None:
     evals = make.evals(5) | {"after_step": [80, 160, 240, 320, 400]}
     status, finding = looped(make, 30, 5, evals=evals | {"loss": [0.9, 0.8, 0.7, 0.6, 0.5]})

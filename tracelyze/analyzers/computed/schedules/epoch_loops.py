@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.schedules import shared_generators
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -30,6 +31,9 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     done = _whole_passes(process, optimization)
     if done is None or done >= limits["part"] * planned[0]:
         return None
+    maker = shared_generators.maker(process) if done == 1 else None
+    if maker is not None:
+        return shared_generators.finding(optimization, rule, int(planned[0]), maker, limits)
     better = _better_each_time(process, int(limits["better"]))
     counted = process.locations("waits") if done > 1 and not better else []
     waits = counted[0] if len(counted) == 1 and not process.locations("waits-reset") else None

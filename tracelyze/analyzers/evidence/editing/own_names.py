@@ -166,14 +166,13 @@ def _loaders(process: Process, location: Location | None, code: str) -> dict[str
     here = _DATASET.match(location.source) if location else None
     if here is not None:
         return {"loader": here["loader"], "dataset": here["name"] or ""}
-    functions = {(line.file, line.function) for line in process.locations("backward")}
     trained: set[str] = set()
     other: set[str] = set()
-    for line in process.locations("loader"):
+    for line, trains in _loops(process):
         match = _LOOP.fullmatch(line.source)
         if match is None:
             return {}
-        (trained if (line.file, line.function) in functions else other).add(match["name"])
+        (trained if trains else other).add(match["name"])
     if len(trained) != 1:
         return {}
     loader = trained.pop()
@@ -183,6 +182,18 @@ def _loaders(process: Process, location: Location | None, code: str) -> dict[str
         "val_loader": others.pop() if len(others) == 1 else "",
         "dataset": made.get(loader, ""),
     }
+
+
+def _loops(process: Process) -> list[tuple[Location, bool]]:
+    """The lines that go through loaders, and whether it is one that feeds the training; where that is not recorded,
+    whether a backward stands in the same function."""
+    rows = [row for row in process.loaders.records() if row["site"] is not None]
+    places = [(place, row["loader"]) for row in rows if (place := process.site(row["site"])) is not None]
+    if places:
+        feeding = set(process.steps["loader"].tolist())
+        return [(place, loader in feeding) for place, loader in places]
+    functions = {(line.file, line.function) for line in process.locations("backward")}
+    return [(line, (line.file, line.function) in functions) for line in process.locations("loader")]
 
 
 def _forward(process: Process, loss: str, model: str) -> list[str]:

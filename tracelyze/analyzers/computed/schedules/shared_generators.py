@@ -1,0 +1,86 @@
+"""Batches that a generator takes from the loader: it gives each of them once, however often a loop goes over it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
+
+
+def maker(process: Process) -> Location | None:
+    """The line at which a generator goes through the training loader; None where the loop itself does."""
+    training = validation.training_loaders(process)
+    places = [process.site(row["site"]) for row in process.loaders.records() if row["loader"] in training]
+    generators = {(one.file, one.function) for one in process.locations("batches")}
+    for place in places:
+        if place is not None and ((place.file, place.function) in generators or _is_kept(place)):
+            return place
+    return None
+
+
+def _is_kept(place: Location) -> bool:
+    """Whether the line gives a name to a generator: `batches = (move(one) for one in loader)`."""
+    line = parsed_line.parse(place.source)
+    assigned = [node.value for node in ast.walk(line.tree) if isinstance(node, ast.Assign)] if line else []
+    return any(isinstance(node, ast.GeneratorExp) for value in assigned for node in ast.walk(value))
+
+
+def _validations_after(process: Process) -> int:
+    """How often the same data were evaluated at the same line after the last step."""
+    evals = process.evals
+    late = validation.passes(process) & (evals["after_step"] >= len(process.steps))
+    kinds = np.stack([np.nan_to_num(evals[name][late], nan=-1.0) for name in ("site", "loader")], axis=1)
+    return int(np.unique(kinds, axis=0, return_counts=True)[1].max()) if len(kinds) else 0
+
+
+def finding(optimization: Optimization, rule: str, planned: int, place: Location, limits: Limits) -> Finding:
+    """One pass over the loader, in a loop that is written for `planned`: left, or gone on with a generator that had
+    nothing more to give. Validations after the last step show the latter."""
+    process = optimization.process
+    loop, times = process.location("epochs"), _validations_after(process)
+    went_on = times >= limits["asked"]
+    where = f" (line {loop.line})" if loop else ""
+    later = (
+        f"The validation ran {plural(times, 'time')} after the last step: the later epochs had no batch, and trained "
+        "nothing, without an error."
+        if went_on
+        else "If the loop went on, its later epochs had no batch; or a return or a break left it."
+    )
+    return Finding(
+        rule=rule,
+        severity="warning",
+        confidence="likely",
+        title="The epochs share a generator: after the first one they had no batch"
+        if went_on
+        else f"One pass over the training data, in a loop over {planned:,} epochs",
+        summary=(
+            f"The loop over the epochs{where} is written for {planned:,}. Its batches come from a generator (line "
+            f"{place.line}), which gives each batch once. {later}"
+        ),
+        fix="Iterate over the loader itself in each epoch, or make the generator anew in each.",
+        fix_code="for epoch in range(epochs):\n    for batch in loader:  # or a generator that is made here\n"
+        "        train_step(batch)",
+        first_step=timing.last_step(optimization),
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence("epochs with batches, of those of the loop", 1 / planned, "share", limits["part"],
+                     limits.source("part")),
+            Evidence("validations after the last step", times, "times", limits["asked"], limits.source("asked")),
+        ],
+        location=place,
+        seen_at=loop,
+        charts=pictures.loss(optimization),
+        false_alarm="A trial run, or a stream that is to be gone through once.",
+    )  # fmt: skip
