@@ -316,6 +316,24 @@ def test_a_run_without_a_loss_says_so_and_is_ok_only_if_its_gradients_were_follo
     assert (unfollowed.verdict, unfollowed.verdict_reason) == ("unknown", UNSEEN)
 
 
+def test_a_run_whose_gradients_and_updates_nobody_saw_says_how_little_was_looked_at(make) -> None:
+    """As one whose steps are calls of torch.func: what its checks did not see is no virtue of the run."""
+    signals = {"loss_inputs": {"columns": ["loss_calls.made_by"], "reason": ""}}
+    events = [{"kind": "functional-gradients", "name": "torch.func", "step": 0, "time": 0.1}]
+    bare = {name: make.steps()[name] for name in ("loss", "time")}
+    diagnosis = diagnose(make.run(make.process(bare, events=events, facts={"signals": signals})))
+    assert diagnosis.verdict == "ok"
+    assert diagnosis.verdict_reason == (
+        "Little could be looked at: nothing was seen of gradients, updates of the weights and the layers."
+    )
+    (softmax,) = [check for check in diagnosis.checks if check.rule == "softmax-wrong-dim"]
+    assert (softmax.why, softmax.reason.partition(" ")[0]) == ("needs-more", "torch.func")
+    plain = diagnose(make.run(make.process(make.steps(), facts={"signals": signals})))
+    assert plain.verdict_reason == ""
+    (softmax,) = [check for check in plain.checks if check.rule == "softmax-wrong-dim"]
+    assert softmax.why == "not-applicable"
+
+
 def test_a_run_of_which_every_check_was_skipped_is_unknown(make) -> None:
     needs = replace(RULE, needs=(("steps.grad_norm",),))
     diagnosis = diagnose(make.run(make.process(steps={"loss": [1.0, 1.0]})), rules=[needs])

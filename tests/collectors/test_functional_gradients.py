@@ -64,3 +64,54 @@ def test_the_losses_are_judged(collect: Collect, how: str) -> None:
 @pytest.mark.parametrize("how", ["attack", "per sample", "curvature"])
 def test_what_is_no_loss(collect: Collect, how: str) -> None:
     assert diagnose(collect(sys.executable, "-c", PROGRAM, how).run).verdict == "unknown"
+
+
+CLASSES = """
+import sys
+import torch
+from torch import nn
+from torch.func import functional_call, grad, grad_and_value, vmap
+how, dim = sys.argv[1], int(sys.argv[2])
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def loss_of(weights, x, y):
+    scores = functional_call(net, weights, (x,))
+    return nn.functional.nll_loss(torch.log_softmax(scores, dim), y)
+def of_one(weights, x, y):
+    return nn.functional.nll_loss(torch.log_softmax(functional_call(net, weights, (x,)), 0)[None], y[None])
+for step in range(40):
+    weights = {name: weight.detach() for name, weight in net.named_parameters()}
+    x = torch.rand(6, 5, 4)
+    y = torch.randint(0, 3, (6, 5))
+    if how == "groups":
+        slopes = vmap(grad(loss_of), (None, 0, 0))(weights, x, y)
+    elif how == "samples":
+        slopes = vmap(grad(of_one), (None, 0, 0))(weights, x[:, 0], y[:, 0])
+    elif how == "inside":
+        slopes = grad(lambda w: vmap(loss_of, (None, 0, 0))(w, x, y).mean())(weights)
+        slopes = {name: slope[None] for name, slope in slopes.items()}
+    else:
+        slopes = {name: slope[None] for name, slope in grad(loss_of)(weights, x[0], y[0]).items()}
+    for name, weight in net.named_parameters():
+        weight.grad = slopes[name].mean(0)
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "dim", "status"),
+    [
+        ("batch", 0, "fired"),
+        ("batch", 1, "passed"),
+        ("groups", 0, "fired"),
+        ("groups", -1, "passed"),
+        ("samples", 0, "skipped"),  # one dimension: the classes
+        ("inside", 0, "skipped"),  # vmap runs innermost, whose tensors show no graph
+    ],
+)
+def test_the_softmax_of_a_loss_inside_a_transform(collect: Collect, how: str, dim: int, status: str) -> None:
+    diagnosis = diagnose(collect(sys.executable, "-c", CLASSES, how, str(dim)).run)
+    (check,) = [check for check in diagnosis.checks if check.rule == "softmax-wrong-dim"]
+    assert (check.status, check.why) == (status, "needs-more" if status == "skipped" else None)
+    assert "none of torch's was called" not in check.reason

@@ -253,6 +253,7 @@ def _put_together(
     shown, profiled_charts = windows.picture() if picture and windows.found else (None, [])
     notes = [*facts_of_run.notes, *clocks.notes(judged.ends), *windows.notes]
     partial = facts.why_partial()
+    said = " ".join(filter(None, (partial, facts.why_little())))
     unknown = (
         facts.why_unknown(judged.notes)
         or _why_unchecked(checked, answers)
@@ -267,7 +268,7 @@ def _put_together(
         [*profiled_charts, *facts.charts(findings)],
         __version__,
         picture=shown,
-        verdict_reason=unknown if verdict == "unknown" else partial if verdict in ("ok", "info") else "",
+        verdict_reason=unknown if verdict == "unknown" else said if verdict in ("ok", "info") else "",
         ranks=[*ends.of(facts.died), *agreement.of(judged.portraits)],
     )
 

@@ -14,7 +14,7 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, recording_cost
 from tracelyze.analyzers.recorded.run_directory import CALLED_MODELS, COULD_NOT_WRITE, STOPPED
 from tracelyze.diagnosis import Chart, Exit, Finding, Mark, RunFacts, SignalFacts, TrainingFacts
-from tracelyze.formatting import capitalized, plural
+from tracelyze.formatting import capitalized, listed, plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,14 @@ LEAST_LOGGED = 20
 """Steps of a log below which nothing found says nothing."""
 
 ENVIRONMENT = ("python", "torch", "cuda", "platform", "hostname", "host", "device", "world_size", "cpu_count", "cpus")
+
+
+CORE = {
+    "gradients": ("steps.grad_norm", "steps.grads_zero"),
+    "updates of the weights": ("parameters.update_norm",),
+    "the layers": ("activations.kind",),
+}
+"""What checks of a training read beside its losses, with the columns of which one is there if it was seen."""
 
 
 @dataclass
@@ -44,6 +52,7 @@ class ProcessFacts:
     death: Death | None = None
     trainings: list[TrainingFacts] = field(default_factory=list)
     losses: bool = False  # whether the loss of a training step was seen
+    unseen: tuple[str, ...] = ()  # of CORE, in a process that trains and was recorded here
     backwards: int = 0  # of a process without an optimizer step
     imported: bool = False  # what another program recorded
     last_step: int | None = None  # the number of the last step, where a log holds only some of them
@@ -65,10 +74,18 @@ def facts_of(process: Process) -> ProcessFacts:
         signals=recording_cost.signals_of(process),
         death=deaths.of(process),
         losses=any(optimization.steps.has("loss") for optimization in process.optimizations),
+        unseen=_unseen(process),
         backwards=int(facts.get("backwards") or 0),
         imported=bool(facts.get("source")),
         last_step=_last_logged(process),
     )
+
+
+def _unseen(process: Process) -> tuple[str, ...]:
+    if process.facts.get("source") or not len(process.steps):
+        return ()
+    known = {name: [column.split(".") for column in columns] for name, columns in CORE.items()}
+    return tuple(name for name, columns in known.items() if not any(process.tables[t].has(c) for t, c in columns))
 
 
 def _last_logged(process: Process) -> int | None:
@@ -98,6 +115,7 @@ class Facts:
     trainings: list[TrainingFacts] = field(default_factory=list)
     drawn: list[Chart] = field(default_factory=list)
     losses: bool = False
+    unseen: set[str] = field(default_factory=lambda: set(CORE))
     backwards: int = 0
     imported: bool = False
     last_step: int | None = None
@@ -119,6 +137,7 @@ class Facts:
         self.signals = recording_cost.joined(self.signals, facts.signals)
         self.trainings += facts.trainings
         self.losses |= facts.losses
+        self.unseen &= set(facts.unseen) if facts.steps else self.unseen
         self.backwards += facts.backwards
         self.imported |= facts.imported
         longer = facts.steps > self.steps
@@ -145,6 +164,13 @@ class Facts:
         if self.losses or not self.steps:
             return ""
         return "No training loss was seen: whether it fell, diverged or became NaN was not checked."
+
+    def why_little(self) -> str:
+        """A sentence for a run of which neither gradients nor updates were seen (torch.func); else empty."""
+        if not self.steps or not self.unseen.issuperset(list(CORE)[:2]):
+            return ""
+        unseen = [name for name in CORE if name in self.unseen]
+        return f"Little could be looked at: nothing was seen of {listed(unseen, len(CORE))}."
 
     def why_unknown(self, notes: Sequence[str]) -> str:
         """A sentence that says so if too little trained to be judged, or nothing, by how the run ended; else empty."""

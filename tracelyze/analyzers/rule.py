@@ -167,6 +167,10 @@ ALWAYS = ("loaders", "models")
 """Tables that every recording of the collector has, whatever its signals: empty ones say that there was nothing."""
 
 
+UNSEEN_INSIDE = ("loss_calls.", "loss_graphs.", "activations.", "parameters.", "steps.grad")
+INSIDE = "torch.func computes losses or gradients of this run, and what happens inside it is hardly looked at"
+
+
 def missing(process: Process, column: str, absent: str = "") -> Skipped:
     """The answer where the run holds nothing for `column` ("steps.grad_norm").
 
@@ -181,6 +185,8 @@ def missing(process: Process, column: str, absent: str = "") -> Skipped:
     return (
         Skipped(reason, record=ASKED_FOR.get(name, f"--signal {name}=on"))
         if state.get("reason")
+        else Skipped(INSIDE)
+        if column.startswith(UNSEEN_INSIDE) and process.uses_transforms
         else Skipped(absent or reason, "not-applicable")
     )
 

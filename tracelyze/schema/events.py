@@ -32,6 +32,7 @@ EVENT_KINDS: Final = {
     "input-order": "what is known of the order of the inputs, as JSON",
     "epochs-planned": "how many rounds the loop over epochs is written for, in which the first step was made",
     "functional-gradients": "a loss is known from what was asked for its gradients, without a backward",
+    "transformed": "a loss function was called within a transform of torch.func",
     "seeded": "a generator of random numbers was seeded",
     "drawn": "one was drawn from between steps, in how many",
     "log-ignored": "a value given to tracelyze.log that cannot be recorded",

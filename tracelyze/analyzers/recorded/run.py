@@ -257,6 +257,14 @@ class Process:
         for measured in (self, *self.__dict__.get("optimizations", ())):
             measured.measures.clear()
 
+    @cached_property
+    def uses_transforms(self) -> bool:
+        """Whether losses or gradients were computed within a transform of torch.func."""
+        return any(
+            row["kind"] == "transformed" or (row["kind"], row["name"]) == ("functional-gradients", "torch.func")
+            for row in self.events.records()
+        )
+
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); the first one if there are several."""
         return next(iter(self.locations(role)), None)

@@ -60,7 +60,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     dim, shape = bad[0]["made_dim"], loss_calls.shown(bad[0]["input_shape"])
     strict = line.function in OVER_CLASSES
-    name = "log_softmax" if strict else "softmax"
+    name = "log_softmax" if strict and bad[0]["made_by"] != "Log" else "softmax"
     places = {None: "another dimension", 0: "the batch (dimension 0)"}
     over = places.get(dim, f"dimension {dim}")
     change = softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line)

@@ -68,6 +68,7 @@ class LossInputs(Signal):
         self._sequences: dict[tuple[str, int | None], int] = {}
         self._labels: dict[tuple[str, int | None], int] = {}
         saved_values.watch(self.torch)
+        self._transformed = False  # whether a loss was met within a transform of torch.func
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
 
     def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
@@ -80,8 +81,8 @@ class LossInputs(Signal):
         given: Any = args[0] if args else kwargs.get("input")
         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
         if not self._can_be_read(given, target):
-            if function in BY_SHAPE and self._is_transformed(given, target):
-                self.context.emit("loss_calls", self._shapes(function, given, target, kwargs))
+            if self._is_transformed(given, target):
+                self._inside_a_transform(function, given, target, kwargs)
             return
         row = self._shapes(function, given, target, kwargs) | {
             "autocast": dtype_code(torch) if find(torch, ANY_AUTOCAST) else 0,
@@ -119,6 +120,18 @@ class LossInputs(Signal):
             "target_shape": shape_of(target),
             "target_integer": not target.dtype.is_floating_point,
         }
+
+    def _inside_a_transform(self, function: str, given: Any, target: Any, kwargs: Mapping[str, Any]) -> None:
+        """Within torch.func: the shapes, and what made the input where torch.func.grad runs innermost and keeps it."""
+        if not self._transformed:
+            self._transformed = True
+            self.context.record_event("transformed", function)
+        known = given.grad_fn is not None
+        if function in BY_SHAPE or known:
+            row = self._shapes(function, given, target, kwargs)
+            if known:
+                row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
+            self.context.emit("loss_calls", row)
 
     def _is_transformed(self, *tensors: Any) -> bool:
         """Whether a transform of torch.func alone keeps these from being read: they have their shapes all the same."""
