@@ -103,6 +103,14 @@ def test_runs_without_the_columns_are_skipped(make, rule: str) -> None:
     assert make.check(rule, make.process())[0] == "skipped"
 
 
+def test_padding_is_counted_from_below(make) -> None:
+    """The first target behind a row may be its end symbol, which counts as it should: no share is exact."""
+    rows = calls(**PADDED | {"pad_share": 0.538})
+    _, _, finding = make.check(PADDING, make.process(more={"loss_calls": rows}))
+    assert "at least 53% of the targets" in finding.title
+    assert "at least 53% of its targets in 9 calls that were looked at" in finding.summary
+
+
 def test_two_calls_tell_nothing(make) -> None:
     assert make.check(COPY, make.process(more={"loss_calls": calls(2, **COPIED)}))[0] == "skipped"
 

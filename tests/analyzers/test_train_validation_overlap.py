@@ -192,6 +192,15 @@ def test_what_no_two_samples_have_by_chance(lows: list[float], continuous: bool)
     assert overlap.continuous(passes) is continuous
 
 
+def test_the_share_is_no_less_than_what_was_met() -> None:
+    """Samples that are met unevenly make the estimate from the counts too small."""
+    held = [f"{at}" for at in range(240)]
+    passes = [overlap.Seen(0, step, held[: 209 if step < 2 else 40], [240]) for step in range(12)]
+    found = overlap.compare([([overlap.Seen(1, 20, held, [240])], passes)], {0: 1, 1: 1})
+    assert (found.hits, found.looked) == (209, 240)
+    assert found.share == pytest.approx(209 / 240)
+
+
 def test_data_that_were_repeated_before_they_were_split(make) -> None:
     """Nearly every validation sample has a copy in training: that alone would look like a measure of training."""
     repeated = random.Random(1).sample([one for one in range(500) for _ in range(8)], 4000)

@@ -177,10 +177,11 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
             looked_at += len(contents)
             size = size_of([one], lengths[one.loader])
             expected += len(contents) * min(1.0, len(one.contents) / size)
+    share = min(1.0, hits / expected, _concentration(met, len(everything))) if expected else 0.0
     return Overlap(
         hits=len(met),
         looked=len(everything),
-        share=min(1.0, hits / expected, _concentration(met, len(everything))) if expected else 0.0,
+        share=max(share, len(met) / len(everything)) if everything else share,  # those that were met are known
         expected=expected,
         rate=hits / looked_at if looked_at else 0.0,
         chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),

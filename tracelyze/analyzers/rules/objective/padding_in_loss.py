@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
     share, value = texts.mean(rows, "pad_share"), int(counted[0]["pad_target"])
+    least = f"at least {percent(math.floor(share * 100) / 100)}"  # a row's first such target may be its end symbol
     return loss_calls.finding(
         process,
         replace(line, rows=rows),
@@ -46,11 +48,12 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         limits,
         rule=RULE.id,
         severity="warning",
-        title=f"Padding counts in the loss: {percent(share)} of the targets of {line.function}",
+        title=f"Padding counts in the loss: {least} of the targets of {line.function}",
         summary=(
             f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
-            f"{percent(share)} of its targets, all of class {value}. They are easy to predict, so that "
-            "the loss looks better than the model is, and real tokens count for less in each step."
+            f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. They "
+            "are easy to predict, so that the loss looks better than the model is, and real tokens count for less in "
+            "each step."
         ),
         fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
         f"token has class {value}, naming it as ignore_index is enough.",
