@@ -327,6 +327,34 @@ def test_validation_fluctuation_of_a_tiny_set_is_sampling_noise(make) -> None:
     assert make.check("validation-fluctuation", make.process(evals=tiny))[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    "losses",
+    [
+        np.exp(np.linspace(0, 5, 20)),  # an overfitted model's, ever steeper
+        np.exp(-np.linspace(0, 6, 20)),  # one that learns
+        np.concatenate([np.geomspace(9, 0.5, 10), np.geomspace(0.51, 6, 10)]),  # first the one, then the other
+    ],
+)
+def test_a_trend_of_the_validation_is_no_fluctuation(make, losses) -> None:
+    calm = make.steps() | {"loss": [0.7] * COUNT}
+    for rule in ("validation-fluctuation", "eval-in-train-mode"):
+        evals = make.evals(20, 20) | {"loss": losses.tolist()}
+        assert make.check(rule, make.process(calm, evals=evals, optimizers=[], loaders=[]))[0] != "fired"
+
+
+def test_what_validation_is_compared_with_is_no_training_loss_of_nearly_zero(make) -> None:
+    """A memorised training set has a loss of a thousandth, and its noise is of that size."""
+    random = np.random.default_rng(2)
+    evals = make.evals(20, 20) | {"loss": (2.0 * np.exp(random.normal(0, 0.1, 20))).tolist()}
+    memorised = make.steps() | {"loss": (1e-3 * np.exp(random.normal(0, 0.3, COUNT))).tolist()}
+    assert make.check("validation-fluctuation", make.process(memorised, evals=evals))[0] == "passed"
+    still = make.steps() | {"loss": [2.0] * COUNT}
+    _, _, finding = make.check("validation-fluctuation", make.process(still, evals=evals))
+    assert "of its level, while the training loss hardly moves." in finding.summary
+    assert "times less" not in finding.summary
+    assert "over 100" in [one.value for one in finding.evidence]
+
+
 def with_momentum(make, momentum: float | None, noise: float):
     random = np.random.default_rng(0)
     train = 0.7 * np.exp(random.normal(0, 0.25, COUNT))

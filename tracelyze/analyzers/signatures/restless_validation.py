@@ -20,19 +20,45 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
 
 MIN_PASSES = 10  # the median of eight second differences is the least that shows noise
+TURNS = 1 / 3  # of the places where a curve may turn; noise turns at two of three, a trend at hardly any
+TOLD = 100  # a larger ratio is that of a curve that hardly moves, and as a number says nothing
 
 
 @dataclass(frozen=True)
 class Restlessness:
-    """Noise of the validation curve relative to its level, and over the noise of training at the same steps."""
+    """Noise of the validation curve relative to its level, and over the noise of training at the same steps.
+
+    Both as shares of a level, and training's of the larger of both curves' noise that may be: a training loss of nearly
+    zero moves little in its unit, which is no calm.
+    """
 
     relative: float
     ratio: float
     steps: Floats
     samples: float | None
 
+    @property
+    def of_training(self) -> str:
+        """What the training loss does meanwhile, to follow "while"."""
+        return (
+            "the training loss hardly moves"
+            if self.ratio > TOLD
+            else f"training's moves {number(self.ratio)} times less"
+        )
 
-def measure(process: Process) -> Restlessness | Skipped:
+    @property
+    def shown_ratio(self) -> float | str:
+        """The ratio as evidence."""
+        return f"over {TOLD}" if self.ratio > TOLD else self.ratio
+
+
+def _turns(values: Floats) -> float:
+    """At which share of the places where it could do so a curve turns from rising to falling, or back."""
+    moves = np.sign(np.diff(values))
+    return float(np.mean(moves[1:] * moves[:-1] < 0)) if len(moves) > 1 else 0.0
+
+
+def measure(process: Process) -> Restlessness | Passed | Skipped:
     """How much validation jumps from pass to pass, against training's own noise there."""
     steps, losses, samples = validation.curve(process)
     finite = np.isfinite(losses) & np.isfinite(steps)
@@ -48,15 +74,18 @@ def measure(process: Process) -> Restlessness | Skipped:
     noise, own = statistics.fluctuation(losses), statistics.fluctuation(validation.training_before(optimization, steps))
     if noise is None or own is None:
         return Skipped("too few training losses between the validations")
-    known = samples[np.isfinite(samples)]
-    ratio = noise.noise / own.noise if own.noise > 0 else float("inf")
+    if _turns(losses) < TURNS:
+        return Passed("the validation loss follows a trend, and seldom turns")
+    known, level = samples[np.isfinite(samples)], abs(statistics.median(losses))
+    calm = max(own.relative, own.noise / level) if level > 0 else 0.0
+    ratio = noise.relative / calm if calm > 0 else float("inf")
     return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
 
 
 def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits) -> list[Finding] | Passed | Skipped:
     """A possible validation in train mode where nothing but the curves is known."""
     seen = measure(process)
-    if isinstance(seen, Skipped):
+    if isinstance(seen, (Passed, Skipped)):
         return seen
     if not (seen.ratio > limits["ratio"] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass, as training explains")
@@ -69,10 +98,9 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
             confidence="possible",
             title=f"Validation may run in train mode: its loss fluctuates by {percent(seen.relative)}",
             summary=(
-                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, "
-                f"{number(min(seen.ratio, 1e6))} times as much as the training loss around it. Active dropout or "
-                "BatchNorm statistics taken from validation batches do that. Only curves were recorded, so the mode "
-                "itself is not known."
+                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while "
+                f"{seen.of_training}. Active dropout or BatchNorm statistics taken from validation batches do that. "
+                "Only curves were recorded, so the mode itself is not known."
             ),
             fix=fix,
             fix_code=fix_code,
@@ -89,7 +117,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
                 ),
                 Evidence(
                     "fluctuation over training's own noise",
-                    min(seen.ratio, 1e6),
+                    seen.shown_ratio,
                     "",
                     limits["ratio"],
                     limits.source("ratio"),

@@ -28,7 +28,7 @@ _FIX_MOMENTUM = (
 def check(process: Process, limits: Limits) -> Outcome:
     """Noise of the validation curve without its trend, against its level and against training's noise."""
     seen = restless_validation.measure(process)
-    if isinstance(seen, Skipped):
+    if isinstance(seen, (Passed, Skipped)):
         return seen
     momentum = _momentum(process, limits)
     ratio = "ratio" if momentum is None else "caused"
@@ -47,9 +47,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="possible" if momentum is None else "likely",
             title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
             summary=(
-                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while the "
-                f"training loss around it moves {number(min(seen.ratio, 1e6))} times less. A choice of the "
-                "best checkpoint on such a curve is a matter of luck."
+                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while "
+                f"{seen.of_training}. A choice of the best checkpoint on such a curve is a matter of luck."
             )
             + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
             fix=_FIX_MOMENTUM
@@ -71,7 +70,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 ),
                 Evidence(
                     "fluctuation over training's own noise",
-                    min(seen.ratio, 1e6),
+                    seen.shown_ratio,
                     "",
                     limits[ratio],
                     limits.source(ratio),
