@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.engine import diagnose
+
 RULE, LN_2 = "reference-is-policy", math.log(2)
 OWN = {"model": 0, "reference": 1, "same": False, "shared": 0.0, "equal": 0.0, "adapters_off": False}
 
@@ -26,6 +28,31 @@ def test_a_model_that_is_compared_with_itself(make: Any, columns: dict[str, Any]
     assert status == "fired", reason
     assert (finding.severity, finding.confidence) == ("critical", "certain")
     assert make.check(RULE, process(make, loss=2.5, **columns))[2].confidence == "likely", "another preference loss"
+
+
+def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
+    learned = np.linspace(3, 1, 200).tolist()
+    rows = [{**OWN, "step": step, "same": True} for step in range(201, 400, 20)]
+    loss = learned + [LN_2] * 200
+    one = make.process(make.steps() | {"loss": loss}, more={"references": rows, "loss_calls": []})
+    finding = make.check(RULE, one)[2]
+    assert (finding.first_step, finding.last_step, finding.confidence) == (201, 400, "certain")
+    assert "from step 201 to the last" in finding.summary
+
+    steps = make.steps() | {"loss": loss, "optimizer": [0] * 200 + [1] * 200, "step": [*range(1, 201)] * 2}
+    links = [{"time": 0.1, "step": 1, "optimizer": n, "model": 0} for n in (0, 1)]
+    optimizers = [{"optimizer": n, "name": name} for n, name in enumerate(("AdamW", "SGD"))]
+    more = {"references": rows, "loss_calls": [], "links": links}
+    (finding,) = diagnose(make.run(make.process(steps, optimizers=optimizers, more=more)), select=[RULE]).findings
+    assert (finding.first_step, finding.last_step, finding.trainings) == (1, 200, ["training 2 of 2"])
+    assert finding.title.endswith("(training 2 of 2)")
+
+
+def test_few_measurements_say_nothing(make: Any) -> None:
+    rows = [{**OWN, "step": step, "same": True} for step in (5, 50, 300)]
+    steps = make.steps() | {"loss": [LN_2] * 400}
+    status, reason, _ = make.check(RULE, make.process(steps, more={"references": rows, "loss_calls": []}))
+    assert (status, "weights of its own" in reason) == ("skipped", False)
 
 
 def test_dropout_tells_the_two_calls_apart(make: Any) -> None:

@@ -830,6 +830,13 @@ TARGETS_AND_LAYERS: Final = (
         lines=("reference = policy if",),
         fast=True,
     ),
+    pair(
+        "pretrained_then_preferred",
+        "reference-is-policy",
+        "reference-is-policy",
+        lines=("reference = model if",),
+    ),
+    pair("pretrained_then_preferred", "same-optimizer", "reference-is-policy", lines=("reference = model if",)),
     pair("preferences_causal", "own-texts-again", "reference-is-policy", consequences=STUCK),
     pair("preferences_causal", "fresh-reference", "reference-is-policy", consequences=STUCK),
     pair(

@@ -57,12 +57,17 @@ def _elsewhere(seen: Location | None, change: Location | None) -> Location | Non
 
 def fitted(title: str) -> str:
     """The title within its length: without what follows a colon where that says enough, else cut after a word."""
-    if len(title) <= LONGEST_TITLE:
+    return cut_to(title, LONGEST_TITLE)
+
+
+def cut_to(title: str, most: int) -> str:
+    """The title within so many characters."""
+    if len(title) <= most:
         return title
-    told = title[: LONGEST_TITLE + 1].rpartition(": ")[0]
+    told = title[: most + 1].rpartition(": ")[0]
     if len(told) >= LONGEST_TITLE // 3:
         return told
-    return title[: LONGEST_TITLE - 1].rpartition(" ")[0].rstrip(",;: ") + " …"
+    return title[: most - 1].rpartition(" ")[0].rstrip(",;: ") + " …"
 
 
 def sentence(reason: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers import context
 from tracelyze.diagnosis import Finding
 
 if TYPE_CHECKING:
@@ -24,8 +25,12 @@ def of(process: Process, threaded: Collection[Any]) -> str:
 
 
 def named(finding: Finding, name: str) -> Finding:
-    """The finding with the training that it was made in, in the title if that does not name it already."""
+    """The finding with the training that it was made in, in the title if that does not name it already.
+
+    A title that is too long with it loses something else: which training it was is what the reader looks for.
+    """
     if not name:
         return finding
-    title = finding.title if name in finding.title else f"{finding.title} ({name})"
+    most = max(context.LONGEST_TITLE - len(f" ({name})"), context.LONGEST_TITLE // 2)
+    title = finding.title if name in finding.title else f"{context.cut_to(finding.title, most)} ({name})"
     return replace(finding, title=title, trainings=[name])

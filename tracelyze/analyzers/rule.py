@@ -160,7 +160,7 @@ class Rule(Declaration):
     def judges_whole(self) -> bool:
         """Whether it judges a process as a whole: what it needs is not recorded for each training."""
         tables = {table for alternative in self.needed for table, _ in alternative}
-        return self.whole_process or not tables or not tables <= {"steps", "evals"}
+        return self.whole_process or not tables or not tables <= {"steps", "evals", "references"}
 
 
 ALWAYS = ("loaders", "models")

@@ -16,15 +16,16 @@ LN_2: Final = math.log(2)  # -log(sigmoid(0)): the loss of a preference between 
 WRITTEN_OUT: Final = "written out"  # what the collector calls a loss of the script's own
 
 
-def level(process: Process, optimization: Optimization, limits: Limits) -> float | None:
-    """The value at which the loss, or the divergence within it, stays from the first step to the last."""
-    losses = optimization.steps["loss"]
+def level(process: Process, optimization: Optimization, begin: int, limits: Limits) -> float | None:
+    """The value at which the loss, or the divergence within it, stays to the last step, from row `begin` on: there the
+    reference was called first."""
+    losses, norms = optimization.steps["loss"][begin:], optimization.steps["grad_norm"][begin:]
     losses = losses[np.isfinite(losses)]
-    moving = np.isfinite(optimization.steps["grad_norm"]) & (optimization.steps["grad_norm"] > 0)
+    moving = np.isfinite(norms) & (norms > 0)
     if len(losses) < limits["steps"] or not moving.any():
         return None
     middle = float(np.median(losses))
-    if middle > 0 and is_constant(optimization, middle, limits):
+    if middle > 0 and is_constant(losses, middle, limits):
         return middle
     calls = list(process.tables["loss_calls"].records())
     if any(row["same"] for row in process.tables["references"].records()) and _about_ln_2(losses, calls, limits):
@@ -34,10 +35,16 @@ def level(process: Process, optimization: Optimization, limits: Limits) -> float
     return 0.0 if len(known) >= limits["looks"] and max(known) <= limits["zero"] else None
 
 
-def is_constant(optimization: Optimization, level: float, limits: Limits) -> bool:
-    """Whether the loss is this number at all steps, but for rounding."""
-    losses = optimization.steps["loss"]
+def is_constant(losses: Floats, level: float, limits: Limits) -> bool:
+    """Whether the loss is this number at all of these steps, but for rounding."""
     return float(np.nanmax(losses) - np.nanmin(losses)) <= limits["constant"] * level
+
+
+def begin(optimization: Optimization, level: float, latest: int, limits: Limits) -> int:
+    """The row from which on the loss is this number, up to the `latest`: the reference was called there, and calls are
+    looked at now and then."""
+    away = np.abs(optimization.steps["loss"][:latest] - level) > limits["constant"] * level
+    return int(np.flatnonzero(away)[-1]) + 1 if away.any() else 0
 
 
 def _about_ln_2(losses: Floats, calls: list[dict[str, Any]], limits: Limits) -> bool:

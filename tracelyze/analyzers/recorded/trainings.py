@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
+LOSSES = ("loss_graphs", "references")  # tables that say of a step what its loss was made of
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
 
 
@@ -77,11 +78,23 @@ def _part(tables: Mapping[str, Table], rows: Mask, own: Mask) -> Mapping[str, Ta
     """The tables of one training: its steps (`rows`, shape [steps of the process]) and passes (`own`, [evals])."""
     done_before = np.concatenate(([0], np.cumsum(rows)))  # steps of the part, by steps of the process
     steps, evals = tables["steps"], tables["evals"]
+    made_of = {
+        name: _of_steps(tables[name], rows, done_before)
+        for name in LOSSES
+        if name in tables and tables[name].has("step")
+    }
     return {
         **tables,
+        **made_of,
         "steps": Table(steps.spec, _Rows(steps, rows, {})),
         "evals": Table(evals.spec, _Rows(evals, own, {"after_step": done_before})),
     }
+
+
+def _of_steps(table: Table, rows: Mask, done_before: np.ndarray) -> Table:
+    """The rows of a table that belong to steps of a training: `step` counts those of the process done before."""
+    at = np.clip(np.nan_to_num(table["step"]), 0, len(rows) - 1).astype(int)
+    return Table(table.spec, _Rows(table, rows[at] & table.known("step"), {"step": done_before}))
 
 
 def _own_evals(evals: Table, group: frozenset[int], rows: Mask) -> Mask:

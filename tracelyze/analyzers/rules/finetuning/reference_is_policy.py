@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracelyze.analyzers.computed import reference_levels
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -18,24 +20,32 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Models called on the same input without autograd that are the trained one, while its loss stays where it was."""
-    rows = [row for row in process.tables["references"].records() if row["step"] > 0]
+    measured = list(process.tables["references"].records())
+    first = min((row["step"] for row in measured), default=0)
+    rows = [row for row in measured if row["step"] > first]
     if not rows:
         return Skipped("no model was called without autograd on the input of the trained one", "not-applicable")
     alike = [
         row for row in rows if (row["same"] and not row["adapters_off"]) or row["shared"] == 1 or row["equal"] == 1
     ]
+    if 0 < len(alike) == len(rows) < limits["looks"]:
+        return Skipped(f"the two are the same in {plural(len(rows), 'measurement')}: {limits['looks']:.0f} are needed")
     if len(alike) < limits["looks"] or len(alike) < limits["share"] * len(rows):
         return Passed(f"in {plural(len(rows), 'measurement')}, what the model is compared with had weights of its own")
     if not process.optimizations:
         return Skipped("no step was seen")
     optimization = process.longest
-    level = reference_levels.level(process, optimization, limits)
+    begin = int(np.searchsorted(timing.numbers(optimization), first, side="right"))
+    level = reference_levels.level(process, optimization, begin, limits)
     if level is None:
         return Passed("the model is called twice on one input, and its loss changes: the first call is no reference")
-    return [_finding(optimization, alike, level, limits)]
+    begin = reference_levels.begin(optimization, level, begin, limits)
+    return [_finding(optimization, alike, begin, level, limits)]
 
 
-def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: float, limits: Limits) -> Finding:
+def _finding(
+    optimization: Optimization, alike: list[dict[str, Any]], begin: int, level: float, limits: Limits
+) -> Finding:
     one = any(row["same"] for row in alike)
     compared = next((optimization.process.site(row["site"]) for row in alike if row["site"] is not None), None)
     what = (
@@ -48,7 +58,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
     apart = not one and not any(row["shared"] == 1 for row in alike)
     written = _written_over(optimization.process, limits) if apart else None
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
-    exact = level == 0 or reference_levels.is_constant(optimization, level, limits)
+    exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
     said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")
     agree = "They always agree" if exact else "Dropout alone tells them apart"
     return Finding(
@@ -60,8 +70,8 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
             f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} {said}"
-            f"{',' * preference} from the first step to the last, whatever is learned: nothing holds the model to "
-            "where it began, and rewards and margins read 0."
+            f"{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is learned: "
+            "nothing holds the model to where it began, and rewards and margins read 0."
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
@@ -69,7 +79,8 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
         else "Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
         fix_code="" if written else _example(script_lines.only(optimization.process, "reference")),
-        first_step=1,
+        first_step=timing.step_at(optimization, begin),
+        last_step=timing.last_step(optimization),
         evidence=[
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
@@ -78,7 +89,7 @@ def _finding(optimization: Optimization, alike: list[dict[str, Any]], level: flo
         or script_lines.only(optimization.process, "reference")
         or compared
         or optimization.loss_location,
-        seen_at=optimization.loss_location,
+        seen_at=compared or optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
     )

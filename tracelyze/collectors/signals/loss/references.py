@@ -51,6 +51,8 @@ class References(Signal):
         self._trained: list[tuple[Call, Key]] = []  # since the step before
         self._others: list[tuple[Call, Key, bool, int | None]] = []
         self._samples = 0
+        self._begun = 0  # steps of the process as an optimizer began, or as a pair was met first since
+        self._met = False
         self._in_vain = 0
         self._next = True
 
@@ -78,6 +80,15 @@ class References(Signal):
                     seen.add(pair)
                     self._compare(call, other, off, site)
 
+    def first_step(self, tracked: Tracked) -> None:
+        """An optimizer begins, maybe with another loss: its first steps are sampled, too."""
+        self._met, self._in_vain = False, 0
+        self._begin()
+        self.resume()
+
+    def _begin(self) -> None:
+        self._begun, self._decimation = self.progress.steps, Decimation(self.meter)
+
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._next:
             self._in_vain = 0 if self._others else self._in_vain + 1
@@ -85,9 +96,9 @@ class References(Signal):
         if self._pending.waiting:
             self._pending.release()
         steps, done = self.progress.steps, self._samples >= MAX_SAMPLES or self._in_vain >= IN_VAIN
-        self._next = not done and self._decimation.due(steps)
+        self._next = not done and self._decimation.due(steps - self._begun)
         if not self._next and not self._pending.waiting:
-            self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps) - 1)
+            self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps - self._begun) - 1)
 
     def finished(self) -> None:
         self._pending.release(wait=True)
@@ -119,6 +130,9 @@ class References(Signal):
         if model is None or reference is None or not may_compute(torch, torch.cuda.is_available()):
             return
         self._samples += 1
+        if not self._met:
+            self._met = True
+            self._begin()
         own = {name: p for name, p in model.named_parameters() if p.requires_grad and is_plain(torch, p) and p.numel()}
         step = max(1, len(own) // TENSORS)
         chosen = dict(list(own.items())[::step][:TENSORS])
