@@ -77,6 +77,29 @@ def test_a_training_that_goes_on_without_its_optimizer(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "load", "code"),
+    [
+        ("epoch model optimizer", {}, 'optimizer.load_state_dict(checkpoint["optimizer"])'),
+        ("net opt_state step", {}, 'optimizer.load_state_dict(checkpoint["opt_state"])'),
+        ("adam net options", {}, 'optimizer.load_state_dict(checkpoint["adam"])'),
+        ("opt_a opt_b nets", {}, 'optimizer.load_state_dict(checkpoint["optimizer"])'),  # whose is not known
+        ("", {}, 'optimizer.load_state_dict(checkpoint["optimizer"])'),
+    ],
+)
+def test_an_example_reads_the_keys_that_the_file_has(make, keys: str, load: dict[str, Any], code: str) -> None:
+    rows = [SAVE | {"keys": keys}, LOAD | {"keys": keys, "optimizer_restored": False} | load]
+    _, _, finding = judge(make, "resume-discontinuity", rows)
+    assert finding.fix_code.splitlines() == ["checkpoint = torch.load(path)", code]
+
+
+def test_an_example_writes_what_the_file_lacks_beside_what_it_holds(make) -> None:
+    weights = {"optimizer": False, "optimizer_restored": False, "keys": "epoch net"}
+    _, _, finding = judge(make, "resume-discontinuity", [SAVE | weights, LOAD | weights])
+    assert '{**saved, "optimizer": optimizer.state_dict()}' in finding.fix_code
+    assert '"model"' not in finding.fix_code
+
+
+@pytest.mark.parametrize(
     ("rows", "optimizers"),
     [
         ([SAVE, LOAD], ADAM),

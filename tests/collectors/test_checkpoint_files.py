@@ -107,3 +107,19 @@ def test_what_steps_after_a_file_was_taken_in(
     assert (seen.get("renewed"), seen.get("anew"), seen["same_model"]) == (renewed, anew, same)
     assert (seen["step"], seen["file_rate"], seen["steps"]) == (12, 0.01, 1)
     assert seen["unread"] == (["epoch"] if sys.version_info < (3, 14) else [])
+
+
+def test_the_states_that_a_file_holds() -> None:
+    """A loop's own count of epochs is no scheduler's, whatever it is called."""
+    torch = pytest.importorskip("torch")
+    from tracelyze.collectors.signals.model.checkpoints import File
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedules = torch.optim.lr_scheduler
+    step = schedules.StepLR(optimizer, 2)
+    for scheduler in (step, schedules.ReduceLROnPlateau(optimizer), schedules.SequentialLR(optimizer, [step], [])):
+        assert File(torch, {"model": model.state_dict(), "sched": scheduler.state_dict()}).scheduler
+    counted = File(torch, {"model": model.state_dict(), "last_epoch": 3, "opt": optimizer.state_dict()})
+    assert (counted.scheduler, counted.optimizer, counted.progress) == (False, True, True)
+    assert set(counted.tensors) == {"weight", "bias"}

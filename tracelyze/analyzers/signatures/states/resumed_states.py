@@ -29,6 +29,11 @@ class Lost(NamedTuple):
 
 _AVERAGE: Final = re.compile(r"(?:^|_)ema(?:_|$)|averag|shadow", re.IGNORECASE)
 _PROGRESS: Final = re.compile(r"^(?:\w*_)?(?:epochs?|steps?|iter(?:ation)?s?)$", re.IGNORECASE)
+_KEYS: Final = {  # what the states are called in files
+    "optimizer": re.compile(r"opt(?!ion)|adam|sgd", re.IGNORECASE),
+    "scheduler": re.compile(r"sched", re.IGNORECASE),
+    "scaler": re.compile(r"scaler|\bamp\b", re.IGNORECASE),
+}
 _HOW = {
     "in file": "{file} holds the state of the {names}, and it was not taken in before the next step.",
     "not in file": "{file} says how far the training is, and holds no state of the optimizer.",
@@ -173,7 +178,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         else "The training goes on from a checkpoint, and its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
         fix=_FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words),
-        fix_code=_code(lost),
+        fix_code=_code(lost, (row["keys"] or "").split(), never_read(facts)),
         first_step=1 if training else step + 1,
         first_second=row["time"],
         trainings=[training] if training else [],
@@ -185,16 +190,29 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     )
 
 
-def _code(lost: Lost) -> str:
-    """What restores the lost states, and saves them where the file holds none."""
+def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
+    """What restores the lost states, and saves them where the file holds none. `keys`: the outermost ones of the
+    file; `unread`: those of them that are never read."""
     if lost.names == ["average"]:
-        return 'ema.load_state_dict(checkpoint["ema"])'
+        return f'ema.load_state_dict(checkpoint["{unread[0] if unread else "ema"}"])'
     if lost.names == ["epoch counter"]:
-        return 'start = checkpoint["epoch"] + 1\nfor epoch in range(start, epochs):\n    ...'
-    names = ["model", *(["optimizer"] if lost.how == "anew" else []), *lost.names]
-    states = ", ".join(f'"{name}": {name}.state_dict()' for name in names)
-    loads = [f'{name}.load_state_dict(checkpoint["{name}"])' for name in names]
+        key = next(iter(unread or [one for one in keys if _PROGRESS.search(one)]), "epoch")
+        counted = key.rstrip("s") if "epoch" not in key.lower() else "epoch"
+        return f'start = checkpoint["{key}"] + 1\nfor {counted} in range(start, {counted}s):\n    ...'
+    loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
     if lost.how == "renewed":
         return "\n".join(["optimizer = torch.optim.AdamW(model.parameters())  # before its state", *loads])
-    saving = [] if lost.how == "in file" else [f"torch.save({{{states}}}, path)  # where the file is written"]
+    states = ", ".join(f'"{name}": {name}.state_dict()' for name in lost.names)
+    saving = [f"torch.save({{**saved, {states}}}, path)  # saved: what is written to the file today"]
+    if lost.how == "in file":
+        saving = []
+    elif lost.how == "bare":  # the file holds the weights without a key of their own
+        saving = [f'torch.save({{"model": model.state_dict(), {states}}}, path)  # where the file is written']
+        loads.insert(0, 'model.load_state_dict(checkpoint["model"])')
     return "\n".join([*saving, "checkpoint = torch.load(path)", *loads])
+
+
+def _key(name: str, keys: list[str]) -> str:
+    """The key under which the file holds the state of an optimizer, scheduler or scaler, if one of its keys says so."""
+    named = [key for key in keys if _KEYS[name].search(key)]
+    return named[0] if len(named) == 1 else name

@@ -31,6 +31,7 @@ MAX_SAVES = 20  # that are compared; of later ones those whose number is a power
 MAX_LOADS = 20
 MAX_SCHEDULERS = 100
 DEEPEST = 3
+OF_SCHEDULERS = frozenset({"base_lrs", "_step_count", "num_bad_epochs"})  # beside last_epoch, which loops count, too
 PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
 
 
@@ -50,7 +51,7 @@ class File:
             elif {"state", "param_groups"} <= holder.keys():
                 self.optimizer = True
                 self.groups = self.groups or _plain(holder["param_groups"])
-            elif "last_epoch" in holder or "_last_lr" in holder:
+            elif "_last_lr" in holder or ("last_epoch" in holder and not OF_SCHEDULERS.isdisjoint(holder)):
                 self.scheduler = True
             elif {"scale", "growth_factor"} <= holder.keys():
                 self.scaler = True
