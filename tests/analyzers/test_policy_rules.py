@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 ENTROPY, ADVANTAGE, RATIO = "entropy-collapse", "advantage-not-detached", "ratio-always-one"
+SAMPLER = "sampler-mismatch"
 FALLING, STEADY = np.geomspace(1.6, 0.2, 20), np.linspace(1.6, 1.2, 20)
 
 
@@ -88,3 +89,53 @@ def test_ratios_that_are_always_one(make: Any) -> None:
 def test_ratios_that_are_one_for_good_reason(make: Any, losses: Any, rows: Any, status: str) -> None:
     assert make.check(RATIO, process(make, losses, rows))[0] == status
     assert make.check(RATIO, make.process())[0] == "skipped"
+
+
+def acted(distances: list[float], **more: Any) -> dict[str, Any]:
+    """Looks after a policy acted; by name, what is the same in all of them, or a list."""
+    usual = {"model": 0, "own": True, "dropouts": [0, 0], "both_signs": 1.0, "reused": 0.0, "met": 0.5}
+    rows = [usual | {"apart": one, "as_trained": False, "same": 1.0, "state": 3.5} for one in distances]
+    for name, values in more.items():
+        for row, value in zip(rows, values if isinstance(values, list) else [values] * len(rows), strict=True):
+            row[name] = value
+    return {"events": [{"kind": "policy-acted", "step": 16 * n, "text": json.dumps(one)} for n, one in enumerate(rows)]}
+
+
+FAR, STALE = [0.12, 0.09, 0.2, 0.11, 0.3, 0.08] * 2, {"own": False, "same": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "temperature"),
+        ({"own": False}, "temperature"),  # a copy with the policy's weights
+        ({"dropouts": [[0, 3]] * 12}, "Dropout"),
+        (STALE, "never takes over"),
+        ({"met": None, "reused": None}, "temperature"),
+        ({"model": [0, 1] * 6}, "temperature"),  # two policies
+    ],
+)
+def test_a_policy_that_is_far_from_the_one_that_acted(make: Any, more: dict[str, Any], words: str) -> None:
+    status, _, finding = make.check(SAMPLER, make.process(more=acted(FAR, **more)))
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert words in finding.title + finding.summary
+
+
+@pytest.mark.parametrize(
+    ("distances", "more", "status"),
+    [
+        ([1e-7] * 12, {}, "passed"),
+        ([0.02] * 12, {}, "passed"),  # kernels of another precision
+        ([0.0, 0.0, *FAR[2:]], {}, "passed"),  # some of the looks found a later step
+        ([1e-4, 0.02, *[0.3] * 10], STALE, "fired"),  # close at first
+        (FAR[:5], {}, "skipped"),
+        (FAR, {"both_signs": 0.0}, "skipped"),  # no advantages: something else is weighed
+        (FAR, {"reused": [0.0, *[0.4] * 11]}, "passed"),  # a replay
+        (FAR, {"met": 0.0}, "passed"),  # a queue
+        (FAR, {"as_trained": True, "met": 0.1}, "skipped"),  # values of what follows, beside each loss
+        (FAR, STALE | {"state": [float(n // 4) for n in range(12)]}, "passed"),  # refreshed now and then
+        ([float("nan")] * 12, {}, "skipped"),
+    ],
+)
+def test_a_policy_that_is_not(make: Any, distances: list[float], more: dict[str, Any], status: str) -> None:
+    assert make.check(SAMPLER, make.process(more=acted(distances, **more)))[0] == status

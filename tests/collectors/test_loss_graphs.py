@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from tracelyze.collectors.tensors import policy_weights, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
+from tracelyze.collectors.tensors.policies import weights as policy_weights  # noqa: E402
 from tracelyze.collectors.tensors.written_out import picked_classes  # noqa: E402
 
 B, T, H, V = 4, 9, 16, 12

@@ -12,7 +12,8 @@ from torch import nn  # noqa: E402
 from torch.distributions import Categorical, Normal  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from tracelyze.collectors.tensors import policy_terms, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import saved_values  # noqa: E402
+from tracelyze.collectors.tensors.policies import terms as policy_terms  # noqa: E402
 
 B, H, A = 32, 16, 5
 BODY, HEAD, VALUE = nn.Sequential(nn.Linear(H, H), nn.Tanh()), nn.Linear(H, A), nn.Linear(H, 1)

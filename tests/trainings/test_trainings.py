@@ -31,7 +31,7 @@ WITHOUT_A_TRAINING = {
     # on one machine the exchange of gradients takes too little
     "small-batch-per-rank",
     # are told from the metrics of reinforcement learning libraries
-    "completions-truncated", "reward-collapse", "sampler-mismatch",
+    "completions-truncated", "reward-collapse",
     # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
     "loss-plateau", "validation-fluctuation",
     # take ten minutes of training before they speak: less is a demo or a test

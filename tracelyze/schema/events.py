@@ -18,6 +18,7 @@ EVENT_KINDS: Final = {
     "loss-given-up": "the loop skipped a loss that was not finite",
     "policy-loss": "what a policy's loss does beside weighing log-probabilities, as JSON",
     "policy-rows": "which share of a policy's rows was trained on before, as JSON",
+    "policy-acted": "how far the trained policy is from the one that acted, before the first update since, as JSON",
     "unstepped-optimizer": "no step of an optimizer whose tensors a backward reaches",
     "frozen-in-vain": "an attribute was set that was to freeze tensors and does not",
     "kept-weights": "weights of a module that a load left as they were, as JSON",

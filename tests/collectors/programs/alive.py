@@ -171,6 +171,24 @@ def raised():
         optimizer.step()
 
 
+def acted():
+    """A copy of the policy acts, and the policy is trained on what came of it; it acts once more at the end."""
+    policy, copy = nn.Linear(4, 3), nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+    for step in range(STEPS + 1):
+        copy.load_state_dict(policy.state_dict())
+        inputs = torch.randn(8, 4)
+        with torch.no_grad():
+            odds = torch.distributions.Categorical(logits=copy(inputs))
+            chosen = odds.sample()
+            old = odds.log_prob(chosen)
+        if step < STEPS:
+            ratio = (torch.distributions.Categorical(logits=policy(inputs)).log_prob(chosen) - old).exp()
+            optimizer.zero_grad()
+            (-(ratio * torch.randn(8)).mean()).backward()
+            optimizer.step()
+
+
 IDIOMS = (
     plain,
     settled,
@@ -183,6 +201,7 @@ IDIOMS = (
     inside_backward,
     interrupted,
     raised,
+    acted,
 )
 
 

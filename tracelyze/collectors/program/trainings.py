@@ -31,7 +31,6 @@ class Training:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
         self.latest: Call | None = None  # the call that its last backward reached first
-        self.by_hand: Tracked | None = None  # what stepped first of all in the process, without an optimizer
         self._losses: dict[frozenset[int], UsualLosses] = {}  # by the models that their backwards run through
 
     def losses(self, reached: frozenset[int]) -> UsualLosses:
@@ -135,9 +134,7 @@ class Trainings:
         if training is not None and not self._new:
             return training
         if training is None:
-            first_of_all = not self._of_optimizer
             training = self._of_optimizer[tracked.index] = Training()
-            training.by_hand = tracked if tracked.by_hand and first_of_all else None
             training.optimizers.add(tracked.index)
             self._take_up(tracked, frozenset().union(*self._seen))
         else:
@@ -148,14 +145,8 @@ class Trainings:
         return training
 
     def counted(self) -> tuple[int, int]:
-        """How many trainings there were so far, and how many optimizers stepped in them.
-
-        A single change of the weights before an optimizer's first step was no training (`without_a_lone_change`).
-        """
-        first = next((one.by_hand for one in self._of_optimizer.values() if one.by_hand is not None), None)
-        lone = first.index if first is not None and first.count == 1 and len(self._of_optimizer) > 1 else None
-        counted = {index: training for index, training in self._of_optimizer.items() if index != lone}
-        return len({id(training) for training in counted.values()}), len(counted)
+        """How many trainings there were so far, and how many optimizers stepped in them."""
+        return len({id(training) for training in self._of_optimizer.values()}), len(self._of_optimizer)
 
     def holder(self, model: int) -> int | None:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
@@ -215,7 +206,6 @@ class Trainings:
         one.optimizers |= other.optimizers
         one.models |= other.models
         one.latest = one.latest or other.latest
-        one.by_hand = one.by_hand or other.by_hand
         for index in other.optimizers:
             self._of_optimizer[index] = one
         for number in other.models:

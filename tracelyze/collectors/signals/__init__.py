@@ -18,6 +18,7 @@ CLASSES: Final = (
     "loss.written_losses.WrittenLosses",
     "loss.given_labels.GivenLabels",
     "loss.loss_graphs.LossGraphs",
+    "loss.acting.Acting",
     "loss.references.References",
     "precision.loss_scale.LossScale",
     "precision.scaler_use.ScalerUse",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -49,7 +50,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     ):
         return None
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
-    if not flipped and _only_batch_norm(optimization):
+    if not flipped and (_only_batch_norm(optimization) or policies.compare(optimization.process)):
         return None
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
@@ -140,5 +141,6 @@ RULE = Rule(
         Threshold("part", 0.2, "share", "in stretches after evaluations: below a fifth of the steps little is lost"),
         Threshold("steps", 5, "steps", "a step or two in eval mode may be a probe"),
     ),
-    not_when="Only normalisations frozen from the start, models without mode-sensitive modules.",
+    not_when="Only normalisations frozen from the start, models without mode-sensitive modules, policies whose loss "
+    "compares them with the one that acted.",
 )

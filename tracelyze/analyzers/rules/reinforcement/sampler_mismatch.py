@@ -1,4 +1,4 @@
-"""sampler-mismatch: the engine that samples and the model that trains give the same tokens other probabilities."""
+"""sampler-mismatch: what samples and the model that trains give the same actions or tokens other probabilities."""
 
 from __future__ import annotations
 
@@ -6,20 +6,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+_ABSENT = "The run logged no gap under a known name, and no loss with a ratio followed a policy that acted"
+_ALIKE = (
+    "logits = model(ids)[:, :-1] / temperature   # the one that samples\n"
+    "new_log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)"
+)
+_OTHERWISE = "A temperature, a mask or limits of actions that apply in one of them only do that."
+
 
 def check(process: Process, limits: Limits) -> Outcome:
+    """What was logged of a gap; else ratios that are not 1 at the first backward after the policy acted."""
+    logged = _logged(process, limits)
+    if isinstance(logged, list):
+        return logged
+    seen = policies.apart(process, limits)
+    found = [_before_updates(process, one, limits) for one in seen if isinstance(one, policies.Apart)]
+    others = [one for one in seen if not isinstance(one, policies.Apart)]
+    if found or isinstance(logged, Passed) or not seen:
+        return found or logged
+    return min(others, key=lambda one: isinstance(one, Skipped))
+
+
+def _logged(process: Process, limits: Limits) -> Outcome:
     """A gap of log-probabilities that grows, or importance ratios beyond what clipping allows."""
     gap, ratio = metrics.metric(process, "logp_gap"), metrics.metric(process, "importance")
+    seen = gap or ratio
     if gap is None and ratio is None:
-        return Skipped("no gap or ratio of sampler and trainer was logged under a name that is known", "not-applicable")
+        return Skipped(_ABSENT, "not-applicable")
     if gap is not None and len(gap) >= limits["steps"]:
         first, last = gap.ends()
         if last > limits["gap"] and last > limits["growth"] * first:
@@ -32,10 +55,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             over = np.abs(ratio.values - 1.0) > limits["ratio"]
             late = Evidence("distance of the ratio from 1", later, "", limits["ratio"], limits.source("ratio"))
             return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late)]
-    seen = gap or ratio
-    assert seen is not None
-    if len(seen) < limits["steps"]:
-        return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
+    if seen is None or len(seen) < limits["steps"]:
+        return Skipped(f"{plural(len(seen or ()), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
 
 
@@ -62,6 +83,45 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
     )
 
 
+def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> Finding:
+    middle = float(np.median(seen.distances))
+    optimization = process.longest if process.optimizations else None
+    what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"
+    if seen.stale:
+        title = f"The copy that acts never takes over the policy's weights: {percent(middle)} apart"
+        why = f"A copy of the policy acts, whose weights never changed. Before any update it is {what} off."
+        fix = "Load the policy's weights into the copy before each rollout."
+        fix_code = "acting.load_state_dict(policy.state_dict())   # before each rollout"
+    else:
+        title = f"The trained policy is {percent(middle)} off the one that acted, before any update"
+        by = "Dropout is active in one of them at least." if seen.dropouts else _OTHERWISE
+        why = (
+            f"Its weights are those that acted, and still the probabilities of its actions are {what} off those that "
+            f"were kept when it acted: the two are not computed alike. {by}"
+        )
+        fix = "Compute both probabilities alike: same temperature, masks and limits, and no dropout in either."
+        fix_code = "model.eval()   # no dropout, neither where it acts nor where it is trained\n" + _ALIKE
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=title,
+        summary=f"{why} Updates follow a policy that never acted, and clipping starts off centre.",
+        fix=fix,
+        fix_code=fix_code,
+        first_step=int(seen.steps[0]) + 1,
+        last_step=int(seen.steps[-1]) + 1,
+        evidence=[
+            Evidence("distance of the ratio from 1", middle, "", limits["apart"], limits.source("apart")),
+            Evidence("looks", len(seen.steps), "looks", limits["looks"], limits.source("looks"), role="basis"),
+        ],
+        location=optimization.backward_location if optimization is not None else None,
+        charts=[chart("Before the first update", "step", "ratio from 1", seen.steps, {"distance": seen.distances})],
+        false_alarm="Actions of another policy on purpose, whose ratios correct for it; inputs that are changed for "
+        "training alone.",
+    )
+
+
 RULE = Rule(
     id="sampler-mismatch",
     family="reinforcement",
@@ -70,8 +130,8 @@ RULE = Rule(
     about="Policy gradients assume that what is updated is what acted.",
     check=check,
     verify="Record the run again: the gap stays as small as at the start.",
-    absent="The run logged nothing of a sampler under a name that is known.",
-    needs=(("scalars.value",),),
+    absent=f"{_ABSENT}.",
+    needs=(("scalars.value",), ("events.text",)),
     thresholds=(
         Threshold(
             "growth", 3, "", "derived: a gap between kernels is constant; three is far beyond its noise between batches"
@@ -79,7 +139,12 @@ RULE = Rule(
         Threshold("gap", 0.05, "", "derived: tokens at four times this mean gap reach the usual clip range"),
         Threshold("ratio", 0.2, "", "the usual clip range of the policy ratio"),
         Threshold("steps", 20, "steps", "four in each fifth"),
+        Threshold("looks", 6, "looks", "derived: the median of six is not moved by two"),
+        Threshold("apart", 0.05, "", "measured: 1e-7 in float32; 0.07 to 0.7 by copies, temperatures, limits, dropout"),
+        Threshold("near", 0.005, "", "derived: a tenth of that; the same weights, computed alike"),
+        Threshold("again", 0.1, "share", "of looks, or of their samples: some may be alike by chance"),
     ),
-    not_when="A constant small gap between kernels.",
+    not_when="A constant small gap between kernels; ratios that leave 1 after the first update; samples of earlier "
+    "policies (replay, queues, copies that are refreshed now and then).",
     references=("https://fengyao.notion.site/off-policy-rl",),
 )

@@ -15,8 +15,9 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.trained_rows import TrainedRows
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import policy_terms, policy_weights, saved_values
+from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
+from tracelyze.collectors.tensors.policies import terms, weights
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 from tracelyze.collectors.tensors.written_out import picked_classes
@@ -35,7 +36,7 @@ class LossGraphs(Signal):
         for name in (
             "step",
             "site",
-            *policy_weights.COLUMNS,
+            *weights.COLUMNS,
             *masked_attention.COLUMNS,
             *softmax_dimension.COLUMNS,
             *picked_classes.COLUMNS,
@@ -82,10 +83,10 @@ class LossGraphs(Signal):
         self._samples += 1
         self._tried += 1
         with unseen(self.torch), self.torch.no_grad():
-            values = policy_weights.columns(self.torch, node)
-            terms = self._terms(node)
-            self._policy += terms or bool(values)
-            self._weighed |= terms
+            values = weights.columns(self.torch, node)
+            is_policy = self._terms(node)
+            self._policy += is_policy or bool(values)
+            self._weighed |= is_policy
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
@@ -100,12 +101,12 @@ class LossGraphs(Signal):
 
     def _terms(self, node: Any) -> bool:
         """Record what a policy's loss does beside weighing log-probabilities; whether it is one."""
-        found = policy_terms.terms(self.torch, node)
+        found = terms.terms(self.torch, node)
         if not found.weights or len({one.device for one in (*found.weights, *(p[0] for p in found.products))}) > 1:
             return False
         row = self._event("policy-loss")
-        values = [policy_terms.both_signs(self.torch, found.weights[0]), policy_terms.all_ones(self.torch, found)]
-        values += [one for product in found.products for one in policy_terms.entropy(self.torch, *product)]
+        values = [terms.both_signs(self.torch, found.weights[0]), terms.all_ones(self.torch, found)]
+        values += [one for product in found.products for one in terms.entropy(self.torch, *product)]
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             facts: dict[str, Any] = {"undetached": found.undetached, "both_signs": bool(read[0])}

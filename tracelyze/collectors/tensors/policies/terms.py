@@ -1,7 +1,7 @@
 """What a policy's loss does beside weighing log-probabilities: with which sign the policy's entropy stands in it, and
 whether the advantages are part of the graph, so that the policy's gradient trains the value function, too.
 
-As with the weights of a policy (policy_weights.py), the walk begins at the loss and goes through sums, means, clips and
+As with the weights of a policy (weights.py), the walk begins at the loss and goes through sums, means, clips and
 choices only. An entropy is recognised by its values: a product of probabilities with their own logarithms.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracelyze.collectors.tensors import saved_values
-from tracelyze.collectors.tensors.policy_weights import THROUGH
+from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 

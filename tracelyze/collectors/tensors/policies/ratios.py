@@ -1,0 +1,133 @@
+"""The ratio of the policy that is trained to the one that acted, as a loss weighs it: the exponential of a
+log-probability that has a graph less one that has none.
+
+Masks count: what is multiplied by zero, or replaced, is padding, whose probabilities mean nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.policies.weights import THROUGH
+from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.collectors.tensors.saved_values import saved, saved_several
+
+MAX_NODES = 160  # operations of a walk
+MAX_PARTS = 4  # of what is stacked or concatenated: the parts of a rollout are alike
+MAX_WAY = 600  # operations from the ratio to the nearest parameter
+# Between the difference of the log-probabilities and its exponential: limits, means over a sequence, masks.
+BEFORE = frozenset((
+    "Clamp", "ClampMin", "ClampMax", "Sum", "Mean", "Div", "Mul", "View", "UnsafeView", "ReshapeAlias", "Squeeze",
+    "Unsqueeze", "Expand", "MaskedFill", "Where", "NanToNum", "ToCopy", "Clone", "Alias",
+))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`values`: the ratio of each action. `weights`: what it is multiplied by on its way to the loss, advantages and
+    masks; True or False where one says which elements are kept. `node`: the operation that made it."""
+
+    values: Any
+    weights: tuple[Any, ...]
+    node: Any
+
+
+def ratio(torch: Any, root: Any) -> Ratio | None:
+    """The ratio in a loss; None if there is none. Of several, and of several ways to one, that on which most constants
+    are multiplied: a penalty on the distance to a reference is masked, but has no advantages."""
+    found, most = None, 0
+    waiting: list[tuple[Any, tuple[Any, ...], int]] = [(root, (), 0)]
+    seen = {root}
+    while waiting and len(seen) < MAX_NODES:
+        node, weights, constants = waiting.pop(0)
+        kind = saved_values.kind(node)
+        if kind == "Exp" and (constants > most or (weights and found is None)) and _of_two_policies(node):
+            values = saved(node, "result")
+            if is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
+                ours = tuple(one for one in weights if one.device == values.device)
+                found, most = (Ratio(values, ours, node), constants) if ours else (found, most)
+        if kind not in THROUGH:
+            continue
+        parts = [one for one, _ in node.next_functions][: MAX_PARTS if kind in ("Stack", "Cat") else None]
+        for index, one in enumerate(parts):
+            if one is None or (one in seen and saved_values.kind(one) != "Exp"):
+                continue
+            seen.add(one)
+            more = _weights(torch, node, kind, index)
+            constant = bool(more) and (kind != "Mul" or None in parts)
+            waiting.append((one, (*weights, *more), constants + constant))
+    return found
+
+
+def facts(torch: Any, found: Ratio) -> list[Any]:
+    """How far the ratios that count are from 1, in the mean, each by 1 at most: few outliers are not to decide. Whether
+    a weight has both signs, as advantages have: masks have not."""
+    with torch.no_grad():
+        values = found.values.detach().float()
+        counts = torch.ones_like(values, dtype=torch.bool)
+        signed = torch.zeros((), dtype=torch.bool, device=values.device)
+        for one in found.weights:
+            given = one.detach()
+            if _fits(given.shape, values.shape):
+                counts = counts & (given != 0)
+            if given.is_floating_point():
+                signed = signed | ((given > 0).any() & (given < 0).any())
+        away = (values - 1).abs().clamp(max=1) * counts
+        return [away.sum() / counts.sum().clamp(min=1), signed.float()]
+
+
+def nearest_parameter(found: Ratio) -> Any:
+    """A parameter of the policy: the nearest one behind the ratio. None if there is none nearby."""
+    waiting, seen = [found.node], {found.node}
+    while waiting and len(seen) < MAX_WAY:
+        node = waiting.pop(0)
+        if saved_values.operation(node) == "torch::autograd::AccumulateGrad":
+            return node.variable
+        new = [one for one, _ in node.next_functions if one is not None and one not in seen]
+        seen.update(new)
+        waiting += new
+    return None
+
+
+def _of_two_policies(node: Any) -> bool:
+    """Whether this exponential is one of a difference whose second term alone is a constant."""
+    for _ in range(len(BEFORE)):
+        parts = [one for one, _ in node.next_functions]
+        node = next((one for one in parts if one is not None), None)
+        if node is None:
+            return False
+        kind = saved_values.kind(node)
+        if kind == "Sub":
+            first, second = (one for one, _ in node.next_functions)
+            return first is not None and second is None
+        if kind not in BEFORE:
+            return False
+    return False
+
+
+def _weights(torch: Any, node: Any, kind: str, index: int) -> tuple[Any, ...]:
+    """By what an operation multiplies one of its inputs, or which of its elements it keeps."""
+    found: Any = None
+    if kind == "Mul":
+        found = saved(node, "self" if index else "other")
+    elif kind == "Where":
+        found = saved(node, "condition")
+        found = found if found is None or not index else ~found
+    elif kind == "MaskedFill":
+        found = saved(node, "mask")
+        found = None if found is None else ~found
+    elif kind == "MaskedSelect":
+        found = saved(node, "mask")
+    elif kind == "Index":
+        chosen = saved_several(node, "indices")
+        found = chosen[0] if len(chosen) == 1 and chosen[0] is not None and chosen[0].dtype is torch.bool else None
+    return (found,) if is_plain(torch, found) and found.numel() > 1 else ()
+
+
+def _fits(shape: Any, other: Any) -> bool:
+    """Whether a tensor of one shape is spread over one of the other as it is."""
+    return len(shape) <= len(other) and all(
+        one in (1, two) for one, two in zip(reversed(shape), reversed(other), strict=False)
+    )
