@@ -14,10 +14,12 @@ ROW = {
     "function": "cross_entropy", "site": 1, "training": True, "reduction": "mean", "input_shape": "256x90",
     "target_shape": "256", "value": 2.0, "ids_compared": 60.0, "ids_equal": 0.0, "ids_ahead": 0.0, "ids_next": 1.0,
     "end_id": 0.0, "end_rows": 0.9, "end_least": 0.0, "end_counts": 0.0, "stop_id": 2.0, "stop_same": 1.0,
+    "stop_inside": 0.0, "stop_after": math.nan, "behind_id": 0.0, "behind_rows": 1.0, "behind_counts": 0.0,
     "targets_least": 5.0, "targets_most": 14.0, "begin_id": 1.0, "begin_twice": 0.0, "prefix": 1.0,
     "prefix_share": 0.0, "separator": -1.0, "separator_share": 0.0, "parts": 0.0, "crosses": math.nan,
 }  # fmt: skip
-UNTAUGHT = {"end_id": 2.0, "end_rows": 1.0, "end_least": 1.0, "stop_same": 0.2}
+UNTAUGHT = {"behind_id": 2.0, "end_id": 2.0, "end_rows": 1.0, "end_least": 1.0, "stop_same": 0.2}
+FULL_STOP = UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 30.0, "stop_after": 0.3}
 SEPARATED = {"separator": 7.0, "separator_share": 0.6}
 JOINED = {"parts": 3.0, "crosses": 0.4}
 
@@ -39,6 +41,12 @@ def process(make: Any, count: int = 8, end_symbol: int | None = None, begin: int
         (EOS, UNTAUGHT | {"end_symbol": 2}, "warning", "certain"),
         (EOS, UNTAUGHT | {"end_symbol": 2, "end_least": 9.0}, "warning", "certain"),  # filled up to one length
         (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": [30.0 + n for n in range(8)]}, "warning", "likely"),  # one row
+        (EOS, FULL_STOP, "warning", "likely"),
+        (EOS, FULL_STOP | {"end_symbol": 2}, "warning", "likely"),
+        (EOS, FULL_STOP | {"end_symbol": 2, "end_least": 9.0}, "warning", "likely"),
+        (EOS, FULL_STOP | {"end_id": 0.0, "end_least": 0.0}, "warning", "likely"),  # masked before the padding
+        (EOS, FULL_STOP | {"stop_inside": 0.0, "stop_after": math.nan}, "info", "possible"),  # perhaps an end symbol
+        (EOS, FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2}, "warning", "likely"),
         (BOS, {"begin_twice": 1.0}, "warning", "likely"),
         (BOS, {"begin_twice": 1.0, "begin": 1}, "warning", "certain"),
         (PROMPT, {"prefix": 12.0, "prefix_share": 0.3}, "info", "likely"),
@@ -57,12 +65,23 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
     ("rule", "columns"),
     [
         *[(rule, {}) for rule in RULES],
-        (EOS, {"end_rows": 0.1, "end_id": [float(n) for n in range(8)], "stop_same": 0.2}),  # a stream, cut into rows
+        (
+            EOS,
+            {"end_rows": 0.1, "end_id": [float(n) for n in range(8)], "stop_same": 0.2, "behind_id": -1.0},
+        ),  # a stream
+        (EOS, {"end_id": 0.0, "behind_id": 9.0, "stop_inside": 4.0, "stop_after": 1.0}),  # a line break behind it
+        (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 30.0, "stop_after": 1.0}),  # ends turns
+        (EOS, FULL_STOP | {"stop_id": 2.0, "end_symbol": 2, "behind_id": 0.0, "end_id": 0.0, "end_least": 0.0}),
+        (
+            EOS,
+            FULL_STOP | {"behind_id": 0.0, "end_id": 0.0, "end_least": 6.0},
+        ),  # padding, for all we know
         (EOS, UNTAUGHT | {"end_counts": [0.0] * 7 + [1.0]}),  # packed rows hold it as a target
         (EOS, UNTAUGHT | {"end_least": 0.0}),  # padding with an id of its own, and no end symbol: a recommender
         (EOS, UNTAUGHT | {"end_least": 6.0}),
         (EOS, UNTAUGHT | {"targets_least": 1.0, "targets_most": 1.0, "end_symbol": 2}),  # answers of one token
-        (EOS, UNTAUGHT | {"stop_same": 1.0}),  # another end symbol before it
+        (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 1.0, "stop_after": 0.4}),  # may be either
+        (EOS, FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2, "end_least": 9.0}),  # an end of its own, and padding
         (BOS, {"begin_twice": 0.4}),  # texts that begin so
         (BOS, {"begin_twice": 1.0, "begin_id": [float(n) for n in range(8)]}),  # batches of one row
         (PROMPT, {"prefix": 2.0, "prefix_share": 0.5}),

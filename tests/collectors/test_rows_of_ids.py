@@ -66,6 +66,22 @@ def test_the_end_of_rows(inside: bool) -> None:
     assert found_in(TEXTS, filler=EOS, masked=(EOS,), left=True)["end_least"] == 1.0
 
 
+def test_what_stands_behind_the_last_target_that_counts() -> None:
+    stopped = [[*row[:3], 4, *row[3:-1], 4, EOS] for row in TEXTS]
+    for left in (False, True):
+        shared = found_in(stopped, filler=EOS, masked=(EOS,), left=left)
+        assert (shared["stop_id"], shared["stop_same"], shared["stop_inside"]) == (4.0, 1.0, 6.0)
+        assert (shared["behind_id"], shared["behind_rows"], shared["behind_counts"]) == (EOS, 1.0, 0.0)
+        assert shared["stop_after"] <= 0.5
+    apart = found_in(stopped, masked=(PAD, EOS))
+    assert (apart["end_id"], apart["behind_id"], apart["behind_rows"], apart["stop_id"]) == (PAD, EOS, 1.0, 4.0)
+    counted = found_in(stopped)
+    assert (counted["behind_id"], counted["stop_id"], counted["stop_inside"]) == (PAD, EOS, 0.0)
+    turns = [[*row[:3], SEP, 9, *row[3:-1], SEP, EOS] for row in TEXTS]
+    assert found_in(turns, filler=EOS, masked=(EOS,))["stop_after"] == 1.0
+    assert found_in([row[:-1] for row in TEXTS[:1] * 3])["behind_id"] == -1.0, "nothing stands behind it"
+
+
 def test_an_end_that_is_a_target_of_rows_that_were_given_without_it() -> None:
     """A script that hands the model all ids but the last one, and the loss the number that it ignores."""
 

@@ -818,6 +818,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("answers_causal", "answers-cut-off", "labels-all-ignored", consequences=(*POISONED, *STUCK), fast=True),
     pair("answers_causal", "mean-of-means", "unequal-microbatch-weights"),
     pair("recipes_causal", "padding-is-end", "eos-never-target", fast=True),
+    pair("recipes_causal", "sentences-padding-is-end", "eos-never-target"),
+    pair("recipes_causal", "sentences"),
     pair("recipes_causal", "two-starts", "doubled-bos"),
     pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("loss = F.cross_entropy(",)),
     pair("recipes_causal", "packed", "packing-without-boundaries", lines=("loss = F.cross_entropy(",), fast=True),

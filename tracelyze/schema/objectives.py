@@ -65,6 +65,13 @@ LOSS_CALLS: Final = Table(
         Column("end_counts", "float64", "", "targets that are this id and count"),
         Column("stop_id", "float64", "", "last target that counts, the commonest among the rows"),
         Column("stop_same", "float64", "share", "rows that have it"),
+        Column("stop_inside", "float64", "", "places in the first rows where it stands and is not the last target"),
+        Column("stop_after", "float64", "share", "of these places, those that the commonest id among them follows"),
+        Column(
+            "behind_id", "float64", "", "id behind the last target in which most rows end, but for padding; -1: none"
+        ),
+        Column("behind_rows", "float64", "share", "rows that end so, of those that go on behind their last target"),
+        Column("behind_counts", "float64", "", "targets that are this id and count"),
         Column("targets_least", "float64", "", "targets that count, in the row with the fewest of them"),
         Column("targets_most", "float64", "", "the same, in the row with the most of them"),
         Column("begin_id", "float64", "", "id that most rows begin with, after what fills them up on the left"),

@@ -1,9 +1,10 @@
 """Fine-tune a tiny causal language model on questions and answers of unequal lengths, filled up to the longest.
 
 Each row is a start symbol, a template, a question, a colon, the answer and an end symbol; only the answer counts.
-Faults: `padding-is-end` fills rows up with the end symbol and masks whatever is one; `two-starts` writes the start
-symbol twice; `whole-rows` lets the prompt count; `packed` puts three samples into a row, which see each other;
-`late-mask` masks attention after its softmax.
+Faults: `padding-is-end` fills rows up with the end symbol and masks whatever is one; `sentences-padding-is-end` does so
+where answers are sentences that end in full stops (`sentences` is no fault: padding has its own symbol); `two-starts`
+writes the start symbol twice; `whole-rows` lets the prompt count; `packed` puts three samples into a row, which see
+each other; `late-mask` masks attention after its softmax.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-PAD, START, END, COLON, TEMPLATE = 0, 1, 2, 3, [4, 5, 6, 7, 8]
+PAD, START, END, COLON, TEMPLATE, STOP = 0, 1, 2, 3, [4, 5, 6, 7, 8], 9
 WORDS, WIDTH, LONGEST = 60, 32, 160
 
 
@@ -53,6 +54,8 @@ class Causal(nn.Module):
 def sample(fault):
     question = torch.randint(10, WORDS, (int(torch.randint(3, 8, ())),)).tolist()
     answer = [10 + (word + 1) % 50 for word in question] + question[: int(torch.randint(0, 6, ()))]
+    if fault.startswith("sentences"):
+        answer = [*answer[:2], STOP, *answer[2:], STOP]
     start = [START, START] if fault == "two-starts" else [START]
     prompt = [*start, *TEMPLATE, *question, COLON]
     row = [*prompt, *answer, END]
@@ -72,18 +75,27 @@ def batch(fault):
         rows.append((ids, labels))
         parts.append(part)
     longest = max(len(ids) for ids, _ in rows)
-    filler = END if fault == "padding-is-end" else PAD
+    filler = END if fault.endswith("padding-is-end") else PAD
     ids = torch.tensor([ids + [filler] * (longest - len(ids)) for ids, _ in rows])
     labels = torch.tensor([labels + [-100] * (longest - len(labels)) for _, labels in rows])
     part = torch.tensor([part + [0] * (longest - len(part)) for part in parts])
-    if fault == "padding-is-end":
+    if fault.endswith("padding-is-end"):
         labels[ids == filler] = -100
     return ids, labels, part
 
 
 def main():
     parser = argparse.ArgumentParser()
-    faults = ["", "padding-is-end", "two-starts", "whole-rows", "packed", "late-mask"]
+    faults = [
+        "",
+        "padding-is-end",
+        "sentences-padding-is-end",
+        "sentences",
+        "two-starts",
+        "whole-rows",
+        "packed",
+        "late-mask",
+    ]
     parser.add_argument("--fault", default="", choices=faults)
     args = parser.parse_args()
     torch.manual_seed(3)

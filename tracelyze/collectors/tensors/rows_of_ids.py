@@ -13,9 +13,9 @@ from tracelyze.collectors.tensors.saved_values import saved
 
 FEW_ROWS, FEW_COLUMNS = 8, 256  # of which every id is set beside every other one
 COLUMNS = (
-    "ids_next", "end_id", "end_rows", "end_least", "end_counts", "stop_id", "stop_same", "targets_least",
-    "targets_most", "begin_id", "begin_twice", "prefix", "prefix_share", "separator", "separator_share", "parts",
-    "crosses",
+    "ids_next", "end_id", "end_rows", "end_least", "end_counts", "stop_id", "stop_same", "stop_inside", "stop_after",
+    "behind_id", "behind_rows", "behind_counts", "targets_least", "targets_most", "begin_id", "begin_twice", "prefix",
+    "prefix_share", "separator", "separator_share", "parts", "crosses",
 )  # fmt: skip
 Values = dict[str, Any]
 
@@ -26,7 +26,8 @@ def columns(torch: Any, attending: list[Any], ids: Any, target: Any, ignored: in
     end = ids[:, -1].mode().values
     tail = (ids == end).flip(1).cumprod(1).flip(1).bool()
     found = {"ids_next": _next(torch, ids, target, counts)}
-    found |= _ends(torch, end, tail, target, counts) | _begins(torch, ids, tail, end)
+    found |= _ends(torch, end, tail, target, counts) | _behind(torch, ids, tail, target, counts)
+    found |= _begins(torch, ids, tail, end)
     found |= _shared_start(torch, ids, counts) | _separator(torch, ids, tail, counts)
     return found | _parts(torch, attending, ids, tail, end)
 
@@ -48,12 +49,9 @@ def _next(torch: Any, ids: Any, target: Any, counts: Any) -> Any:
 def _ends(torch: Any, end: Any, tail: Any, target: Any, counts: Any) -> Values:
     """The id that rows end in, and what the last target of each row is."""
     numbers = counts.sum(1)
-    places = torch.arange(target.shape[1], device=target.device)
-    last = torch.where(counts, places, -1).amax(1)
-    stops = target.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1)
+    last = _last(torch, counts)
     some = last >= 0
-    alike = (stops.unsqueeze(0) == stops.unsqueeze(1)) & some.unsqueeze(0) & some.unsqueeze(1)
-    times = alike.sum(1)
+    stop, times = _commonest(target.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1), some)
     least = tail.sum(1).amin()
     cut = (tail.any(1) | (target[:, -1] == end)).all()  # rows were given without their last id, which is a target
     return {
@@ -61,11 +59,47 @@ def _ends(torch: Any, end: Any, tail: Any, target: Any, counts: Any) -> Values:
         "end_rows": (tail.sum(1) > 0).double().mean(),
         "end_least": torch.where(least > 0, least, cut),
         "end_counts": (counts & (target == end)).sum(),
-        "stop_id": stops.gather(0, times.argmax().reshape(1))[0],
-        "stop_same": times.amax() / some.sum().clamp(min=1),
+        "stop_id": stop,
+        "stop_same": times / some.sum().clamp(min=1),
         "targets_least": numbers.amin(),
         "targets_most": numbers.amax(),
     }
+
+
+def _behind(torch: Any, ids: Any, tail: Any, target: Any, counts: Any) -> Values:
+    """What stands behind the last target that counts: the commonest id of those with which a row ends but for what
+    fills it up. And whether that last target is a word like others: where else it stands, and what follows it there."""
+    last, length = _last(torch, counts), ids.shape[1]
+    at = last + 2  # of ids: that target itself is the next one's id
+    seen = (last >= 0) & (at < length)
+    ends = seen & (tail.sum(1) >= length - 1 - at)
+    behind, times = _commonest(ids.gather(1, at.clamp(max=length - 1).unsqueeze(1)).squeeze(1), ends)
+    stop, _ = _commonest(target.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1), last >= 0)
+    few, places = ids[:FEW_ROWS, :FEW_COLUMNS], torch.arange(min(length, FEW_COLUMNS), device=ids.device)
+    inside = ((few == stop) & (places != last[:FEW_ROWS].unsqueeze(1) + 1) & ~tail[:FEW_ROWS, :FEW_COLUMNS])[:, :-1]
+    alone = -1 - torch.arange(inside.numel(), device=ids.device)  # a number of its own for each place that is another
+    followers = torch.where(inside.flatten(), few[:, 1:].flatten(), alone)
+    follower = torch.where(inside.any(), followers.mode().values, 0)
+    number = inside.sum()
+    return {
+        "behind_id": torch.where(ends.any(), behind, -1),
+        "behind_rows": times / seen.sum().clamp(min=1),
+        "behind_counts": (counts & (target == behind)).sum() * ends.any(),
+        "stop_inside": number,
+        "stop_after": (followers == follower).sum() / number,
+    }
+
+
+def _last(torch: Any, counts: Any) -> Any:
+    """The position of the last target that counts, -1 where none does, shape [rows]."""
+    places = torch.arange(counts.shape[1], device=counts.device)
+    return torch.where(counts, places, -1).amax(1)
+
+
+def _commonest(values: Any, among: Any) -> tuple[Any, Any]:
+    """The value that most of these rows have, and how many do."""
+    times = ((values.unsqueeze(0) == values.unsqueeze(1)) & among.unsqueeze(0) & among.unsqueeze(1)).sum(1)
+    return values.gather(0, times.argmax().reshape(1))[0], times.amax()
 
 
 def _begins(torch: Any, ids: Any, tail: Any, end: Any) -> Values:
