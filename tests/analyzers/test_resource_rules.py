@@ -306,6 +306,35 @@ def test_out_of_memory_says_who_held_the_device(make, text, step, said, fix) -> 
     assert bool(finding.fix_code) is (fix == "Halve the batch")
 
 
+ASKED = "CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 79.18 GiB."
+ARRAY = "Unable to allocate 3.64 TiB for an array with shape (1000000, 1000000) and data type float32"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "source", "fix"),
+    [
+        ("torch.OutOfMemoryError", ASKED, "s = z @ z.T", "parts"),
+        ("torch.OutOfMemoryError", ASKED, "d = torch.cdist(x, x)", "parts"),
+        ("torch.OutOfMemoryError", ASKED, "far = (x[:, None] - x[None]).norm(dim=-1)", "parts"),
+        ("torch.OutOfMemoryError", ASKED, "table = nn.Embedding(words, width)", "one tensor smaller"),
+        ("torch.OutOfMemoryError", ASKED.replace("60.00 GiB", "2.00 GiB"), "s = z @ z.T", "Halve the batch"),
+        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes",
+         "s = torch.mm(z, z.T)", "parts"),
+        ("MemoryError", ARRAY, "near = np.zeros((n, n), dtype=np.float32)", "one tensor smaller"),
+        ("MemoryError", "Unable to allocate 1.00 GiB for an array", "s = z @ z.T", "Load less"),
+    ],
+)  # fmt: skip
+def test_one_allocation_that_is_too_large_by_itself(make, name: str, text: str, source: str, fix: str) -> None:
+    """A product of all rows with all others does not fit because the batch is large."""
+    events = [row | {"source": source, "file": "train.py", "line": 9} for row in exception(name, f"{name}: {text}")]
+    facts = {"host_memory_bytes": 64 * 2**30}
+    finding = make.check("out-of-memory", make.process(events=events, end=Exit("exception", 1), facts=facts))[2]
+    assert fix in finding.fix
+    assert ("at once" in finding.summary) is (fix in ("parts", "one tensor smaller"))
+    assert ("half the batch size" in finding.fix_code) is (fix == "Halve the batch")
+    assert ("checkpoint(part" in finding.fix_code) is (fix == "parts")
+
+
 def test_a_leak_explains_running_out_of_memory(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     events = exception("MemoryError", "MemoryError", step=COUNT)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import crash_families, device_memory
+from tracelyze.analyzers.computed import crash_families, device_memory, single_allocations
 from tracelyze.analyzers.computed.device_memory import Holders
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded.deaths import last_exception
@@ -16,15 +16,6 @@ from tracelyze.formatting import plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-
-FIXES = {
-    "device": "Halve the batch and accumulate gradients over two, use bfloat16 autocast or activation checkpointing, "
-    "and run validation under no_grad. If it fits at first and fails later, look for a leak or for longer inputs.",
-    "shared": "Other programs fill the device, not this one: `nvidia-smi` lists them. End those that nobody needs now "
-    "(a notebook or a worker of a run that died), or choose another device with CUDA_VISIBLE_DEVICES.",
-    "host": "Load less at once (memory-mapped files, fewer workers, smaller prefetch_factor), and keep no outputs of "
-    "past steps. If it fits at first and fails later, look for a leak.",
-}
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -45,11 +36,13 @@ def check(process: Process, _limits: Limits) -> Outcome:
     when = f" after {plural(step, 'step')}" if step else " before its first step"
     held = device_memory.holders(text) if kind == "device" else None
     shared = held is not None and held.would_fit_alone
+    single = single_allocations.of(process, kind, text, event["source"] or "")
     source = process.facts.get("source") or {}
     if source.get("kind") == "memory-snapshot":
         when, whole = "", "The steps done by then are not in a snapshot."
     else:
-        whole = _why(step, held)
+        whole = single.why if single and not shared else _why(step, held)
+    fix, code = single_allocations.advice("shared" if shared else kind, single)
     title = f"Out of {kind} memory{when}"
     if held is not None and shared:
         title += f": other programs hold {size(held.of_others)} of {size(held.whole or 0)}"
@@ -60,12 +53,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
             confidence="certain",
             title=title,
             summary=f"{crash_families.message(name, text)}. {whole}",
-            fix=FIXES["shared" if shared else kind],
-            fix_code="for i, (x, y) in enumerate(loader):  # with half the batch size\n"
-            "    (criterion(model(x), y) / 2).backward()\n    if (i + 1) % 2 == 0:\n"
-            "        optimizer.step()\n        optimizer.zero_grad()"
-            if kind == "device" and not shared
-            else "",
+            fix=fix,
+            fix_code=code,
             first_step=step,
             last_step=step,
             first_second=event["time"],
