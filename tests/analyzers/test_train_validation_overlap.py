@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed.data import overlap
+from tracelyze.analyzers.computed.splits import overlap
 
 RULE = "train-validation-overlap"
 TRAIN = {"loader": 0, "dataset": "Subset", "length": 100, "batch_size": 32, "iterable": False, "made_at": 2}

@@ -56,6 +56,9 @@ def line_of(body: str) -> int | None:
         ("right = x == y\nreturn net(x)", None),
         ("out = net(x)\nloss(x - y).backward()\nreturn (out == y).sum()", None),  # a target of the step itself
         ("out = net(x)\nreturn out - y", None),
+        # a loop of its own ends before the backward
+        ("for _ in (1,):\n    out = net(x)\n    right = out == y\nloss(y).backward()", 4),
+        ("for _ in (1,):\n    out = net(x)\n    right = out == y\n    loss(y).backward()", None),
     ],
 )
 def test_lines_that_compare(body: str, line: int | None) -> None:
@@ -97,3 +100,13 @@ def test_a_tensor_that_the_model_is_given_again(how: str, same: list[int], colle
     rows = list(process.evals.records())
     assert [row["same_input"] for row in rows] == same
     assert all(row["compared"] is not None for row in rows)
+
+
+def test_what_is_evaluated_without_a_loader_is_looked_at(collect: Collect) -> None:
+    """The first passes of each number of samples, however rarely batches are looked at by then."""
+    done = collect(sys.executable, "-c", HELD_OUT, "tensor")
+    (process,) = done.run.processes
+    rows = [row for row in process.tables["batches"].records() if not row["trained"]]
+    assert [(row["step"], row["shape"], len(row["prints"].split())) for row in rows] == [
+        (step, "40x4", 40) for step in (10, 20, 30)
+    ]

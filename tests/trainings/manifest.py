@@ -447,6 +447,8 @@ EVALUATION: Final = (
         consequences=NOISY_VALIDATION,
         lines=("val = F.mse_loss(ema.model(noisy_held_out), held_out).item()",),
     ),
+    pair("seed_lots", "copies-first", "train-validation-overlap"),
+    pair("seed_lots", "drawn-twice", "train-validation-overlap"),
     pair("beetle_traits", "as-kept", "no-shuffle", consequences=NOISY_VALIDATION),
     pair("citation_graph", "no-eval", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import overlap, passes, validation
+from tracelyze.analyzers.computed.data import passes, validation
+from tracelyze.analyzers.computed.splits import overlap
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural

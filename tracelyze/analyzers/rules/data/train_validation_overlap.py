@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed import carried_folds
-from tracelyze.analyzers.computed.data import overlap, validation
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.splits import by_index, carried_folds, overlap
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.data.overlap import Overlap, Seen
+    from tracelyze.analyzers.computed.splits.overlap import Overlap, Seen
     from tracelyze.analyzers.recorded.run import Process
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
-    if len(process.trainings) > 1:
-        return Skipped("several trainings share this process, and may overlap, as folds do", "not-applicable")
+    if len(process.trainings) > 1 or not len(process.loaders):  # folds, each of which has data of its own
+        one, otherwise = by_index.judge(process, limits)
+        return otherwise if one is None else [by_index.told(_finding(process, {}, *one[:2], limits), one, process)]
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -48,17 +49,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         named = all(overlap.is_named_for_validation(process, loaders[number]) for number in numbers)
         if not named and overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
-        found = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
-        if not _beyond_chance(found, overlap.continuous(trained), limits):
-            if found.expected * limits["share"] < limits["enough"]:
-                return Skipped(f"too few validation samples were compared: {found.looked:,}")
-            return Passed(f"{found.hits:,} of {found.looked:,} samples of a validation set were met in training")
-        if not named and not _validates(process, found, numbers, limits):
+        shared = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
+        if not _beyond_chance(shared, overlap.continuous(trained), limits):
+            if shared.expected * limits["share"] < limits["enough"]:
+                return Skipped(f"too few validation samples were compared: {shared.looked:,}")
+            return Passed(f"{shared.hits:,} of {shared.looked:,} samples of a validation set were met in training")
+        if not named and not _validates(process, shared, numbers, limits):
             return Skipped(
-                f"{found.hits:,} of {found.looked:,} evaluated samples are trained on, and no loss is computed: "
+                f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
                 "a measure of training accuracy looks the same"
             )
-        judged[numbers[0]] = found, passes[0]
+        judged[numbers[0]] = shared, passes[0]
     index = max(judged, key=lambda one: judged[one][0].share)
     return [_finding(process, loaders[index], *judged[index], limits)]
 
@@ -102,18 +103,17 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
         ),
         first_step=first.step,
         evidence=[
-            Evidence(
-                "validation samples met in training", found.hits, "samples", limits["hits"], limits.source("hits")
-            ),
+            Evidence("validation samples met in training", found.hits, "samples", limits["hits"],
+                     limits.source("hits")),
             Evidence("share trained on", found.share, "share", limits["share"], limits.source("share")),
             Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
-        location=script_lines.only(process, "split") or process.loader_location(loader),
-        seen_at=process.loader_location(loader),
+        location=script_lines.only(process, "split") or (process.loader_location(loader) if loader else None),
+        seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="A loader that is to measure the training error, with no validation beside it.",
-    )
+    )  # fmt: skip
 
 
 RULE = Rule(
@@ -124,9 +124,9 @@ RULE = Rule(
     about="A split made twice, or after copying samples, puts the same samples on both sides.",
     check=check,
     verify="Record the run again: no validation sample is met in training. Expect worse, and true, numbers.",
-    absent="The run evaluates nothing from a DataLoader.",
+    absent="No batches of a training and of an evaluation were looked at.",
     whole_process=True,
-    needs=(("batches.prints", "batches.trained", "loaders.length"),),
+    needs=(("batches.prints", "batches.trained"),),
     thresholds=(
         Threshold("share", 0.1, "share", "CIFAR-100's test set has 10% near duplicates in training (Barz, Denzler)"),
         Threshold("hits", 8, "samples", "a Poisson count of 8 is beyond 2 with p = 0.001"),

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import dis
+import math
 import re
 from types import CodeType, FrameType
 from typing import Final
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import named_calls
+from tracelyze.collectors.program.lines import named_calls, script_text
 
 MEASURES: Final = re.compile(
     r"^(?:eq|ne|equal|\w*accuracy\w*|\w*_acc|acc|f1|\w*f1_score|f1_\w+|\w*auc\w*|auroc|average_precision\w*|\w*iou\w*"
@@ -28,7 +29,7 @@ _NEITHER: Final = ("CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "RESUME")
 def after(frame: FrameType | None) -> tuple[CodeType, int] | None:
     """The function and line where the answer of the model that this frame calls is compared; None where none is seen.
 
-    Looked for from the call on, and not in a function that runs a backward behind it: there the call is part of a step.
+    Looked for from the call on, and not where a backward stands behind it in its loop: there it is part of a step.
     """
     left = FRAMES
     while frame is not None and left:
@@ -45,7 +46,9 @@ def after(frame: FrameType | None) -> tuple[CodeType, int] | None:
 def _first(code: CodeType, begin: int) -> int | None:
     if len(code.co_code) > LONGEST:
         return None
-    if any(line >= begin for line in named_calls.methods(code, "backward")):
+    inner = [(first, last) for first, last in script_text.loops(code) if first <= begin <= last]
+    end = max(inner, default=(0, math.inf))[1]  # of the innermost loop around the call
+    if any(begin <= line <= end for line in named_calls.methods(code, "backward")):
         return None
     return min((line for line in _compared(code) if line >= begin), default=None)
 

@@ -140,16 +140,16 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
     if not names or len(code.co_code) > LONGEST:
         return []
     found: dict[tuple[str, int], None] = {}
-    loops = _loops(code)
+    around = loops(code)
     line = code.co_firstlineno
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         stored = names.intersection(_stored(one))
         if stored and code.co_name != "__init__":
-            called = not loops and one.opname == "STORE_ATTR"
-            if called or any(first <= line <= last for first, last in loops):
+            called = not around and one.opname == "STORE_ATTR"
+            if called or any(first <= line <= last for first, last in around):
                 found["best", line] = None
-        elif not stored and _last(one) in names and not any(first <= line <= last for first, last in loops):
+        elif not stored and _last(one) in names and not any(first <= line <= last for first, last in around):
             found["best-used", line] = None
     return list(found)
 
@@ -163,14 +163,14 @@ def waits(code: CodeType) -> list[tuple[str, int]]:
     if not names or len(code.co_code) > LONGEST or code.co_name == "__init__":
         return []
     found: dict[tuple[str, int], None] = {}
-    loops, line = _loops(code), code.co_firstlineno
+    around, line = loops(code), code.co_firstlineno
     counts, taken = False, set[str]()
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         stored = _stored(one)
         for name in names.intersection(stored):
-            called = not loops and one.opname == "STORE_ATTR"
-            if called or any(first <= line <= last for first, last in loops):
+            called = not around and one.opname == "STORE_ATTR"
+            if called or any(first <= line <= last for first, last in around):
                 found["waits" if counts and name in taken else "waits-reset", line] = None
         if stored:
             counts, taken = False, set()
@@ -201,7 +201,7 @@ def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
     return written & keys
 
 
-def _loops(code: CodeType) -> list[tuple[int, int]]:
+def loops(code: CodeType) -> list[tuple[int, int]]:
     """First and last line of each `for` and `while` of a function: what a jump goes back over."""
     lines: dict[int, int] = {}  # by offset
     found, line = [], code.co_firstlineno

@@ -34,6 +34,14 @@ MAX_ROWS = 50_000
 EARLY = 3  # first passes over a loader in which more samples are looked at: all of a small set
 EARLY_SAMPLES = 4096  # the most samples that are looked at in these passes: 25 ms, once
 EARLY_PER_BATCH = 256  # the most samples of one batch
+LEAST = 32  # samples that a batch counts for, of those that are looked at early: looks of few samples cost as much
+EVALUATED = (
+    3  # steps after which a model is evaluated on so many samples, without a loader, at which these are looked at
+)
+BESIDE = 64  # batches that are trained on behind the first one that are all looked at
+EVALUATED_CALLS = 8  # of each such step
+APART = 5  # steps between two evaluations: more often than that they belong to the steps themselves
+EVALUATED_SAMPLES = 2048  # in all of them: 12 ms, once
 PLACE = ("loader", "epoch", "batch", "time", "step")
 MAX_UNSETTLED = 1000  # batches whose use is not known yet
 MAX_ALERTS = 50  # batches sampled because the loss was out of the ordinary
@@ -86,6 +94,41 @@ class _WithoutLoader:
         return [(name, tensor) for name, reference in held if (tensor := reference()) is not None]
 
 
+class _Evaluated:
+    """Which calls that evaluate what no loader has made are looked at: the first ones of each number of samples.
+
+    A model that is called like this with nearly every step takes part in it: a generator, a teacher.
+    """
+
+    def __init__(self) -> None:
+        self._left = EVALUATED_SAMPLES
+        self._beside = 0  # batches of the training that may still be looked at, each of them
+        self._steps: dict[tuple[int, int | None], list[int]] = {}  # by model and samples: each call's step
+        self._latest: dict[tuple[int, int | None], int] = {}
+
+    def wanted(self, call: Call) -> bool:
+        key, at = (call.model.number, call.batch_size), call.step
+        if self._left <= 0 or (key not in self._latest and len(self._latest) > EVALUATED_SAMPLES // LEAST):
+            return False
+        before = self._latest.get(key, 0)
+        self._latest[key] = at
+        steps = self._steps.setdefault(key, [])
+        if (at not in steps and at - before < APART) or steps.count(at) >= EVALUATED_CALLS:
+            return False
+        if len({*steps, at}) > EVALUATED:
+            return False
+        steps.append(at)
+        self._left -= max(LEAST, min(EARLY_PER_BATCH, call.batch_size or 1))
+        if len(self._latest) == len(steps) == 1:
+            self._beside = BESIDE
+        return True
+
+    def all_trained(self) -> bool:
+        """Whether to look at a batch that is trained on: each of them behind the first evaluation."""
+        self._beside -= self._beside > 0
+        return self._beside > 0
+
+
 class _Spacing:
     """The spacing that the budget asks for, as a power of two."""
 
@@ -133,6 +176,7 @@ class Batches(Signal):
         self._alerts = 0
         self._places: deque[Any] = deque(maxlen=MAX_UNSETTLED)  # of batches that were sampled as they came
         self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
+        self._evaluated = _Evaluated()
         self._spacing = _Spacing()
         self._place: tuple[Any, ...] = None, 0, 0, 0.0, 0  # PLACE of the batch that is sampled
         self._in_use: Batch | None = None
@@ -177,10 +221,14 @@ class Batches(Signal):
             self.program.inputs.called(args[0] if args else next(iter(kwargs.values()), None))
         given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
         self._without_loader.given(call, given)
-        if call.batch is not None or current.position < current.next:
+        evaluates = call.batch is None and call.mode != GRAD and not call.replayed and self._evaluated.wanted(call)
+        if call.batch is not None or (current.position < current.next and not evaluates):
             given = []
         # What another module has put out, as a backbone for a head that is called by itself, is no batch.
-        if given and all(tensor.grad_fn is None for _, tensor in given) and self._wanted(current):
+        if evaluates:
+            current.next = current.position + 1
+        alone = given and all(tensor.grad_fn is None for _, tensor in given)
+        if alone and (self.meter.decide(True) if evaluates else self._wanted(current)):
             self._put_away()
             self._place = None, 0, current.position, self.context.now(), self.progress.steps
             self._sample_new(given[: fingerprints.FIELDS], None, early=True)
@@ -248,7 +296,9 @@ class Batches(Signal):
     def _wanted(self, current: _Pass) -> bool:
         """Whether to sample the batch that has come next in this pass, which it is time to ask."""
         position = current.position
-        spacing = 1 if current.whole else max(current.spacing, self._spacing.of(self.meter.stride))
+        # What is evaluated without a loader is held against all that is trained on.
+        whole = current.whole or (current is self._without_loader.calls and self._evaluated.all_trained())
+        spacing = 1 if whole else max(current.spacing, self._spacing.of(self.meter.stride))
         chosen = position < FIRST or position % spacing == 0
         sampling = self.meter.decide(chosen and current.wanted and self._rows < MAX_ROWS)
         current.next = position + 1 if sampling else position - position % spacing + spacing
@@ -262,7 +312,7 @@ class Batches(Signal):
         if early and self._early > 0:
             size = max([tensor.shape[0] for _, tensor in fields if tensor.dim()], default=1)
             count = max(count, min(size, self._early, EARLY_PER_BATCH))
-            self._early -= count
+            self._early -= max(count, LEAST)
         rows, later = self._sample(fields, count)
         self.resume()
         if rows:

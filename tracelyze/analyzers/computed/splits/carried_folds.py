@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import overlap
+from tracelyze.analyzers.computed.splits import overlap
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.data.overlap import Overlap, Seen
+    from tracelyze.analyzers.computed.splits.overlap import Overlap, Seen
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Finding
 

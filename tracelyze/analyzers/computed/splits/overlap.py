@@ -88,7 +88,7 @@ def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
         if all(name in rows for name in common):
             one = passes.setdefault((loader, epoch, trained), Seen(loader, int(rows[richest]["step"])))
             one.contents += _contents([prints[rows[name]["prints"]] for name in common], common.index(richest))
-            _measure(one, rows[richest])
+            measure(one, rows[richest])
     ordered = sorted(passes.items(), key=lambda item: item[1].step)
     return [one for (*_, trained), one in ordered if trained], [one for (*_, trained), one in ordered if not trained]
 
@@ -100,7 +100,7 @@ def _contents(columns: list[list[str]], richest: int) -> list[str]:
     return [" ".join(sample) for sample in zip(*columns, strict=False) if sample[richest] != BLANK]
 
 
-def _measure(one: Seen, row: Row) -> None:
+def measure(one: Seen, row: Row) -> None:
     one.sizes.append(int(str(row["shape"]).split("x")[0]))
     if str(row["dtype"] or "").startswith(("float", "bfloat")) and row["min"] is not None and row["max"] is not None:
         one.extremes.append((float(row["min"]), float(row["max"])))

@@ -1,0 +1,69 @@
+"""train-validation-overlap, of batches that no loader makes and of folds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+RULE = "train-validation-overlap"
+
+
+def looked_at(training, held_out, epochs=4, every=20, loader=None):
+    """Batches of 40 rows, all looked at; a pass over the held-out rows in one call after each epoch."""
+    rows, at = [], 0
+    row = {"loader": loader, "epoch": 0, "field": "0", "dtype": "float32"}
+    for epoch in range(epochs):
+        order = random.Random(epoch).sample(training, len(training))
+        for first in range(0, len(order), 40):
+            part = order[first : first + 40]
+            rows.append(row | {"step": at, "batch": at, "trained": True, "shape": "40x8", "time": at + 0.5,
+                               "prints": " ".join(f"s{one}" for one in part),
+                               "min": -3.0 - min(part) / 1e4, "max": 3.0 + max(part) / 1e4})  # fmt: skip
+            at += 1
+        rows.append(row | {"step": at, "batch": at, "trained": False, "shape": f"{len(held_out)}x8",
+                           "time": at + 0.1, "prints": " ".join(f"s{one}" for one in held_out)})  # fmt: skip
+    return rows
+
+
+def run(make, rows, evals=None, **change):
+    steps = make.steps(80) | {"loader": [None] * 80, "batch_size": [40] * 80}
+    after = [20, 40, 60, 80]
+    found = make.evals(4, 20) | {"loader": [None] * 4, "samples": [200] * 4, "forwards": [1] * 4, "site": [3] * 4,
+                                 "after_step": after, "time_start": [float(one) for one in after],
+                                 "time_end": [one + 0.05 for one in after]}  # fmt: skip
+    return make.process(steps, evals=found | (evals or {}), loaders=[], more={"batches": rows}, **change)
+
+
+@pytest.mark.parametrize("common", [50, 100, 160])
+def test_indices_that_overlap(make, common) -> None:
+    rows = looked_at(list(range(800)), list(range(800 - common, 1000 - common)))
+    status, _, finding = make.check(RULE, run(make, rows))
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert f"About {common / 2:.0f}%" in finding.title
+
+
+@pytest.mark.parametrize(
+    ("held_out", "evals", "status"),
+    [
+        (range(800, 1000), {}, "passed"),
+        (range(795, 995), {}, "passed"),  # a few equal samples
+        (range(200), {}, "skipped"),  # training accuracy, on a part of the data
+        (range(700, 900), {"samples": [900] * 4}, "skipped"),  # all data at once, as of a graph
+    ],
+)
+def test_what_looks_like_it(make, held_out, evals, status) -> None:
+    assert make.check(RULE, run(make, looked_at(list(range(800)), list(held_out)), evals))[0] == status
+
+
+def test_a_part_of_the_training_data_is_measured_beside_a_clean_set(make) -> None:
+    rows = looked_at(list(range(800)), list(range(700, 900)))
+    for row in rows:
+        if not row["trained"] and row["step"] > 40:
+            row["prints"] = " ".join(f"s{one}" for one in range(900, 1100))
+    assert make.check(RULE, run(make, rows))[0] == "passed"
+
+
+def test_values_that_are_equal_by_chance(make) -> None:
+    rows = [row | {"dtype": "int64"} for row in looked_at(list(range(800)), list(range(700, 900)))]
+    assert make.check(RULE, run(make, rows))[0] == "skipped"
