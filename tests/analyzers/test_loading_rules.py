@@ -181,8 +181,10 @@ def test_a_wait_that_was_measured_on_a_crowded_machine_is_not_critical(make) -> 
     assert make.check("dataloader-bottleneck", alone)[2].severity == "critical"
     beside_others = loading(make, 0.2, 0.22, samples=crowded(0.4))
     assert make.check("dataloader-bottleneck", beside_others)[2].severity == "warning"
-    slow_samples = make.check("dataloader-bottleneck", loading(make, 0.2, 0.22, samples=crowded(0.8)))[2]
-    assert slow_samples.severity == "warning", "1.25 ms each, on a processor of their own"
+    little = make.check("dataloader-bottleneck", loading(make, 0.012, 0.03, samples=crowded(0.55)))[2]
+    assert little.severity == "info", "a fifth of a step is what a prediction may be wrong by"
+    slow_samples = make.check("dataloader-bottleneck", loading(make, 0.2, 0.22, samples=crowded(0.7)))[2]
+    assert slow_samples.severity == "warning", "1.9 ms each, on a processor of their own"
     workers = loading(make, 0.2, 0.22, num_workers=2, samples=crowded(0.0, 2, 0.8))
     among_many = make.check("dataloader-bottleneck", workers)[2]
     assert among_many.severity == "info", "the wait is more that of the machine than of the data"

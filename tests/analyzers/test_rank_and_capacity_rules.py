@@ -15,6 +15,7 @@ def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, coun
     tables = more.pop("tables", None)
     steps = make.steps(count) | {"seconds": [own + backward] * count, "backward_seconds": [backward] * count}
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
+    loaders[0]["read_by"] = more.pop("read_by", None)
     more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
     return make.process(steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, more=tables)
 
@@ -37,8 +38,13 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     assert finding.title == "Rank 1 is the slowest at every step, and the others wait 30 ms for it"
     _, _, of_two = make.check("straggler", *ranks[:2])
     assert of_two.title == "Rank 1 is the slowest at every step, and rank 0 waits 30 ms for it"
-    loading = rank(make, 1, 0.05, 0.02, loader_wait=[0.03] * COUNT)
-    assert "waiting for batches" in make.check("straggler", *named(ranks[0], loading))[2].summary
+    reader = [
+        {"site": 7, "role": "reader", "file": "t.py", "line": 9, "function": "__getitem__", "source": "x = load()"}
+    ]
+    loading = rank(make, 1, 0.05, 0.02, loader_wait=[0.03] * COUNT, read_by=7, tables={"sites": reader})
+    finding = make.check("straggler", *named(ranks[0], loading))[2]
+    assert "waiting for batches" in finding.summary
+    assert finding.location.line == 9, "the line of the dataset that makes the slow rank's samples"
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,11 @@ def of(by_rank: Sequence[RankFacts]) -> list[Agreement]:
     state = held.state if held else None
     rows = [
         held,
-        _gradients({rank: one.portrait.gradients for rank, one in ranks.items()}, state),
+        _gradients(
+            {rank: one.portrait.gradients for rank, one in ranks.items()},
+            state,
+            len({one.length for one in gathered["uneven-batches"].values()}) > 1,
+        ),
         _clips({rank: one.by_step for rank, one in gathered["clip-differs-by-rank"].items()}, len(ranks), state),
         _data(gathered["same-data-on-every-rank"], gathered["uneven-batches"], len(ranks)),
         *_batches(gathered["uneven-batches"], len(ranks)),
@@ -144,8 +148,11 @@ def _weights(sums: Mapping[int, Mapping[int, Sums]], count: int) -> Agreement | 
     return Agreement(name, "odd", said, _unlike(kinds[last]), since, rule)
 
 
-def _gradients(sums: Mapping[int, Mapping[int, Sums]], held: str | None) -> Agreement | None:
-    """Gradients that differ are odd where the weights part as well; else they are averaged after the look at them."""
+def _gradients(sums: Mapping[int, Mapping[int, Sums]], held: str | None, uneven: bool) -> Agreement | None:
+    """Gradients that differ are odd where the weights part as well; else they are averaged after the look at them.
+
+    `uneven`: the ranks' epochs have different numbers of batches, so that steps of one number need not be one step.
+    """
     if not all(sums.values()):
         return None
     kinds = _by_step(sums)
@@ -157,7 +164,8 @@ def _gradients(sums: Mapping[int, Mapping[int, Sums]], held: str | None) -> Agre
         return Agreement("Gradients", "agree", f"{seen}: they are equal when the optimizer takes them")
     if held != "odd":
         return Agreement("Gradients", "own", f"{seen}: each rank has its own when the optimizer takes them")
-    said = f"{seen}: they differ when the optimizer takes them, so nothing averages them"
+    why = "and the ranks' epochs are not equally long" if uneven else "so nothing averages them"
+    said = f"{seen}: they differ when the optimizer takes them, {why}"
     return Agreement("Gradients", "odd", said, _unlike(kinds[apart[0]]), apart[0])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.computed.ranks import arrivals
-from tracelyze.analyzers.computed.throughput import contention, pace
+from tracelyze.analyzers.computed.throughput import contention, loading_lines, pace, waiting
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.ranks.arrivals import Arrivals
@@ -22,7 +22,8 @@ class OwnWork(NamedTuple):
     """Medians over the steps that were looked at, in seconds: outside of backward, within it, and for the loader.
 
     `seconds`: from the first of these steps to the last; `crowded`: share of them for which other programs held the
-    processors; `place`: the line at which the rank was found most often outside of backward.
+    processors; `place`: the line at which the rank was found most often outside of backward; `loads_at`: the line of
+    the dataset that makes its samples.
     """
 
     own: float
@@ -33,6 +34,7 @@ class OwnWork(NamedTuple):
     seconds: float
     crowded: float
     place: Location | None
+    loads_at: Location | None
     arrivals: Arrivals
     in_collectives: bool = False
     """Whether `backward` is what the rank waited in collectives of the script, and `own` the rest of a step."""
@@ -58,8 +60,16 @@ def of(process: Process) -> OwnWork | None:
         seconds=float(np.ptp(steps["time"][known])),
         crowded=contention.shares(process.longest).own,
         place=pace.seen_outside_of_backward(process.longest),
+        loads_at=_loads_at(process),
         arrivals=arrivals.of(process),
     )
+
+
+def _loads_at(process: Process) -> Location | None:
+    waited = waiting.measure(process.longest)
+    if waited is None:
+        return None
+    return loading_lines.seen(process, waited) or process.site(waited.loader.get("read_by"))
 
 
 def without_waits(ranks: dict[int, OwnWork]) -> dict[int, OwnWork]:

@@ -59,10 +59,11 @@ def shares(optimization: Optimization) -> Contention:
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
-def severity(crowd: float, grave: bool, slow: bool, limits: Limits) -> Severity:
-    """How severe a wait is that was measured while others held the processors for this share of the time. `slow`:
-    samples are known to take long without them."""
-    if crowd >= limits["mostly"] and not slow:
+def severity(crowd: float, gain: float, grave: bool, slow: bool, limits: Limits) -> Severity:
+    """How severe a wait is that was measured while others held the processors for this share of the time. `gain`: share
+    of the step as it was measured that a fix saves; `slow`: samples are known to take long without others."""
+    little = crowd >= limits["others"] and gain < limits["saving"]  # on this machine, as busy as it is
+    if little or (crowd >= limits["mostly"] and not slow):
         return "info"
     return "critical" if grave and crowd < limits["crowd"] else "warning"
 

@@ -57,7 +57,8 @@ def _finding(
     shared = any(other.place == slow.place for number, other in paces.items() if number != rank)
     place = None if shared else slow.place
     if loads:
-        why = "Most of it is waiting for batches: its loader, or the disk it reads from, is slower."
+        made = "" if slow.loads_at is None else f" Its samples are made in line {slow.loads_at.line}."
+        why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif place is not None:
         why = f"It is not waiting for batches: it was found mostly in line {place.line}, and no other rank was."
     else:
@@ -82,7 +83,7 @@ def _finding(
             Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps"), role="basis"),
         ],
         cost=Cost(seconds, lost / step),
-        location=process.location("loader") if loads else place,
+        location=(slow.loads_at or process.location("loader")) if loads else place,
         charts=_side_by_side(paces),
         false_alarm="A rank that does more on purpose, as a pipeline's last stage.",
     )

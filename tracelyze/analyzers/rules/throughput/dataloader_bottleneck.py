@@ -61,7 +61,6 @@ def _finding(
     alone = contention.was_alone(optimization, limits["others"])
     crowd = max(seen.crowded.own, seen.crowded.workers)
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
-    seconds, share = waiting.lost(optimization, seen, predicted)
     # Of the step as it was, what others' use of the processors took included, where that was much.
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
@@ -70,7 +69,8 @@ def _finding(
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
-        severity=contention.severity(crowd, predicted.share >= limits["grave"], waiting.slow(seen, limits), limits),
+        severity=contention.severity(
+            crowd, gain, predicted.share >= limits["grave"], waiting.slow(seen, limits), limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of {duration(seen.step)} a step",
@@ -95,7 +95,7 @@ def _finding(
             Evidence("time without a free processor", crowd, "share"),
             *[Evidence(name, _plain(seen.loader.get(name)), role="setting") for name in SETTINGS],
         ],
-        cost=Cost(seconds, share),
+        cost=Cost(*waiting.lost(optimization, seen, predicted)),
         location=place or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
