@@ -171,6 +171,8 @@ def test_ranks_that_lost_each_other_at_different_lines(make) -> None:
     status, _, finding = make.check("rank-hang", *others, lost(make, 1, 38, "dist.barrier()"))
     assert (status, finding.ranks, finding.location.line, finding.seen_at.line) == ("fired", [1], 38, 33)
     assert finding.title == "Rank 1 waited in dist.barrier() while rank 0 waited in loss.backward()"
+    assert "exchange that value first" in finding.fix
+    assert "all_reduce(decision" in finding.fix_code
     assert make.check("rank-hang", *others, lost(make, 1, 33, "loss.backward()"))[0] == "passed", "all at one line"
     failed = lost(make, 1, 30, "x = table[key]", "KeyError: 'a'")
     assert make.check("rank-hang", *others, failed)[0] == "passed", "a rank that failed by itself is the crash"
@@ -181,6 +183,8 @@ def test_a_rank_that_ended_while_another_waited(make) -> None:
     status, _, finding = make.check("rank-hang", lost(make, 0, 33, "loss.backward()"), ended)
     assert (status, finding.ranks, finding.location.line) == ("fired", [1], 33)
     assert "Rank 1 ended normally after 400 steps." in finding.summary
+    assert "the same number of batches" in finding.fix
+    assert "Join" in finding.fix_code
 
 
 def test_a_rank_that_the_launcher_ended_elsewhere_after_others_timed_out(make) -> None:

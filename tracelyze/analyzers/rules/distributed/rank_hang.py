@@ -33,8 +33,8 @@ FIX = (
 )
 FIX_RECORDED = (
     "Have every rank take the same branches around collectives: the same number of batches (drop_last, or "
-    "DistributedDataParallel's join), evaluation and checkpoints on all ranks or followed by a barrier, and a time-out "
-    "of init_process_group that is longer than the longest of them."
+    "DistributedDataParallel's join), evaluation and checkpoints on all ranks or followed by a barrier, a time-out of "
+    "init_process_group that is longer than these, and no decision by a rank's own loss or count that is not exchanged."
 )
 
 

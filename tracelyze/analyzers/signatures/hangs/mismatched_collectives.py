@@ -91,7 +91,8 @@ def finding(seen: Mismatch, rule: str, total: int) -> Finding:
             "so, too: it is already at the next one."
         ),
         fix="Let every rank take the same branches around collectives, with the same number of batches and the same "
-        "shapes; code that only some ranks run must hold none.",
+        "shapes; code that only some ranks run must hold none. Where a branch hangs on a value of the rank's own (a "
+        "loss, a NaN), exchange that value first.",
         ranks=seen.apart,
         evidence=[
             Evidence("ranks", f"{len(seen.calls)} of {total} wait here"),

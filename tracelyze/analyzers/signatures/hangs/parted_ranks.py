@@ -51,11 +51,21 @@ FIX_ASKED = (
 )
 FIX = (
     "Give all ranks the same number of batches: cut every rank's share to the shortest one (drop_last), or let ranks "
-    "end early with torch's Join. Code that only some ranks run must not hold collectives."
+    "end early with torch's Join. Where a rank ends by its own decision, as by early stopping, let all decide together."
+)
+FIX_APART = (
+    "Have all ranks decide alike: where an `if`, a `break` or a `continue` hangs on a value of the rank's own (a loss, "
+    "a NaN, its number of batches), exchange that value first. Code that only some ranks run must hold no collective."
+)
+TOGETHER = (
+    "decision = torch.tensor(float(condition), device=device)  # condition: what this rank alone would go by\n"
+    "torch.distributed.all_reduce(decision, op=torch.distributed.ReduceOp.MAX)\n"
+    "if decision.item():  # on every rank, or on none\n    ..."
 )
 FIX_STOOD = (
     "Have every rank make these calls in the same order: code that only some ranks run must hold no collective (a "
-    "barrier stands outside of `if rank == 0`), and all ranks need the same number of batches."
+    "barrier stands outside of `if rank == 0`). All ranks need the same number of batches, and what one decides by a "
+    "loss or a count of its own has to be exchanged first."
 )
 EXAMPLE = (
     "from torch.distributed.algorithms.join import Join\n\nwith Join([model]):  # model: wrapped in "
@@ -212,8 +222,10 @@ def finding(parted: Parted, rule: str) -> Finding:
         if parted.elsewhere
         else FIX_STOOD
         if parted.stood
-        else FIX,
-        fix_code="" if parted.elsewhere or parted.stood else EXAMPLE,
+        else FIX
+        if parted.ended
+        else FIX_APART,
+        fix_code="" if parted.elsewhere or parted.stood else EXAMPLE if parted.ended else TOGETHER,
         ranks=parted.apart,
         first_step=min(parted.steps.values()),
         evidence=[
