@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.diagnosis import Exit
 
 COUNT = 400  # steps, of 0.05 s each
@@ -241,3 +242,24 @@ def test_weights_that_need_no_wider_copies(make) -> None:
     assert make.check("lost-updates", make.process(more={"parameters": rows}))[0] == "passed"
     assert make.check("lost-updates", make.process(more={"parameters": rows[:2]}))[0] == "skipped"
     assert make.check("lost-updates", make.process())[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("sites", "line"),
+    [
+        ([("cast", 4, "model.bfloat16()"), ("sixteen", 9, "x = x.bfloat16()")], 4),
+        ([("sixteen", 6, "p.data = p.data.to(torch.bfloat16)"), ("sixteen", 9, "x = x.bfloat16()")], 6),
+        ([("sixteen", 3, "torch.set_default_dtype(torch.bfloat16)")], 3),
+        ([("sixteen", 5, "head = nn.Linear(8, 2, dtype=torch.half)")], 5),
+        ([("sixteen", 5, 'with torch.autocast("cpu", dtype=torch.bfloat16):')], None),
+        ([("sixteen", 9, "x = x.bfloat16()")], None),
+        ([("sixteen", 3, "torch.set_default_dtype(torch.half)"), ("sixteen", 60, "p.data = p.data.half()")], None),
+    ],
+)
+def test_the_line_that_makes_weights_short(make, sites: list[tuple[str, int, str]], line: int | None) -> None:
+    rows = [
+        {"site": 20 + number, "role": role, "file": "train.py", "line": at, "function": "main", "source": source}
+        for number, (role, at, source) in enumerate(sites)
+    ]
+    found = script_lines.made_short(make.process(sites=rows))
+    assert (found.line if found else None) == line

@@ -189,3 +189,30 @@ def test_labels_are_also_told_by_the_batches_that_were_handed_out(make, field: s
     process = make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches})  # four epochs
     severity = "critical" if status == "fired" else "info"
     assert make.check("no-shuffle", process)[2].severity == severity
+
+
+def test_the_line_of_the_first_sigmoid(make) -> None:
+    """The module's where the model ends with one, else that of the only function in the text."""
+
+    def at(line: int, role: str, source: str, function: str = "forward") -> dict[str, Any]:
+        return {"site": line, "role": role, "file": "net.py", "line": line, "function": function, "source": source}
+
+    def line_of(layers: list[tuple[str, str]], *sites: dict[str, Any], modules: Any = ()) -> tuple[int | None, str]:
+        rows = [
+            {"time": 1.0, "step": 1, "order": n, "module": name, "kind": kind} for n, (name, kind) in enumerate(layers)
+        ]
+        given = calls(made_by="Sigmoid", lowest=0.4, highest=0.6, **SIGMOIDS)
+        more = {"loss_calls": given, "activations": rows, "modules": list(modules)}
+        process = make.process(sites=list(sites), more=more)
+        finding = make.check("double-sigmoid", process)[2]
+        return (finding.location.line if finding.location else None), finding.title.partition(":")[2]
+
+    gate, text = at(21, "module", "self.gate = nn.Sigmoid()"), at(33, "sigmoid", "return torch.sigmoid(self.out(x))")
+    made = [{"model": 0, "module": "gate", "kind": "Sigmoid", "made_at": 21}]
+    assert line_of([("out", "Linear"), ("gate", "Sigmoid")], gate, modules=made)[0] == 21
+    functional = [("gate", "Sigmoid"), ("out", "Linear"), ("Sigmoid after out", "Sigmoid")]
+    line, title = line_of(functional, gate, text, modules=made)
+    assert (line, title.startswith(" at line 33 and in ")) == (33, True)
+    elsewhere = at(90, "sigmoid", "shown = torch.sigmoid(scores)", "show")
+    line, title = line_of(functional, text, elsewhere)
+    assert (line, title.startswith(" before the loss and in ")) == (None, True)

@@ -590,7 +590,7 @@ LOSS_ARGUMENTS: Final = (
         "sigmoid-output",
         "double-sigmoid",
         consequences=STUCK,
-        lines=("loss = criterion(model(song), tags * 0.9 + 0.05)",),
+        lines=("return torch.sigmoid(scores) if self.squash else scores",),
         fast=True,
     ),
     pair(

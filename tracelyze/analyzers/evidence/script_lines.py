@@ -20,6 +20,9 @@ _GLOBAL_SEED: Final = (
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
 _BY_MODE: Final = r"\btraining\b"
 FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_"
+_SHORT: Final = (
+    r"\bset_default_dtype\s*\(|\.data\s*=(?!=)|\b\w*dtype\s*=(?!=)\s*(?:torch\.)?(?:bfloat16|float16|half)\b"
+)
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -138,6 +141,13 @@ def always_normalising(process: Process) -> Location | None:
 def into_eval_mode(process: Process) -> Location | None:
     """The only line that puts a model into eval mode."""
     return only(process, "eval-mode", r"\.eval\s*\(\s*\)")
+
+
+def made_short(process: Process) -> Location | None:
+    """The line that makes weights 16-bit numbers: the module's cast, else the only line in the text that sets the type
+    of all tensors, writes cast ones into `data`, or makes something of such a type."""
+    lines = [one for one in process.locations("sixteen") if "autocast" not in one.source]
+    return only(process, "cast") or _only([one for one in lines if re.search(_SHORT, one.source)])
 
 
 def seeds(process: Process) -> Location | None:

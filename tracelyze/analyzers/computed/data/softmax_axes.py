@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -39,6 +39,22 @@ def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
     texts = {(one.file, one.line): one for one in process.locations("softmax")}
     own = line.location is not None and "softmax" in line.location.source
     return next(iter(texts.values())) if len(texts) == 1 and not own else None
+
+
+def line_of_sigmoid(process: Process, kind: str) -> Location | None:
+    """The line of the sigmoid (or another squashing of this kind) that a loss gets its input from: that of the model's
+    last layer where it is one, else the only line in the text of the script that calls such a function."""
+    rows = process.tables["activations"].records()
+    kinds: dict[str, str] = {}
+    for row in sorted(rows, key=lambda row: (row["step"] or 0, row["order"] or 0)):
+        name = str(row["module"])
+        kinds.pop(name, None)
+        if " after " not in name:  # a function, as the collector names it
+            kinds[name] = str(row["kind"])  # the last one comes last
+    layers = [name for name in kinds if name and not any(other.startswith(f"{name}.") for other in kinds)]
+    if layers and kinds[layers[-1]] == kind:
+        return process.module_location(layers[-1])
+    return script_lines.only(process, "softmax" if kind == "Softmax" else "sigmoid", rf"\b{kind.lower()}\s*\(")
 
 
 def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | Passed | None:

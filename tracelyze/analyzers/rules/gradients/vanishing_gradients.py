@@ -61,7 +61,7 @@ def _made_at(process: Process, layer: str) -> Location | None:
     """The line of the first activation that saturates; where there is no such module, of the first layer."""
     rows = process.tables["activations"].records()
     saturating = next((str(row["module"]) for row in rows if row["kind"] in ("Sigmoid", "Tanh")), layer)
-    return process.module_location(saturating)
+    return process.module_location(saturating.rpartition(" after ")[2])  # what a function follows
 
 
 def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[float, float], limits: Limits) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -12,6 +12,7 @@ from tracelyze.formatting import number
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 SQUASHING = ("Sigmoid", "Hardsigmoid", "Softmax")
 
@@ -46,6 +47,7 @@ def _fills(line: Line, limits: Limits) -> bool:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
+    squashed = softmax_axes.line_of_sigmoid(process, bad[0]["made_by"]) if seen else None
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     return loss_calls.finding(
         process,
@@ -53,16 +55,15 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         bad,
         limits,
         rule=RULE.id,
-        title="The sigmoid is applied twice: by the model and by binary_cross_entropy_with_logits",
+        title=f"The sigmoid is applied twice: {_first(squashed)} and in binary_cross_entropy_with_logits",
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
             "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
             "second one every answer lies between 0.5 and 0.73: however well the model tells them apart, the loss of "
             "negatives cannot fall below 0.69, nor that of positives below 0.31."
         ),
-        fix="Take the sigmoid out of the model, and pass the output of the last linear layer to the loss. Apply the "
-        "sigmoid only where probabilities "
-        "are shown or compared.",
+        fix="Take the first sigmoid out, and pass the output of the last linear layer to the loss. Apply the sigmoid "
+        "only where probabilities are shown or compared.",
         fix_code="logits = model(x)  # the model ends without a sigmoid\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         evidence=[
@@ -72,7 +73,13 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ],
         false_alarm="Scores that are meant to lie between 0 and 1.",
         confidence="certain" if seen else "likely",
+        change=squashed,
     )
+
+
+def _first(place: Location | None) -> str:
+    """Where the first one stands."""
+    return "before the loss" if place is None else f"at line {place.line}"
 
 
 RULE = Rule(

@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     pooled,
     sampled_updates,
 )
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -66,7 +66,6 @@ def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pool
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
-    casts = optimization.process.locations("cast")
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -91,7 +90,7 @@ def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pool
             ),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=(casts[0] if len(casts) == 1 else None) or optimization.step_location,
+        location=script_lines.made_short(optimization.process) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run that was started from weights which are to change very little.",
     )

@@ -90,7 +90,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
         summary=(
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
-            "them, and their learning rate is not zero: the step does not write to them."
+            "them, and their learning rate is not zero: each step leaves them exactly as they were."
             + script_lines.said(rebound, "gives the loop's variable a new tensor instead of changing it", "in it")
         ),
         fix="Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "

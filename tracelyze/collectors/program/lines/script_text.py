@@ -29,6 +29,8 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
+    "sixteen": frozenset({"bfloat16", "float16", "half"}),
+    "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
