@@ -293,6 +293,7 @@ FULL = CROWDED.replace("75.96 GiB", "0.50 GiB").replace("678.00 MiB", "77.70 GiB
         (CROWDED, None, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
         (CROWDED, 40, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
         (FULL.replace("32.00 MiB", "4.00 GiB"), None, "It never fitted", "Halve the batch"),
+        (FULL, 40, "It had fitted until then", "Halve the batch"),
         ("CUDA error: out of memory", None, "does not say who held", "Halve the batch"),
         ("CUDA error: out of memory", 40, "It had fitted until then", "Halve the batch"),
     ],

@@ -13,6 +13,8 @@ UNITS: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 OTHERS: Final = re.compile(rf"Process (\d+) has {SIZE} memory in use")
 OWN: Final = re.compile(rf"this process has {SIZE} memory in use")
 WHOLE: Final = re.compile(rf"total capacity of {SIZE}")
+ROOM: Final = 0.8
+"""Share of a device. Derived: others that hold less than a fifth of it are not what fills it."""
 ASKED: Final = re.compile(rf"Tried to allocate {SIZE}")
 
 
@@ -38,10 +40,11 @@ class Holders:
 
     @property
     def would_fit_alone(self) -> bool:
-        """Whether what was asked for would have fitted into the device, had this process been alone on it."""
+        """Whether what was asked for would have fitted with room to spare, had this process been alone on the device.
+        Without room, a program that needs more from step to step would soon have met the limit by itself."""
         if self.own is None or self.whole is None or self.asked is None or not self.others:
             return False
-        return self.own + self.asked < self.whole
+        return self.own + self.asked < ROOM * self.whole
 
 
 def holders(text: str) -> Holders:

@@ -73,10 +73,10 @@ class Loss(Signal):
             return
         value, scale = self._unscaled(roots[0]) if self._scaled else (roots[0], 1.0)
         self._note_divisor(backward, roots[0], scale)
-        backward.value = value.item() if value.is_cpu else value.detach()
+        backward.value = _now_or_later(value)
         for other in roots[1:]:  # `autograd.backward([first, second])` adds the gradients of both
             value = self._unscaled(other)[0] if self._scaled else other
-            backward.value = backward.value + (value.item() if value.is_cpu else value.detach())
+            backward.value = backward.value + _now_or_later(value)
 
     def _note_line(self, backward: Backward) -> None:
         """The line of the script that calls this backward: of some, and of all where gradients accumulate."""
@@ -136,15 +136,21 @@ class Loss(Signal):
         own = self.program.backwards.of_step
         self._several[tracked.index] = len(own) > 1
         row["backwards"], row["batch_size"] = len(own), samples_of(own)
-        if len(own) == 1 and type(own[0].value) is float:  # nearly always
-            row["loss_divisor"], row["loss_is_mean"], row["loss"] = own[0].divisor, own[0].is_mean, own[0].value
-            if self._divided_by and (divisor := own[0].divisor) is not None:  # perhaps the last of a pass
-                row["loss"] *= divisor if divisor == self._divided_by.get(tracked.index) else 1.0
+        if len(own) == 1 and own[0].value is not None:  # nearly always
+            one, divisor, factor = own[0], own[0].divisor, 1.0
+            row["loss_divisor"], row["loss_is_mean"] = divisor, one.is_mean
+            if self._divided_by and divisor is not None:  # perhaps the last of a pass
+                factor = divisor if divisor == self._divided_by.get(tracked.index) else 1.0
+            if type(one.value) is float:
+                row["loss"] = one.value * factor
+            else:
+                one.factor = factor
+                self._read_later([one.value], [factor])
         else:
             self._of_several(own, row, tracked.index)
 
     def _of_several(self, own: list[Backward], row: dict[str, Any], optimizer: int) -> None:
-        """The same of what is not so simple: several backwards of one step, none, or a loss on a device.
+        """The same of what is not so simple: several backwards of one step, or none.
 
         Micro-batches are averaged, terms of one loss (a critic's of real and of fake samples) add up: see `weights`."""
         # An optimizer that calls a closure may evaluate the loss several times (LBFGS): the first is the step's, beside
@@ -174,8 +180,16 @@ class Loss(Signal):
         if isinstance(values[0], float):
             row["loss"] = _weighted_sum(values, factors)
         else:
-            fill = functools.partial(_fill_loss, factors)
-            self.context.defer(Readback(self.torch, values, fill))
+            self._read_later(values, factors)
+
+    def _read_later(self, values: list[Any], factors: list[float]) -> None:
+        """The loss of the step is on a device."""
+        self.context.defer(Readback(self.torch, values, functools.partial(_fill_loss, factors)))
+
+
+def _now_or_later(value: Any) -> Any:
+    """The number that a loss is, or the scalar on a device that stands for it until it is read."""
+    return value.item() if value.is_cpu else value.detach()
 
 
 def weights(backwards: list[Backward], divisor: float | None, usual: float | None = None) -> list[float]:
