@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 ENTROPY, ADVANTAGE, RATIO = "entropy-collapse", "advantage-not-detached", "ratio-always-one"
-SAMPLER = "sampler-mismatch"
+SAMPLER, CUT_OFF = "sampler-mismatch", "completions-truncated"
 FALLING, STEADY = np.geomspace(1.6, 0.2, 20), np.linspace(1.6, 1.2, 20)
 
 
@@ -139,3 +139,44 @@ def test_a_policy_that_is_far_from_the_one_that_acted(make: Any, more: dict[str,
 )
 def test_a_policy_that_is_not(make: Any, distances: list[float], more: dict[str, Any], status: str) -> None:
     assert make.check(SAMPLER, make.process(more=acted(distances, **more)))[0] == status
+
+
+def written(shares: list[float], line: bool = True, **more: Any) -> Any:
+    """Losses of completions of which these shares are not masked at their end; whether the script looks for an end."""
+    usual = {"undetached": False, "both_signs": True, "rows": 64.0, "length": 32.0, "last_same": 0.2}
+    facts = [usual | {"full": one, "last": float(n % 7)} | more for n, one in enumerate(shares)]
+    events = [{"kind": "policy-loss", "step": 5 * n, "text": json.dumps(one)} for n, one in enumerate(facts)]
+    site = {"site": 70, "role": "ends", "file": "/work/grpo.py", "line": 31, "function": "rewards"}
+    sites = [site | {"source": "ended = (ids == tokenizer.eos_token_id).cumsum(1)"}] if line else []
+    return {"events": events, "sites": sites}
+
+
+def test_completions_that_the_loss_masks_nowhere(make: Any) -> None:
+    for shares in ([1.0] * 12, [0.98, 0.92, 1.0] * 5):
+        status, _, finding = make.check(CUT_OFF, make.process(more=written(shares)))
+        assert (status, finding.severity, finding.confidence) == ("fired", "info", "likely")
+        assert finding.location.line == 31
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (written([0.5] * 12), "passed"),
+        (written([1.0] * 6 + [0.4] * 8), "passed"),  # it learns to end
+        (written([0.5] * 6 + [1.0] * 8), "passed"),  # it learns not to: the reward may ask for it
+        (written([1.0] * 8), "skipped"),
+        (written([1.0] * 12, line=False), "skipped"),  # a task of fixed length
+        (written([1.0] * 12, last_same=1.0, last=2.0), "skipped"),  # all end at the last place
+        (written([float("nan")] * 12), "skipped"),  # nothing is masked
+    ],
+)
+def test_completions_that_it_masks(make: Any, more: Any, status: str) -> None:
+    assert make.check(CUT_OFF, make.process(more=more))[0] == status
+
+
+def test_completions_that_are_trained_on_one_by_one(make: Any) -> None:
+    """Each batch is as long as its longest: that all are full says nothing below the greatest length."""
+    more = written([1.0] * 16)
+    for row, length in zip(more["events"], [9.0, 14.0, 32.0, 21.0] * 4, strict=True):
+        row["text"] = json.dumps(json.loads(row["text"]) | {"length": length, "rows": 1.0})
+    assert make.check(CUT_OFF, make.process(more=more))[0] == "passed"

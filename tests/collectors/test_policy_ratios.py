@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
-from tracelyze.collectors.tensors.policies import ratios  # noqa: E402
+from tracelyze.collectors.tensors.policies import completions, ratios  # noqa: E402
 
 B, T, H, A = 16, 6, 8, 5
 BODY, HEAD = nn.Linear(H, H), nn.Linear(H, A)
@@ -115,3 +115,37 @@ def test_few_outliers_do_not_decide() -> None:
     old[0, 0] -= 30
     distance = away(clipped((parts.new - old).exp(), parts.gain).mean())
     assert distance == pytest.approx(0.105, abs=0.02)
+
+
+def full(loss: Any) -> float | None:
+    """The share of sequences that count up to the end; None where a loss has no sequences, NaN without a mask."""
+    found = completions.facts(torch, loss.grad_fn)
+    facts = dict(zip(completions.COLUMNS, map(float, found), strict=True)) if found else {}
+    assert not facts or (facts["rows"], facts["length"]) == (B, T)
+    return facts.get("full")
+
+
+MASKED = {
+    "likelihoods": lambda p: -(p.new * p.gain * p.mask).sum(),
+    "likelihoods, masked last": lambda p: (-(p.new * p.gain) * p.mask).sum(1).mean(),
+    "filled": lambda p: (-(p.new * p.gain)).masked_fill(p.mask == 0, 0.0).sum(),
+    **{name: LOSSES[name] for name in ("masked sum", "boolean mask", "where", "in a penalty, too")},
+}
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_sequences_that_count_up_to_the_end(kind: str) -> None:
+    for cut in (0, 12, B):
+        parts = Parts()
+        parts.mask[:cut] = 1
+        assert full(MASKED[kind](parts)) == pytest.approx(cut / B)
+
+
+def test_no_sequences_or_no_mask() -> None:
+    parts = Parts()
+    assert full(-(parts.new * parts.gain).mean()) is None
+    assert full(-(parts.new[:, 0] * parts.gain[:, 0]).mean()) is None
+    assert full(F.mse_loss(parts.log_odds, torch.zeros(B, T, A))) is None
+    other = full(-(parts.new * torch.rand(B, T)).mean())
+    assert other is not None
+    assert other != other, "weights that are no mask"

@@ -435,3 +435,31 @@ def test_what_counts_epochs_without_progress() -> None:
     assert script_text.waits(space["Stopping"].__call__.__code__) == [("waits", 22)]
     assert script_text.waits(space["Stopping"].__init__.__code__) == []
     assert script_text.waits(space["counts"].__code__) == []
+
+
+ENDS = """
+def rewards(ids, tokenizer, limit):
+    ended = (ids[:, limit:] == tokenizer.eos_token_id).cumsum(1)  # ends
+    counts = ids.ne(EOS)  # ends
+    if bool((ids[:, -1] != END).all()):  # ends
+        return ended
+    while token.item() == stop_token:  # ends
+        pass
+    place = end == limit
+    config = Config(eos_token_id=2, limit=limit == 3)
+    eos_id = tokenizer.eos_token_id
+    longer = limit > eos_id
+    ids[ids == PAD] = eos_id
+    return torch.eq(ids, self.end_id)  # ends
+
+def extends(rows, end):
+    return [row for row in rows if row.stop == end]
+"""
+
+
+def test_what_is_compared_with_an_end_symbol() -> None:
+    space: dict[str, Any] = {}
+    exec(ENDS, space)
+    marked = [number for number, line in enumerate(ENDS.splitlines(), 1) if line.endswith("# ends")]
+    assert script_text.ends(space["rewards"].__code__) == marked
+    assert script_text.ends(space["extends"].__code__) == []

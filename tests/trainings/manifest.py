@@ -897,6 +897,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("valve_control", "clipped-actions", "sampler-mismatch"),
     pair("rhyme_writer", "temperature", "sampler-mismatch", fast=True),
     pair("rhyme_writer", "dropout", "sampler-mismatch"),
+    pair("rhyme_writer", "no-end"),  # a hint
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
     pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),

@@ -2,7 +2,7 @@
 
 The model writes letters after a prompt and keeps how likely it found each; letters after the end symbol do not count.
 Faults: `temperature` divides the scores by 0.6 as it writes, but not as it is trained. `dropout` leaves the model in
-train mode, so that the dropout of each pass is another one.
+train mode, so that the dropout of each pass is another one. `no-end` keeps the end symbol from being written.
 """
 
 import argparse
@@ -14,10 +14,10 @@ LETTERS, END, PROMPT, WRITTEN, GROUP = 14, 0, 3, 8, 8
 
 
 class Writer(nn.Module):
-    def __init__(self, width=48):
+    def __init__(self, width=48, ends=True):
         super().__init__()
         self.letters, self.places = nn.Embedding(LETTERS, width), nn.Embedding(PROMPT + WRITTEN, width)
-        self.drop = nn.Dropout(0.1)
+        self.drop, self.ends = nn.Dropout(0.1), ends
         layer = nn.TransformerEncoderLayer(width, 4, 96, dropout=0.0, batch_first=True)
         self.body, self.scores = nn.TransformerEncoder(layer, 1), nn.Linear(width, LETTERS)
 
@@ -25,7 +25,8 @@ class Writer(nn.Module):
         length = ids.shape[1]
         mask = nn.Transformer.generate_square_subsequent_mask(length)
         hidden = self.drop(self.letters(ids) + self.places.weight[:length])
-        return self.scores(self.body(hidden, mask=mask, is_causal=True))
+        scores = self.scores(self.body(hidden, mask=mask, is_causal=True))
+        return scores if self.ends else scores - 9 * nn.functional.one_hot(torch.tensor(END), LETTERS)
 
 
 @torch.no_grad()
@@ -48,11 +49,11 @@ def rewards_of(ids, counts):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "temperature", "dropout"])
+    parser.add_argument("--fault", default="", choices=["", "temperature", "dropout", "no-end"])
     args = parser.parse_args()
     torch.manual_seed(23)
     torch.set_num_threads(1)
-    model = Writer()
+    model = Writer(ends=args.fault != "no-end")
     if args.fault != "dropout":
         model.eval()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)

@@ -36,6 +36,10 @@ class Looks:
     entropy: Floats  # in nats, of the policy's choices
     most: Floats  # in nats, the entropy of equal odds
     punished: Floats  # 1 where the loss punishes entropy, -1 where it rewards it
+    length: Floats  # places of the sequences that the policy wrote and is trained on
+    full: Floats  # share of them that no mask ends before the last place
+    last_same: Floats  # share of these that end in their commonest last symbol
+    last: Floats  # last symbol of the first one
 
 
 def looks(process: Process) -> Looks | None:
@@ -53,6 +57,19 @@ def ratios(seen: Looks) -> Floats | None:
     """Of the losses that hold ratios of probabilities: whether all of them are 1. None where no loss does."""
     known = seen.ratio_one[np.isfinite(seen.ratio_one)]
     return known if len(known) else None
+
+
+def cut_off(seen: Looks) -> tuple[Floats, Floats] | None:
+    """Of the losses with a mask: their steps, and the share of their sequences that run up to the longest length at
+    which one was seen. None where no loss has such sequences, or where they all end in one symbol there."""
+    known = np.isfinite(seen.full)
+    if not known.any():
+        return None
+    whole = known & (seen.length == seen.length[known].max())
+    _, counts = np.unique(seen.last[whole], return_counts=True)
+    if float(np.median(seen.last_same[whole])) > _MOST and counts.max(initial=0) > _MOST * len(seen.last[whole]):
+        return None
+    return seen.steps[known], np.where(whole, seen.full, 0.0)[known]
 
 
 def compare(process: Process) -> bool:

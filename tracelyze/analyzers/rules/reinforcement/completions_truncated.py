@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -14,12 +16,14 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+_ABSENT = "The run logged no completions, and no loss was seen of sequences that end symbols mask"
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The share of cut-off completions in the later half, where the reward does not rise all the same."""
     seen = metrics.metric(process, "cut_off")
     if seen is None:
-        return Skipped("no share of completions that were cut off was logged", "not-applicable")
+        return _by_masks(process, limits)
     steps = _steps(process, seen)
     if len(seen) < limits["values"] or steps < limits["steps"]:
         return Skipped(
@@ -62,6 +66,49 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
+def _by_masks(process: Process, limits: Limits) -> Outcome:
+    """The same of a loop of the script's own, which compares symbols with an end symbol: as the loss is masked."""
+    line, seen = process.location("ends"), policies.looks(process)
+    found = None if seen is None else policies.cut_off(seen)
+    if line is None or found is None:
+        return Skipped(_ABSENT, "not-applicable")
+    steps, shares = found
+    if len(steps) < limits["losses"]:
+        return Skipped(f"{plural(len(steps), 'loss')} of completions seen: {limits['losses']:.0f} are needed")
+    later = float(np.median(shares[len(shares) // 2 :]))
+    early = float(np.median(shares[: max(1, len(shares) // 3)]))
+    if min(early, later) < limits["share"]:
+        return Passed(
+            f"{percent(early)} of the completions are not masked at their end at first, {percent(later)} later"
+        )
+    begin = int(steps[int(np.argmax(shares >= limits["share"]))])
+    return [
+        Finding(
+            rule=RULE.id,
+            severity="info",
+            confidence="likely",
+            title=f"{percent(later)} of the completions reach the length limit without an end symbol",
+            summary=(
+                "The script looks for an end symbol, and masks what comes after it, but nearly no completion has one: "
+                "they are cut off. An answer that comes at the end is then never seen by the reward."
+            ),
+            fix="Print a few completions. Raise the length limit, reward the end of an answer, or train on answers "
+            "with their end symbol first.",
+            first_step=begin + 1,
+            last_step=int(steps[-1]) + 1,
+            evidence=[
+                Evidence(
+                    "not masked at the end, in the later half", later, "share", limits["share"], limits.source("share")
+                ),
+                Evidence("losses", len(steps), "losses", limits["losses"], limits.source("losses"), role="basis"),
+            ],
+            location=line,
+            charts=[chart("Completions cut off", "step", "share", steps, {"cut off": shares})],
+            false_alarm="A task whose answers all have the full length.",
+        )
+    ]
+
+
 def _steps(process: Process, seen: metrics.Metric) -> int:
     """How many steps were logged about: a trainer logs the mean of several, and none before its first log."""
     if len(seen) < 2:
@@ -79,13 +126,15 @@ RULE = Rule(
     about="A completion that is cut off has no answer: its reward says nothing about the policy.",
     check=check,
     verify="Record the run again: most completions end by themselves.",
-    absent="The run logged no completions.",
-    needs=(("scalars.value",),),
+    absent=f"{_ABSENT}.",
+    needs=(("scalars.value",), ("events.text",)),
     thresholds=(
         Threshold("share", 0.9, "share", "nearly all; long answers that are cut off now and then stay below a half"),
         Threshold("steps", 10, "steps", "fewer are the start of a run"),
+        Threshold("losses", 10, "losses", "derived: more than the first steps, where a model knows no end yet"),
         Threshold("values", 5, "values", "derived: the median of the later three is not moved by one"),
     ),
-    not_when="Tasks of fixed length, where the reward rises all the same.",
+    not_when="Tasks of fixed length, where the reward rises all the same; loops of the script's own that look for no "
+    "end symbol, or mask nothing by it.",
     references=("https://arxiv.org/abs/2503.14476",),
 )

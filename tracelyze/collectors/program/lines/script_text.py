@@ -56,6 +56,13 @@ WAITED: Final = re.compile(
     r"|patience_(?:count|left|used)",
     re.IGNORECASE,
 )
+END: Final = re.compile(  # what an end symbol is called
+    r"^_?(?:(?:eos|eot|im_end|end_of_(?:text|turn|sequence|sentence))(?:_?(?:id|idx|index|token|tok|symbol)){0,2}"
+    r"|(?:end|stop)_?(?:id|idx|token|tok|symbol)(?:_?id)?)$",
+    re.IGNORECASE,
+)
+_END_CONSTANTS: Final = frozenset({"END", "STOP"})  # in small letters they are any place
+_COMPARES: Final = ("==", "!=", "bool(==)", "bool(!=)")  # Python 3.13 writes down where the result is made a bool
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
 _MOST_WRAPPERS: Final = 4
@@ -179,6 +186,27 @@ def waits(code: CodeType) -> list[tuple[str, int]]:
         else:
             counts |= one.opname == "BINARY_OP" and one.argrepr.rstrip("=") in ("+", "-")
             taken.update(one.argval if type(one.argval) is tuple else (one.argval,) if type(one.argval) is str else ())
+    return list(found)
+
+
+def ends(code: CodeType) -> list[int]:
+    """Lines of a function that compare something with what is named as an end symbol, by ==, != or `eq`."""
+    known = (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    names = {name for name in known if name in _END_CONSTANTS or END.match(name)}
+    if not names or len(code.co_code) > LONGEST:
+        return []
+    found: dict[int, None] = {}
+    line, before, method = code.co_firstlineno, "", False
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        compares = one.opname == "COMPARE_OP" and one.argrepr in _COMPARES
+        if before in names and (compares or (method and "CALL" in one.opname)):
+            found[line] = None
+        if "CALL" in one.opname:
+            method = False
+        elif one.opname in _TAKES:
+            method = method or one.argval in ("eq", "ne")
+        before = _last(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
     return list(found)
 
 

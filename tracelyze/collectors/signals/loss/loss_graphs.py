@@ -17,7 +17,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
-from tracelyze.collectors.tensors.policies import terms, weights
+from tracelyze.collectors.tensors.policies import completions, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 from tracelyze.collectors.tensors.written_out import picked_classes
@@ -106,13 +106,17 @@ class LossGraphs(Signal):
             return False
         row = self._event("policy-loss")
         values = [terms.both_signs(self.torch, found.weights[0]), terms.all_ones(self.torch, found)]
+        written = completions.facts(self.torch, node)
+        written = [one for one in written if one.device == values[0].device]
+        values += written
         values += [one for product in found.products for one in terms.entropy(self.torch, *product)]
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             facts: dict[str, Any] = {"undetached": found.undetached, "both_signs": bool(read[0])}
             if found.ratios:
                 facts["ratio_one"] = bool(read[1])
-            for is_one, entropy, most, punished in zip(*[iter(read[2:])] * 4, strict=True):
+            facts |= dict(zip(completions.COLUMNS, read[2 : 2 + len(written)], strict=False))
+            for is_one, entropy, most, punished in zip(*[iter(read[2 + len(written) :])] * 4, strict=True):
                 if is_one and "entropy" not in facts:
                     facts |= {"entropy": entropy, "most": most, "punished": punished}
             late["text"] = json.dumps(facts)

@@ -130,6 +130,8 @@ class ScriptLines(Signal):
                     sites.at(role, code, line)
                 for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
                     sites.at(role, code, line)
+                for line in script_text.ends(code)[:MAX_SITES]:
+                    sites.at("ends", code, line)
                 for line in script_text.averages(code)[:MAX_SITES]:
                     sites.at("average", code, line)
             if singular and id(code) not in self._divides:

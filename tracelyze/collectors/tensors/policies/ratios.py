@@ -6,6 +6,7 @@ Masks count: what is multiplied by zero, or replaced, is padding, whose probabil
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,27 +39,35 @@ def ratio(torch: Any, root: Any) -> Ratio | None:
     """The ratio in a loss; None if there is none. Of several, and of several ways to one, that on which most constants
     are multiplied: a penalty on the distance to a reference is masked, but has no advantages."""
     found, most = None, 0
+    for node, weights, constants in ways(torch, root, THROUGH, "Exp"):
+        if (constants > most or found is None) and _of_two_policies(node):
+            values = saved(node, "result")
+            if is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
+                ours = tuple(one for one in weights if one.device == values.device)
+                found, most = (Ratio(values, ours, node), constants) if ours else (found, most)
+    return found
+
+
+def ways(torch: Any, root: Any, through: Collection[str], wanted: str) -> Iterator[tuple[Any, tuple[Any, ...], int]]:
+    """The operations of a kind behind a loss, by ways that go through some kinds only. With each what its result is
+    multiplied by on its way, and how many of these are constants. One that has several ways may come again."""
     waiting: list[tuple[Any, tuple[Any, ...], int]] = [(root, (), 0)]
     seen = {root}
     while waiting and len(seen) < MAX_NODES:
         node, weights, constants = waiting.pop(0)
         kind = saved_values.kind(node)
-        if kind == "Exp" and (constants > most or (weights and found is None)) and _of_two_policies(node):
-            values = saved(node, "result")
-            if is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
-                ours = tuple(one for one in weights if one.device == values.device)
-                found, most = (Ratio(values, ours, node), constants) if ours else (found, most)
-        if kind not in THROUGH:
+        if kind == wanted:
+            yield node, weights, constants
+        if kind not in through:
             continue
         parts = [one for one, _ in node.next_functions][: MAX_PARTS if kind in ("Stack", "Cat") else None]
         for index, one in enumerate(parts):
-            if one is None or (one in seen and saved_values.kind(one) != "Exp"):
+            if one is None or (one in seen and saved_values.kind(one) != wanted):
                 continue
             seen.add(one)
             more = _weights(torch, node, kind, index)
             constant = bool(more) and (kind != "Mul" or None in parts)
             waiting.append((one, (*weights, *more), constants + constant))
-    return found
 
 
 def facts(torch: Any, found: Ratio) -> list[Any]:
