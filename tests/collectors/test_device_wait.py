@@ -82,7 +82,7 @@ class Loop:
             torch=self.device.torch(),
             progress=self.progress,
             program=self.program,
-            fast_path=SimpleNamespace(leave=lambda: None),
+            fast_path=SimpleNamespace(on=False, leave=lambda: None),
             meter=lambda kind: None,
             emit=lambda table, row: None,
             defer=self.pairs.append,

@@ -26,6 +26,9 @@ RARE |= {"inputs_in_use": 106}  # in steps in which outputs of modules are looke
 CLOCKS = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "loader_wait"}
 OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
 LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late
+# Sampled at a step whose loss is out of the ordinary: on a device, at one of the next.
+AT_AN_UNUSUAL_LOSS = {"grad_norm", "grad_norm_source", "grads_zero", "grads_nonfinite"}
+AT_AN_UNUSUAL_LOSS |= {"parameters", "grads_none", "grads_carried", "grads_mixed"}
 TABLES = (
     "steps", "evals", "parameters", "activations", "batches", "reach", "models", "optimizers", "links", "loaders",
     "loss_calls", "schedules",
@@ -50,10 +53,11 @@ def differences(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> lis
     ]
 
 
-def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect) -> None:
+@pytest.mark.parametrize("how", [[], ["--late"]], ids=["on the CPU", "as on a device"])
+def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect, how: list[str]) -> None:
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
     one, other = (
-        collect(sys.executable, program("fast_path.py"), *more, options=tuple(options)) for more in ([], ["--full"])
+        collect(sys.executable, program("fast_path.py"), *more, options=tuple(options)) for more in (how, ["--full"])
     )
     fast, full = one.run.processes[0], other.run.processes[0]
     assert [row for row in fast.tables["events"].records() if row["kind"] == "collector-error"] == []
@@ -61,7 +65,8 @@ def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect) -> No
     for table in TABLES:
         assert rows(fast, table), table
         assert len(rows(fast, table)) == len(rows(full, table)), table
-        different = {at for at, *_ in differences(rows(fast, table), rows(full, table))}
+        later = AT_AN_UNUSUAL_LOSS if how and table == "steps" else set()
+        different = {at for at, key, *_ in differences(rows(fast, table), rows(full, table)) if key not in later}
         # Which loss of many is looked at next is decided as the model is called, which skipped steps do not see.
         assert len(different) <= (0.05 * len(rows(fast, table)) if table == "loss_calls" else 0), table
     skipped, after_change = map(int, one.process.stdout.split())
@@ -73,10 +78,13 @@ def test_what_is_skipped_is_as_if_it_had_been_dispatched(collect: Collect) -> No
     assert after_change > 50, "also when another optimizer has taken over"
 
 
-def test_steps_of_several_backwards_and_steps_with_a_closure_are_skipped_as_if_they_were_not(collect: Collect) -> None:
+@pytest.mark.parametrize("how", [[], ["--late"]], ids=["on the CPU", "as on a device"])
+def test_steps_of_several_backwards_and_steps_with_a_closure_are_skipped_as_if_they_were_not(
+    collect: Collect, how: list[str]
+) -> None:
     options = [word for name, every in CADENCES.items() for word in ("--signal", f"{name}=every:{every}")]
     one, other = (
-        collect(sys.executable, program("fast_shapes.py"), *more, options=tuple(options)) for more in ([], ["--full"])
+        collect(sys.executable, program("fast_shapes.py"), *more, options=tuple(options)) for more in (how, ["--full"])
     )
     fast, full = one.run.processes[0], other.run.processes[0]
     assert [row for row in fast.tables["events"].records() if row["kind"] == "collector-error"] == []
@@ -86,7 +94,7 @@ def test_steps_of_several_backwards_and_steps_with_a_closure_are_skipped_as_if_t
         assert differences(rows(fast, table), rows(full, table)) == [], table
     assert other.process.stdout.split() == ["0"] * 3
     plainly, accumulated, within_steps = map(int, one.process.stdout.split())
-    assert plainly > 100
+    assert plainly > 90
     assert accumulated > 100
     assert within_steps > 200
 

@@ -1,4 +1,4 @@
-"""A loop that has settled, and all that can end that. `--full`: no step is skipped.
+"""A loop that has settled, and all that can end that. `--full`: no step is skipped. `--late`: losses are read later, as on a device.
 
 The last line says how many steps were skipped, and how many of these after another optimizer had taken over.
 """
@@ -16,6 +16,8 @@ from tracelyze.collectors.recording.fast_path import path as fast_path
 
 if "--full" in sys.argv:
     fast_path.SKIPPED_STEPS = 0
+if "--late" in sys.argv:
+    import as_on_a_device  # noqa: F401
 
 
 class Net(nn.Module):

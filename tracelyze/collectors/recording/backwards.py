@@ -68,8 +68,9 @@ class Backwards:
             return tuple(given)
         return ()
 
-    def dispatch_begin(self, roots: tuple[Any, ...], skipped_loss: float | None = None) -> None:
-        """Dispatch a backward that begins. Of one that was skipped (recording/fast_path) the loss alone is known."""
+    def dispatch_begin(self, roots: tuple[Any, ...], skipped_loss: Any = None) -> None:
+        """Dispatch a backward that begins. Of one that was skipped (recording/fast_path) the loss alone is known: a
+        number, or a scalar on a device."""
         self._seen.backward()
         self._calls.backward_begins()
         self._open_backwards.begins(skipped_loss)

@@ -33,6 +33,7 @@ from tracelyze.collectors.program.trainings import Training, Trainings
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.context import Context
 from tracelyze.collectors.recording.dispatch import Dispatcher
+from tracelyze.collectors.recording.fast_path.late_rows import LateRows
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.fast_path.replay import Replay
 from tracelyze.collectors.recording.fast_path.rows import SkippedRows
@@ -75,8 +76,8 @@ class Recorder:
         self.rows = rows = PendingSteps(writer.emit, self._values_failed)
         self.dispatcher = dispatcher = Dispatcher(progress, self._listeners_changed, self._signal_failed)
         next_call = NextCall()
-        skippable = Skippable(progress, program, dispatcher, rows, next_call)
-        skipped_rows = SkippedRows(guard, budget, dispatcher)
+        skippable = Skippable(progress, program, dispatcher, rows, next_call, torch.cuda.current_device)
+        skipped_rows = SkippedRows(guard, budget, dispatcher, LateRows(torch, rows, self._unusual_loss))
         seen = SeenSteps(progress)
         self.fast_path = fast_path = FastPath(torch, guard, skippable, losses, skipped_rows, seen, self.record_event)
         parts = Parts(
@@ -257,6 +258,10 @@ class Recorder:
         if meter.decision.changes <= MAX_CHANGES:
             why = meter.decision.why or "back to its usual cadence"
             self.record_event("cadence", meter.name, why, value=float(meter.stride))
+
+    def _unusual_loss(self) -> None:
+        self.progress.alert = True
+        self.dispatcher.resume_all()
 
     def _listeners_changed(self) -> None:
         self.fast_path.interrupt()

@@ -61,7 +61,7 @@ class PendingSteps(PendingRows):
 
     def __init__(self, emit: Callable[[str, Row], None], failed: Callable[[Exception], None]) -> None:
         super().__init__(emit, "steps")
-        self._failed = failed
+        self.failed = failed
         self._deferred: list[PendingValues] = []
 
     @property
@@ -86,4 +86,4 @@ class PendingSteps(PendingRows):
         try:
             values.fill(row)
         except Exception as error:
-            self._failed(error)
+            self.failed(error)

@@ -64,7 +64,7 @@ class StepBackwards:
         self._progress, self._trainings = progress, trainings
         self._held: list[Backward] = []
 
-    def begins(self, skipped_loss: float | None = None) -> None:
+    def begins(self, skipped_loss: Any = None) -> None:
         """A backward is about to run, or was skipped with this loss (recording/fast_path)."""
         self.running = Backward(self._progress.backwards, skipped_loss)
 

@@ -53,6 +53,7 @@ class ExpectedBackward:
     read: tuple[float | None, bool, bool] | None = None
     before: Backward | None = None  # the backward that it is like, where a step consumes several
     reached: tuple[int, ...] = ()  # in rounds (rounds.py): the calls that it runs through, the last one first
+    device: Any = None  # on which its loss is, if that is read later; None for a loss on the CPU
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class Expected:
     batch_size: int = 0  # of each call
     backwards: list[ExpectedBackward] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)  # weights of their losses in the loss of the step, if several
+    device: Any = None  # on which their losses are, if those are read later (late_rows.py); None for losses on the CPU
 
 
 class SkippedCall(NamedTuple):
@@ -85,5 +87,5 @@ class SkippedEvents:
 
     count: int = 0
     calls: list[SkippedCall] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)  # of the backwards
+    losses: list[Any] = field(default_factory=list)  # of the backwards: numbers, or scalars on a device
     losses_before: tuple[float | None, float] | None = None  # the usual losses before this step, to undo what it added

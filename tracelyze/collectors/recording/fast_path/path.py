@@ -8,7 +8,8 @@ without, the hooks then only check that this is still so (`expected.py`), for SK
 dispatched after all (`replay.py`). Several optimizers that step in turn are skipped by whole rounds (`rounds.py`): a
 class of its own, since a loop of one optimizer needs a fifth fewer bytecodes here than there (ARCHITECTURE.md).
 
-There is no fast path on a device, where the loss is not known before the backward begins.
+On a device the loss is not known before the backward begins. There, short steps of one optimizer are skipped, and their
+rows wait until a run of them has ended: their losses are then read in one piece (`late_rows.py`).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from tracelyze.collectors.signals.gradients.microbatches import key_of
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 SKIPPED_STEPS = 52  # in a row; 53 with the full step after them, a prime: it keeps step with no signal's cadence
+BETWEEN_LATE = 2  # steps on a device that are dispatched between two runs: time on it is taken from one to the next
 RETRIED_AFTER = 22  # steps after a step that began as those before it and did not end so
 ROUNDS_RETRIED_AFTER = 2  # rounds (rounds.py), for the same reason
 
@@ -243,10 +245,11 @@ class FastPath:
         if self._skippable.program.optimizers.inside_now is not None:
             return False
         self.progress.in_backward = False
-        losses = expected.backwards[0].losses
-        if skipped.losses_before is None:
-            skipped.losses_before = losses.so_far()
-        losses.follow(skipped.losses[-1])
+        if expected.device is None:
+            losses = expected.backwards[0].losses
+            if skipped.losses_before is None:
+                skipped.losses_before = losses.so_far()
+            losses.follow(skipped.losses[-1])
         skipped.count += 1
         return True
 
@@ -269,8 +272,10 @@ class FastPath:
             self.on = False
             return False
         try:
-            factors, progress = expected.factors, self.progress
-            loss = weighted_sum(skipped.losses, factors) if factors else skipped.losses[0]
+            factors, progress, late = expected.factors, self.progress, expected.device is not None
+            loss: Any = skipped.losses
+            if not late:
+                loss = weighted_sum(loss, factors) if factors else loss[0]
             # So that an OS signal handler that trains, and ends this, has nothing to replay. Nothing is called here.
             skipped.count, skipped.losses_before, skipped.calls, skipped.losses = 0, None, [], []
             time = perf_counter() - guard.clock.zero
@@ -278,8 +283,11 @@ class FastPath:
             tracked.count = count = tracked.count + 1
             if count > progress.longest:
                 progress.longest = count
-            if not self._rows.write(tracked, time, loss):
+            rows = self._rows
+            if not (rows.hold(tracked, time, loss, expected) if late else rows.write(tracked, time, loss)):
                 self.end()
+                if late:
+                    self._skippable.not_before = progress.steps + BETWEEN_LATE
                 dispatcher = self._skippable.dispatcher
                 if progress.steps >= dispatcher.resumes_at:
                     dispatcher.resume_until(progress.steps)

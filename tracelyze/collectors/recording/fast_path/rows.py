@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.cadence.budget import Budget
+from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.cost import SkippingCost
+from tracelyze.collectors.recording.fast_path.expected import Expected
+from tracelyze.collectors.recording.fast_path.late_rows import LONGEST, Held, LateRows
 from tracelyze.collectors.recording.guards import Guard
 from tracelyze.collectors.storage.stream import Names
 
@@ -23,7 +26,7 @@ class LikeStep(NamedTuple):
 class SkippedRows:
     """The rows of consecutive steps that are skipped, `count` so far; no more than `allowed` may be."""
 
-    def __init__(self, guard: Guard, budget: Budget, dispatcher: Dispatcher) -> None:
+    def __init__(self, guard: Guard, budget: Budget, dispatcher: Dispatcher, late: LateRows) -> None:
         self.allowed = self.count = 0
         self.cost = SkippingCost()
         self._stream = guard.writer.streams["steps"]
@@ -32,6 +35,10 @@ class SkippedRows:
         self._dispatcher = dispatcher
         self._readers: list[Callable[[Tracked, float], tuple[Any, ...]]] = []
         self._names: list[Names] = []  # of the steps that are skipped, in turn
+        self._late = late
+        self._held: list[Held] = []  # rows of steps on a device
+        self._factors: list[float] = []
+        self._losses = UsualLosses()
 
     def begin(self, like: list[LikeStep], allowed: float) -> None:
         """At most `allowed` steps are about to be skipped; each is like one of these, in turn."""
@@ -56,19 +63,37 @@ class SkippedRows:
         """A step was skipped. Returns whether the next one may be."""
         names = self._names
         values: list[Any] = [names[self.count % len(names)], tracked.count, time, loss]
-        for read in self._readers:
-            try:
-                values += read(tracked, time)
-            except Exception as error:
-                values += self._reading_failed(read, error)
+        self._read(values, tracked, time)
         self._stream.append_values(values)
         self._budget.step_skipped(time)
         self.count = count = self.count + 1
         return count < self.allowed
 
+    def hold(self, tracked: Tracked, time: float, losses: list[Any], expected: Expected) -> bool:
+        """The same of a step on a device: its row waits for those of the steps after it."""
+        names = self._names[0]
+        values: list[Any] = [tracked.count, time, None]
+        self._read(values, tracked, time)
+        row = {**names.common, **dict(zip(names, values, strict=True))}
+        self._factors, self._losses = expected.factors, expected.backwards[0].losses
+        self._held = [*self._held, (row, losses)]
+        self._budget.step_skipped(time)
+        self.count = count = self.count + 1
+        return count < self.allowed and time - self._held[0][0]["time"] < LONGEST
+
+    def _read(self, values: list[Any], tracked: Tracked, time: float) -> None:
+        for read in self._readers:
+            try:
+                values += read(tracked, time)
+            except Exception as error:
+                values += self._reading_failed(read, error)
+
     def end(self) -> None:
         """The row of the next step is gathered from its events."""
         count, self.count = self.count, 0
+        held, self._held = self._held, []
+        if held:
+            self._late.put(held, self._factors, self._losses)
         if count:
             self._overhead.charge(self.cost.run_ends(count))
 

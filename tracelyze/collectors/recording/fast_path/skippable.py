@@ -14,6 +14,7 @@ from tracelyze.collectors.program.program import Program
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.recording.dispatch import Dispatcher
 from tracelyze.collectors.recording.fast_path.expected import Expected, ExpectedBackward, order_of
+from tracelyze.collectors.recording.fast_path.late_rows import SHORT
 from tracelyze.collectors.signals.context import NextCall
 from tracelyze.collectors.storage.pending import PendingSteps
 
@@ -27,6 +28,7 @@ class Skippable:
     dispatcher: Dispatcher
     rows: PendingSteps
     next_call: NextCall
+    current_device: Callable[[], int]  # index of the device on which torch computes, if it names none
     not_before: float = 0
     order: tuple[int, ...] = ()  # of the latest step that was not skipped; () if it is not known
 
@@ -40,14 +42,17 @@ class Skippable:
         model = program.calls.usual_model() if self.progress.steps >= self.not_before else None
         if model is None or not self.order or (len(self.order) > len(order_of(1, False)) and before != self.order):
             return None
-        if tracked.gap != 1 or not self.dispatcher.steps_may_be_skipped() or not self.is_plain(tracked, row):
+        if tracked.gap != 1 or not self.dispatcher.steps_may_be_skipped():
+            return None
+        device = self.device(tracked, row)
+        if device is None and not self.is_plain(tracked, row):
             return None
         own = program.backwards.of_step
         if len(own) > 1 and not _accumulates(own, row):
             return None
         losses = tracked.training.losses(program.trainings.reached_models)
         guards = self.guards(row)
-        backwards = [ExpectedBackward(losses, self.progress.retains_graph, guards) for _ in own]
+        backwards = [ExpectedBackward(losses, self.progress.retains_graph, guards, device=device) for _ in own]
         if len(own) > 1:
             for one, like in zip(backwards, own, strict=True):
                 one.read, one.before = read_of(like), like
@@ -60,6 +65,7 @@ class Skippable:
             row["batch_size"] // len(own),
             backwards,
             [one.factor for one in own if one.factor is not None] if len(own) > 1 else [],
+            device,
         )
 
     def guards(self, row: dict[str, Any]) -> list[tuple[Callable[[], Any], Any]]:
@@ -86,15 +92,32 @@ class Skippable:
 
     def is_plain(self, tracked: Tracked, row: dict[str, Any]) -> bool:
         """Whether the step ran on the CPU with a loss that is known, and nothing else is going on."""
+        known = type(row.get("loss")) is float and not self.rows.any and not tracked.on_cuda
+        return known and self._nothing_else_goes_on(tracked, row)
+
+    def device(self, tracked: Tracked, row: dict[str, Any]) -> Any:
+        """The device that the step ran on, if it was short and its losses are there, and nothing else is going on; None
+        otherwise. Where the host waits for the device anyway, nothing is gained by skipping steps."""
+        if not tracked.on_cuda or not row.get("seconds", SHORT) < SHORT or not self._nothing_else_goes_on(tracked, row):
+            return None
+        own = self.program.backwards.of_step
+        devices = {getattr(one.value, "device", None) for one in own}
+        if len(devices) != 1 or (len(own) == 1 and own[0].factor not in (None, 1.0)):
+            return None
+        (device,) = devices
+        return device if device is not None and self.is_current(device) else None
+
+    def is_current(self, device: Any) -> bool:
+        """Whether what is computed on this device is queued behind the training's own work there."""
+        return bool(device.type == "cuda" and device.index == self.current_device())
+
+    def _nothing_else_goes_on(self, tracked: Tracked, row: dict[str, Any]) -> bool:
         return (
-            type(row.get("loss")) is float
-            and bool(row.get("batch_size"))
+            bool(row.get("batch_size"))
             and "skipped" not in row
             and self.next_call.watch is None
             and self.next_call.given is None
-            and not self.rows.any
             and not self.program.trainings.several
-            and not tracked.on_cuda
             and not tracked.inside_backward
             and not isinstance(tracked.optimizer, ManualOptimizer)
             and self.program.manual_updates.paused

@@ -113,6 +113,8 @@ class Loader(Signal):
         if self._stream is None:
             self.pause()  # until a training steps on a device
             return
+        if self.context.fast_path.on:  # Nobody would read it: of most steps the host's wait alone is taken.
+            return
         current = self._passes.get(iterator)
         trains = not self._training or (current is not None and current.number in self._training)
         if trains and not self.torch.cuda.is_current_stream_capturing():

@@ -128,11 +128,17 @@ class GradientNorm(Signal):
         if not tracked.inside_backward and self.due(tracked):
             self._measure(tracked)
 
-    def fast_values(self, tracked: Tracked, time: float) -> tuple[float | None, int | None]:
+    def fast_values(self, tracked: Tracked, time: float) -> tuple[Any, int | None]:
+        """On a device the norm is a scalar there, which is read later."""
         clips = self._clip_norms
         if not clips:
             return None, None
         self._clip_norms = []
+        if not clips[0].norm.is_cpu:
+            if any(clip.early for clip in clips):  # before any gradient, if it is 0: that is not known
+                return None, None
+            norms = [clip.norm for clip in clips]
+            return norms[0] if len(norms) == 1 else self.torch.stack(norms).square().sum().sqrt(), clips[0].source
         norm = total_norm([clip.norm.item() for clip in clips])
         if not norm and all(clip.early for clip in clips):
             return None, None

@@ -34,6 +34,7 @@ class StepTime(Signal):
             self._backward = (before or 0.0) + self.context.now() - begun
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[float]:
+        self._events.clear()  # of an earlier step: the device's time since then is not that of one step
         seconds = time - self._ended[tracked.index]
         self._ended[tracked.index] = time
         return (seconds,)
