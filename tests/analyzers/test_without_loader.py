@@ -138,6 +138,19 @@ def fields(rows: str, prints: bool = True, **more: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "sample"), [("w", {"w": [1.0, 2.0]}), ("1", (0, [1.0, 2.0])), ("w.a", {"w": {"a": 3}})]
+)
+def test_an_example_stacks_the_field_of_tuples_and_of_mappings(make, name: str, sample: Any) -> None:
+    torch = pytest.importorskip("torch")
+    rows = [row | {"field": name if row["field"] == "site" else row["field"]} for row in fields("1x4")]
+    finding = make.check("batch-dimension-mismatch", make.process(more={"batches": rows}))[2]
+    made: dict[str, Any] = {"torch": torch, "samples": [sample] * 5, "batch": {"w": {}}}
+    exec(finding.fix_code, made)
+    field = made.get("field", made["batch"]["w"])
+    assert len(field["a"] if type(field) is dict else field) == 5
+
+
 def test_a_field_with_one_row_for_all_samples(make) -> None:
     rule = "batch-dimension-mismatch"
     status, _, finding = make.check(rule, make.process(more={"batches": fields("1x4")}))

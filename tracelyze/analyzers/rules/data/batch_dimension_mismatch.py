@@ -79,7 +79,7 @@ def _finding(
             "sample, it is stretched over all of them, and all samples but one are trained with the data of another."
         ),
         fix="Stack the field like the others in collate_fn, one row for each sample.",
-        fix_code=f"batch[{name!r}] = torch.stack([sample[{name!r}] for sample in samples])",
+        fix_code=_stacked(name),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -92,6 +92,16 @@ def _finding(
         charts=pictures.loss(optimization),
         false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",
     )
+
+
+def _stacked(name: str) -> str:
+    """The field made of all samples, which are tuples where it has a number and mappings where it has a key."""
+    parts = [part if part.isdecimal() else repr(part) for part in name.split(".")]
+    field = "".join(f"[{part}]" for part in parts)
+    made = f"torch.stack([torch.as_tensor(sample{field}) for sample in samples])"
+    if name.split(".", maxsplit=1)[0].isdecimal():  # a tuple is made of its fields
+        return f"field = {made}  # batch{field}, in collate_fn"
+    return f"batch{field} = {made}"
 
 
 RULE = Rule(
