@@ -1,4 +1,5 @@
-"""A loop that has settled, and all that can end that. `--full`: no step is skipped. `--late`: losses are read later, as on a device.
+"""A loop that has settled, and all that can end that. `--full`: no step is skipped. `--late`: losses
+are read later, as on a device.
 
 The last line says how many steps were skipped, and how many of these after another optimizer had taken over.
 """

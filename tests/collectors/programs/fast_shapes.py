@@ -1,5 +1,6 @@
 """Loops that have settled into steps of several backwards, or into steps whose closure calls the model, of a model that
-takes names and returns its loss in a dict. `--full`: no step is skipped. `--late`: losses are read later, as on a device.
+takes names and returns its loss in a dict. `--full`: no step is skipped. `--late`: losses are read later,
+as on a device.
 
 The last line says how many steps were skipped of each.
 """

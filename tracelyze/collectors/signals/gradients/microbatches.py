@@ -20,6 +20,8 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
 
 MAX_CALLS = 256  # of a step
+COMPARED_FIRST = 32  # steps of several backwards on a device, whose inputs are compared there
+COMPARED_EVERY = 16  # of those after them
 
 
 class MicroBatches(Signal):
@@ -35,6 +37,9 @@ class MicroBatches(Signal):
         self._calls: list[tuple[Call, Key]] = []  # since the step before
         self._number = 0  # of all such calls since then
         self._places = Places(self.torch)  # of inputs on a device
+        self._accumulated = 0  # steps of several backwards on a device
+        # What was found of steps that seemed to have so many; None where it differed from step to step.
+        self._found: dict[int, int | None] = {}
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.mode != GRAD or call.of_earlier_step:
@@ -53,20 +58,34 @@ class MicroBatches(Signal):
         groups = [backward.micro_batches for backward in self.program.backwards.of_step]
         count = different(groups, {})
         row["model_calls"], self._number = self._number, 0
-        if count > 1 and self._places.used_again:
-            self._ask(groups)
+        if count > 1 and not self._places.certain:
+            self._accumulated += 1
+            self._compare(groups, count, row)
         elif count:
             row["microbatches"] = count
         if not self.program.backwards.unused:
             self._calls.clear()
-            self._places.clear()
+            turn = self._accumulated
+            self._places.clear(bool(turn) and (turn <= COMPARED_FIRST or turn % COMPARED_EVERY == 0 or self._varies()))
 
-    def _ask(self, groups: Sequence[frozenset[Key]]) -> None:
-        """How many there are is known when the device has compared those that lay at one place."""
+    def _varies(self) -> bool:
+        return None in self._found.values()
+
+    def _compare(self, groups: Sequence[frozenset[Key]], seemed: int, row: dict[str, Any]) -> None:
+        """How many there are is known when the device has compared them. Where it was not asked to, there are as many
+        as in the steps of which it was."""
         question = self._places.question() if may_compute(self.torch, True) else None
         if question is not None:
             keys, numbers = question
-            self.context.defer(Readback(self.torch, numbers, functools.partial(_fill, groups, keys)))
+            self.context.defer(Readback(self.torch, numbers, functools.partial(self._fill, groups, keys, seemed)))
+        elif (found := self._found.get(seemed)) is not None:
+            row["microbatches"] = found
+
+    def _fill(
+        self, groups: Sequence[frozenset[Key]], keys: Sequence[Key], seemed: int, row: dict[str, Any], read: list[float]
+    ) -> None:
+        row["microbatches"] = count = different(groups, dict(zip(keys, read, strict=True)))
+        self._found[seemed] = count if self._found.get(seemed, count) == count else None
 
     def _key(self, call: Call, args: Any, kwargs: Any) -> Key:
         """What the input is recognised by; a key of its own for one that cannot be read."""
@@ -77,10 +96,6 @@ class MicroBatches(Signal):
         if given.is_cpu:
             return _content(given)
         return self._places.key(given)
-
-
-def _fill(groups: Sequence[frozenset[Key]], keys: Sequence[Key], row: dict[str, Any], numbers: list[float]) -> None:
-    row["microbatches"] = different(groups, dict(zip(keys, numbers, strict=True)))
 
 
 def key_of(torch: Any, given: Any) -> Key | None:

@@ -1,8 +1,8 @@
 """Tensors on a device, told apart by where they lie: the same batch once more, or another one in memory used again?
 
 To compare what lies in two tensors would wait for the device. So a tensor is recognised by its place in memory as long
-as it lives and is not written to. Where another came to lie at its place, copies of some elements of both are compared
-on the device, and the answer is read steps later.
+as it lives and is not written to. Of others of one shape, copies of some elements are compared on the device, and the
+answer is read steps later.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ class _Lying(NamedTuple):
 
 
 class Places:
-    """Tensors since `clear`. Each has a key; two keys of one place may stand for the same contents."""
+    """Tensors since `clear`. Each has a key; two keys of one shape may stand for the same contents."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._lying: dict[Key, _Lying] = {}
-        self._in_turn: dict[Key, list[Key]] = {}  # places at which several lay, one after the other
+        self._alike: dict[Key, list[Key]] = {}  # keys by shape and kind of number
         self._copies: dict[Key, Any] = {}
         self._copying = False
         self._count = 0
 
     def key(self, tensor: Any) -> Key:
         """The key of a plain tensor with elements: that of an earlier one if it surely is the same."""
-        place = (*tensor.shape, tensor.data_ptr())
+        kind = (*tensor.shape, tensor.dtype)
+        place = (*kind, tensor.data_ptr())
         version = 0 if tensor.is_inference() else tensor._version
         before = self._lying.get(place)
         if before is not None and before.tensor() is not None and before.version == version:
             return before.key
         self._count += 1
-        key = (*place, self._count)
-        if before is not None:
-            self._in_turn.setdefault(place, [before.key]).append(key)
+        key = (*kind, self._count)
+        self._alike.setdefault(kind, []).append(key)
         self._lying[place] = _Lying(weakref.ref(tensor), version, key)
         if self._copying and len(self._copies) < MAX_KEPT:
             with self._torch.no_grad():
@@ -57,20 +57,19 @@ class Places:
         return key
 
     @property
-    def used_again(self) -> bool:
-        """Whether some place was used again, so that keys alone do not say how many different tensors there were."""
-        return bool(self._in_turn)
+    def certain(self) -> bool:
+        """Whether all are surely different: no two of one shape."""
+        return all(len(several) == 1 for several in self._alike.values())
 
     def question(self) -> tuple[list[Key], Any] | None:
         """The keys that may be of the same contents, and a tensor on the device with a number for each: those of one
-        place are the same if their numbers are. None where no copies were kept; they are from now on."""
-        keys = [key for several in self._in_turn.values() for key in several]
-        if not all(key in self._copies for key in keys):
-            self._copying = True
+        shape are the same if their numbers are. None where there are none, or no copies of them were kept."""
+        groups = [several for several in self._alike.values() if len(several) > 1]
+        keys = [key for several in groups for key in several]
+        if not keys or not all(key in self._copies for key in keys):
             return None
         with self._torch.no_grad():
-            places = self._in_turn.values()
-            numbers = [self._digests([self._copies[key] for key in several]) for several in places]
+            numbers = [self._digests([self._copies[key] for key in several]) for several in groups]
             return keys, self._torch.cat(numbers)
 
     def _digests(self, copies: Sequence[Any]) -> Any:
@@ -80,17 +79,17 @@ class Places:
         factors = torch.arange(1, found.shape[1] + 1, device=found.device) * SPREADING
         return (found * factors).sum(1).bitwise_and(EXACT)
 
-    def clear(self) -> None:
-        """Forget all tensors. Copies are kept of those to come if places were used again among these."""
-        self._copying = self.used_again
+    def clear(self, copying: bool) -> None:
+        """Forget all tensors. `copying`: whether to keep copies of those to come, so that they can be compared."""
+        self._copying = copying
         self._lying.clear()
-        self._in_turn.clear()
+        self._alike.clear()
         self._copies.clear()
 
 
 def different(groups: Iterable[frozenset[Key]], numbers: dict[Key, float]) -> int:
     """How many of these groups of keys have a member that none before them had. Keys that have a `number` are the same
-    as others of their place with the same one."""
+    as others of their shape with the same one."""
     met: set[Key] = set()
     count = 0
     for group in groups:
