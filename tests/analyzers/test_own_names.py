@@ -73,6 +73,17 @@ def test_a_clip_follows_an_unscaling(make) -> None:
     assert own[2].startswith("torch.nn.utils.clip_grad_norm_(net.parameters()")
 
 
+def test_an_accelerator_clips_what_it_scales_and_accumulates(make) -> None:
+    """Its optimizer steps in every micro-batch, and passes over those that are not the last."""
+    own = own_names.in_example(CLIP, process_of(make, ACCELERATED), None).splitlines()
+    guarded = ["if accelerator.sync_gradients:", "    accelerator.clip_grad_norm_(net.parameters(), max_norm=1.0)"]
+    assert own == ["accelerator.backward(cost)", *guarded, "opt.step()"]
+    named = own_names.in_example(f"norm = {CLIP.splitlines()[1]}", process_of(make, ACCELERATED), None)
+    assert named == "norm = accelerator.clip_grad_norm_(net.parameters(), max_norm=1.0)"
+    fabric = CLASSIC.replace("cost.backward()", "fabric.backward(cost)")
+    assert "fabric.clip" not in own_names.in_example(CLIP, process_of(make, fabric), None)
+
+
 def test_strings_prose_and_keywords_stay(make) -> None:
     code = 'torch.save({"model": model.state_dict()}, path)  # model: the one that trains\nf(model=model)'
     own = 'torch.save({"model": net.state_dict()}, path)  # model: the one that trains\nf(model=net)'

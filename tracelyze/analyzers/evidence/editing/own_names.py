@@ -41,6 +41,10 @@ _PLAIN_BACKWARD: Final = re.compile(
     r"^(?P<indent>[ \t]*)(?P<loss>loss|\(loss / [^()\n]+\))\.backward\(\)", re.MULTILINE
 )
 _PLAIN_CLIP: Final = re.compile(r"^(?P<indent>[ \t]*)(?:norm = )?torch\.nn\.utils\.clip_grad_norm_\(", re.MULTILINE)
+_ACCELERATOR: Final = re.compile(r"accelerator$", re.IGNORECASE)
+_CLIPPED: Final = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<norm>norm = )?torch\.nn\.utils\.clip_grad_norm_\((?P<rest>.*)$", re.MULTILINE
+)
 _PLAIN_STEP: Final = re.compile(r"^(?P<indent>[ \t]*)optimizer\.step\(\)", re.MULTILINE)
 _TEXT: Final = re.compile(r"""(?P<string>(?P<f>f?)(?:"[^"\n]*"|'[^'\n]*'))|(?P<comment>\#[^\n]*)""")
 _FORWARD_LINES: Final = 5  # lines above the loss among which the model is called
@@ -71,8 +75,9 @@ def in_example(code: str, process: Process, location: Location | None) -> str:
         code = _scaled(code, unscale=known.scales != "unscaled")
     names = {name: own for name, own in known.names.items() if _can_be_renamed(name, own, code, before)}
     code = _renamed(code, names)
-    if known.passes_backward and "loss" in names:
-        code = _passed(code, names["loss"], *known.passes_backward)
+    if known.passes_backward:
+        code = _passed(code, names.get("loss", "loss"), *known.passes_backward)
+        code = _clipped_by(code, known.passes_backward[0])
     return code
 
 
@@ -266,6 +271,21 @@ def _passed(code: str, loss: str, holder: str, method: str) -> str:
     """`accelerator.backward(loss)` in place of `loss.backward()`, where the program makes its backwards so."""
     call = re.compile(rf"(?<![\w.)])(?P<loss>{loss}|\({loss} / [^()\n]+\))\.backward\(\)")
     return call.sub(lambda found: f"{holder}.{method}({found['loss'].strip('()')})", code)
+
+
+def _clipped_by(code: str, holder: str) -> str:
+    """`accelerator.clip_grad_norm_` in place of torch's, which knows nothing of the loss scale; without a name for the
+    norm only once the gradients of a step are complete, as `accelerator.accumulate` leaves it to the script."""
+    if not _ACCELERATOR.search(holder):
+        return code
+
+    def clip(found: re.Match[str]) -> str:
+        head, call = found["indent"], f"{holder}.clip_grad_norm_({found['rest']}"
+        return (
+            f"{head}{found['norm']}{call}" if found["norm"] else f"{head}if {holder}.sync_gradients:\n{head}    {call}"
+        )
+
+    return _CLIPPED.sub(clip, code)
 
 
 def _scales(process: Process) -> str:
