@@ -122,3 +122,36 @@ def test_a_thread_that_follows_another_goes_on_with_its_record(collect: Collect)
     process, diagnosis = recorded(collect, "short_threads")
     assert len(process.steps) == 60
     assert fired(diagnosis) == set()
+
+
+AWARE = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(60):
+    x = torch.rand(16, 4)
+    net(x).square().mean().backward()
+    with torch.no_grad():
+        ways = [0.01 * p.grad for p in net.parameters()]
+        for p, way in zip(net.parameters(), ways):
+            p.add_(way)
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    with torch.no_grad():
+        for p, way in zip(net.parameters(), ways):
+            p.sub_(way)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_weights_that_were_moved_once_before_an_optimizer_steps_are_no_training(collect: Collect) -> None:
+    """Sharpness-aware minimisation moves them at every step: only the first time no optimizer is known yet."""
+    collected = collect(sys.executable, "-c", AWARE)
+    assert "60 steps recorded" in collected.process.stderr
+    (process,) = collected.run.processes
+    assert [one["name"] for one in process.optimizers.records()] == ["SGD"]
+    assert [len(one.steps) for one in process.optimizations] == [60]
+    assert process.trainings == [process]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelyze import reading, schema
-from tracelyze.analyzers.recorded import continuations, logged, summed_losses
+from tracelyze.analyzers.recorded import continuations, logged, summed_losses, trainings
 from tracelyze.analyzers.recorded.columns import FileColumns, ParquetPart, Part, StreamPart
 from tracelyze.analyzers.recorded.compaction import compact_process
 from tracelyze.analyzers.recorded.exits import exit_of, may_live, stop_of, text_of
@@ -179,7 +179,7 @@ def process(folder: Path) -> Process:
         compact_process(folder)
     stems = _stems(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
-    tables, joined = continuations.joined(tables)
+    tables, joined = continuations.joined(trainings.without_a_lone_change(tables))
     tables, incomplete = logged.completed(tables)
     tables, summed = summed_losses.averaged(tables)
     notes = [*wrong, *incomplete, *joined, *summed, *logged.ignored(tables["events"])]

@@ -17,9 +17,28 @@ from tracelyze.analyzers.recorded.table import Columns, Floats, Mask, Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+BY_HAND = "ByHand"  # as the collector calls updates without an optimizer (manual_updates.py)
 FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
 LOSSES = ("loss_graphs", "references")  # tables that say of a step what its loss was made of
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
+
+
+def without_a_lone_change(tables: Mapping[str, Table]) -> Mapping[str, Table]:
+    """The tables of a process without a first "step" by hand that no second one followed, but steps of an optimizer.
+
+    Weights that were changed once before an optimizer's first step were not trained by that: sharpness-aware
+    minimisation moves them away and back at every step, and others set them after a first backward.
+    """
+    names = {row["optimizer"]: row["name"] for row in tables["optimizers"].records()}
+    steps = tables["steps"]
+    if BY_HAND not in names.values() or len(names) < 2 or not len(steps):
+        return tables
+    first = steps["optimizer"][0]
+    alone = steps["optimizer"] == first
+    if names.get(first) != BY_HAND or alone.sum() > 1 or len(steps) < 2:
+        return tables
+    kept = tables["optimizers"].where(tables["optimizers"]["optimizer"] != first)
+    return {**_part(tables, ~alone, np.ones(len(tables["evals"]), dtype=bool)), "optimizers": kept}
 
 
 def tables_of_each(tables: Mapping[str, Table]) -> list[Mapping[str, Table]]:

@@ -64,7 +64,7 @@ class Tracked:
         self.index = index
         self.count = 0
         self.inside_backward = isinstance(optimizer, InsideBackward)  # its gradients are gone when backward ends
-        self._outlives_parameters = isinstance(optimizer, ManualOptimizer)  # which holds them weakly, and so must this
+        self.by_hand = isinstance(optimizer, ManualOptimizer)  # which holds parameters weakly, and so must this
         self.training: Any = None  # its training (trainings.Training), from its first step on
         self.at_step = 0  # number of steps of the process when it stepped last
         self.gap = FIRST_GAP  # steps of the process between its last two
@@ -106,7 +106,7 @@ class Tracked:
         optimizer = self.reference()
         if optimizer is None:
             return []
-        if self._outlives_parameters:
+        if self.by_hand:
             return self._trainable(optimizer)
         held = sum([len(group["params"]) for group in optimizer.param_groups])
         if held != self._held or self.count - self._refreshed >= REFRESH_EVERY:

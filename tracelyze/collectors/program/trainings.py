@@ -95,6 +95,7 @@ class Trainings:
         self._optimizers = optimizers
         self._holders = Holders(module_of)
         self._of_optimizer: dict[int, Training] = {}
+        self._first: Tracked | None = None  # the optimizer that stepped first, if that was done by hand
         self._of_model: dict[int, Training] = {}
         self._seen: dict[frozenset[int], None] = {}  # sets of models that one backward reached, the oldest first
         self._new: list[tuple[int, frozenset[int]]] = []
@@ -134,6 +135,7 @@ class Trainings:
         if training is not None and not self._new:
             return training
         if training is None:
+            self._first = tracked if tracked.by_hand and not self._of_optimizer else self._first
             training = self._of_optimizer[tracked.index] = Training()
             training.optimizers.add(tracked.index)
             self._take_up(tracked, frozenset().union(*self._seen))
@@ -145,8 +147,14 @@ class Trainings:
         return training
 
     def counted(self) -> tuple[int, int]:
-        """How many trainings there were so far, and how many optimizers stepped in them."""
-        return len({id(training) for training in self._of_optimizer.values()}), len(self._of_optimizer)
+        """How many trainings there were so far, and how many optimizers stepped in them.
+
+        A single change of the weights before an optimizer's first step was no training (`without_a_lone_change`).
+        """
+        first = self._first
+        lone = first.index if first is not None and first.count == 1 and len(self._of_optimizer) > 1 else None
+        counted = {index: training for index, training in self._of_optimizer.items() if index != lone}
+        return len({id(training) for training in counted.values()}), len(counted)
 
     def holder(self, model: int) -> int | None:
         """The optimizer that holds parameters of this model; None if none that has stepped does."""
