@@ -31,6 +31,7 @@ class Training:
         self.optimizers: set[int] = set()
         self.models: set[int] = set()
         self.latest: Call | None = None  # the call that its last backward reached first
+        self.by_hand: Tracked | None = None  # what stepped first of all in the process, without an optimizer
         self._losses: dict[frozenset[int], UsualLosses] = {}  # by the models that their backwards run through
 
     def losses(self, reached: frozenset[int]) -> UsualLosses:
@@ -95,7 +96,6 @@ class Trainings:
         self._optimizers = optimizers
         self._holders = Holders(module_of)
         self._of_optimizer: dict[int, Training] = {}
-        self._first: Tracked | None = None  # the optimizer that stepped first, if that was done by hand
         self._of_model: dict[int, Training] = {}
         self._seen: dict[frozenset[int], None] = {}  # sets of models that one backward reached, the oldest first
         self._new: list[tuple[int, frozenset[int]]] = []
@@ -135,8 +135,9 @@ class Trainings:
         if training is not None and not self._new:
             return training
         if training is None:
-            self._first = tracked if tracked.by_hand and not self._of_optimizer else self._first
+            first_of_all = not self._of_optimizer
             training = self._of_optimizer[tracked.index] = Training()
+            training.by_hand = tracked if tracked.by_hand and first_of_all else None
             training.optimizers.add(tracked.index)
             self._take_up(tracked, frozenset().union(*self._seen))
         else:
@@ -151,7 +152,7 @@ class Trainings:
 
         A single change of the weights before an optimizer's first step was no training (`without_a_lone_change`).
         """
-        first = self._first
+        first = next((one.by_hand for one in self._of_optimizer.values() if one.by_hand is not None), None)
         lone = first.index if first is not None and first.count == 1 and len(self._of_optimizer) > 1 else None
         counted = {index: training for index, training in self._of_optimizer.items() if index != lone}
         return len({id(training) for training in counted.values()}), len(counted)
@@ -214,6 +215,7 @@ class Trainings:
         one.optimizers |= other.optimizers
         one.models |= other.models
         one.latest = one.latest or other.latest
+        one.by_hand = one.by_hand or other.by_hand
         for index in other.optimizers:
             self._of_optimizer[index] = one
         for number in other.models:
