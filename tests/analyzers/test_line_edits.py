@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence import line_edits
-from tracelyze.diagnosis import Diff
+from tracelyze.diagnosis import Diff, Location
 
 
 def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: Any, above: str = "") -> str | None:
@@ -87,3 +87,45 @@ def test_targets_are_those_of_the_next_position(make) -> None:
     place = make.process(sites=[{**row, "source": line, "excerpt": line, "excerpt_line": 3}]).location("loss")
     assert line_edits.shifted(place).startswith("loss = ce(logits[:, :-1].reshape(-1, V), y[:, 1:].reshape(-1))")
     assert line_edits.shifted(None).startswith("inputs, targets = ")
+
+
+@pytest.mark.parametrize(
+    ("line", "below", "added"),
+    [
+        ("return F.softmax(z, dim=1)", "", "return z"),
+        ("probs = F.softmax(z, dim=1)", "return probs", "probs = z"),
+        ("probs = F.softmax(z, dim=1)", "return {'logits': z, 'probs': probs}", None),
+        ("probs = F.softmax(z, dim=1)", "", None),  # what becomes of it was not recorded
+        ("return {'logits': z, 'probs': F.softmax(z, dim=1)}", "", None),
+        ("return z, F.softmax(z, dim=1)", "", None),
+        ("return Output(probs=F.softmax(z, dim=1))", "", None),
+    ],
+)
+@pytest.mark.parametrize("edit", ["without_activation", "log_softmax"])
+def test_what_a_model_gives_away_by_name_stays_what_it_is_called(
+    make, edit: str, line: str, below: str, added: str | None
+) -> None:
+    text = "\n".join(["def forward(self, z):", f"    {line}", f"    {below}"])
+    row = {"site": 1, "role": "softmax", "file": "train.py", "line": 2, "function": "forward", "source": line}
+    process = make.process(sites=[{**row, "excerpt": text, "excerpt_line": 1}])
+    if edit == "log_softmax":
+        diff = line_edits.log_softmax(process, process.site(1))
+        added = line.replace("softmax", "log_softmax") if added else None
+    else:
+        diff = line_edits.without_activation(process, process.site(1), "Softmax")
+    assert (diff.added[0].strip() if diff else None) == added
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ('loss = F.cross_entropy(out["probs"], y)', True),
+        ("loss = criterion(out[1], y)", True),
+        ("loss = F.cross_entropy(output.probs, y)", True),
+        ("loss = F.cross_entropy(model(x), y)", False),
+        ("loss = F.cross_entropy(scores[:, -1], y)", False),
+        ("loss = F.cross_entropy(self.scores, y)", False),
+    ],
+)
+def test_a_loss_of_a_part_of_what_the_model_returns(line: str, part: bool) -> None:
+    assert line_edits.of_a_part(Location("train.py", 9, "main", line)) is part

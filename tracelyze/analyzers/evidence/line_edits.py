@@ -34,7 +34,9 @@ def log_softmax(process: Process, place: Location | None) -> Diff | None:
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls(*_SOFTMAXES))
         logarithm = {"softmax": "log_softmax", "Softmax": "LogSoftmax"}.get(name_of(call.func)) if call else None
-        return _renamed(line, call.func, logarithm) if call and logarithm else None
+        if not call or not logarithm or (place and _has_a_name(process, place, line, call)):
+            return None
+        return _renamed(line, call.func, logarithm)
 
     return _edit(process, place, changed)
 
@@ -64,7 +66,8 @@ def without_activation(process: Process, place: Location | None, name: str) -> D
             return None
         given = call.args[0]
         whole = is_operand(given) or not _is_computed_with(line, call)
-        return line.with_parts({call: line.text_of(given)}) if whole else None
+        named = place is not None and _has_a_name(process, place, line, call)
+        return line.with_parts({call: line.text_of(given)}) if whole and not named else None
 
     return _edit(process, place, changed)
 
@@ -236,6 +239,34 @@ def _is_computed_with(line: ParsedLine, call: ast.Call) -> bool:
     """Whether the call is an operand of something: `softmax(x) * y`, `softmax(x).argmax()`, `softmax(x)[0]`."""
     holders = (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.Compare, ast.BoolOp)
     return any(isinstance(node, holders) and call in ast.iter_child_nodes(node) for node in ast.walk(line.tree))
+
+
+def of_a_part(place: Location | None) -> bool:
+    """Whether the loss of the line is given a part of what a model returned, `out["probs"]`, whose name says what it
+    is: the model goes on giving that away."""
+    line = parsed_line.parse(place.source) if place else None
+    calls = (
+        [call for call in line.calls("cross_entropy", "nll_loss", "criterion", "loss_fn") if call.args] if line else []
+    )
+    parts = [call.args[0] for call in calls]
+    return any(isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) for one in parts) or any(
+        isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id != "self" for one in parts
+    )
+
+
+def _has_a_name(process: Process, place: Location, line: ParsedLine, call: ast.Call) -> bool:
+    """Whether a forward gives away what the call returns by a name or a place of its own, beside what it may be given
+    instead: `{"scores": z, "probs": softmax(z)}`, `return z, softmax(z)`."""
+    if place.function != "forward":
+        return False
+    holders = [node for node in ast.walk(line.tree) if isinstance(node, ast.Dict | ast.keyword | ast.Tuple)]
+    if any(call in ast.walk(holder) for holder in holders):
+        return True
+    own = line.statement
+    if not isinstance(own, ast.Assign) or own.value is not call:
+        return False
+    variable = ast.unparse(own.targets[0])
+    return not any(text.strip() == f"return {variable}" for text in edits.recorded_lines(process, place).values())
 
 
 def _flattens(call: ast.Call) -> bool:

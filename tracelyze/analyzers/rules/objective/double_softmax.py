@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import e, log
 from typing import TYPE_CHECKING
@@ -34,8 +35,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
     change = softmax_axes.line_in_model(process, "Softmax", line)
+    of_model = None if line_edits.of_a_part(line.location) else change
     diff = (
-        line_edits.without_activation(process, change, "Softmax")
+        line_edits.without_activation(process, of_model, "Softmax")
         if change
         else edits.without_softmax(process, line.location)
     )
@@ -55,7 +57,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
         + "Pass the scores of the last linear layer to the loss. Apply the softmax only where probabilities are shown "
         "or compared.",
-        fix_code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
+        fix_code=_whole_model(line, change is not None and diff is not None),
         evidence=[
             Evidence("lowest loss that can be reached", _floor(classes), ""),
             Evidence("made by", bad[0]["made_by"] or "unknown"),
@@ -72,6 +74,13 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         change=change,
     )
     return replace(found, diff=diff)
+
+
+def _whole_model(line: Line, ends_in_softmax: bool) -> str:
+    """An example. What the model returns is the scores themselves where its softmax is the last that it does."""
+    if ends_in_softmax or (line.location and re.search(r"cross_entropy\(\s*[\w.]+\([\w., ]*\),", line.location.source)):
+        return "logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)"
+    return "# logits: what the last linear layer gives, before any softmax\nloss = F.cross_entropy(logits, target)"
 
 
 def _floor(classes: int) -> float:

@@ -66,7 +66,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
         change=change,
     )  # fmt: skip
-    return replace(found, diff=line_edits.log_softmax(process, change or line.location))
+    named = change is not None and line_edits.of_a_part(line.location)
+    return replace(found, diff=None if named else line_edits.log_softmax(process, change or line.location))
 
 
 RULE = Rule(
