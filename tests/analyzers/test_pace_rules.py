@@ -192,3 +192,29 @@ def test_processor_time_that_climbs_on_a_busy_machine(make) -> None:
     for factor in (1.0, 2.0, 0.5):
         assert disturbed(make, factor)[0] == "passed"
     assert "have more to do" in disturbed(make, 4.0, calls=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "status"),
+    [
+        (np.linspace(1, 11, COUNT) * np.repeat([1, 1.6, 0.9, 1.3, 1.7, 1.2], COUNT // 6), "fired"),  # a busy machine
+        (1 + 10 * np.linspace(0, 1, COUNT) ** 4, "fired"),  # faster and faster
+        (np.repeat([1, 1.2, 1, 6, 1, 1.1], COUNT // 6), "passed"),  # a stretch that others took
+        (np.where(np.arange(COUNT) < 420, 1, 9), "passed"),  # a jump
+        (1 + 8 * np.minimum(np.arange(COUNT) / 200, 1), "passed"),  # a buffer that fills
+    ],
+)
+def test_a_steep_climb_need_not_be_even(make, shape, status) -> None:
+    seconds = (0.02 * shape * np.random.default_rng(2).normal(1, 0.05, COUNT)).tolist()
+    steps = slower(make) | {"seconds": seconds, "time": np.cumsum(seconds).tolist()}
+    assert judge(make, steps)[0] == status
+
+
+@pytest.mark.parametrize(("share", "status"), [(np.full(COUNT, 0.55), "fired"), (np.linspace(0, 0.9, COUNT), "passed")])
+def test_longer_steps_meet_other_programs_for_longer(make, share, status) -> None:
+    """Half of the processors is lost from start to end; or ever more of them, and nothing else lengthens the steps."""
+    steps = slower(make, 10.0)
+    begun = np.concatenate(([0.0], np.cumsum(np.asarray(steps["seconds"]) * share)))
+    delayed = np.interp(steps["time"][::10], [0.0, *steps["time"]], begun).tolist()
+    samples = sampled(steps, delayed=delayed, cpu_seconds=[0.0] * len(delayed))
+    assert judge(make, steps, samples=samples)[0] == status

@@ -32,6 +32,7 @@ from tracelyze.analyzers.statistics.growth import (
     PowerLaw,
     power_law_growth,
     slope_interval,
+    steep_climb,
     straight_climb,
     warm_up,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "slope_interval",
     "spikes",
     "spread",
+    "steep_climb",
     "straight_climb",
     "theil_sen",
     "warm_up",

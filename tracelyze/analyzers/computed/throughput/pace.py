@@ -33,6 +33,13 @@ def crowded(optimization: Optimization) -> Floats:
     return contention.within(optimization.process, ends - np.nan_to_num(optimization.steps["seconds"]), ends)
 
 
+def times_longer(values: Floats, judged: Mask) -> float:
+    """Median of the last third of the judged steps over that of the first; 1 where that is not above 0."""
+    third = max(1, int(judged.sum()) // 3)
+    first = float(np.median(np.nan_to_num(values[judged])[:third]))
+    return (first + increase(values, judged)) / first if first > 0 else 1.0
+
+
 def increase(values: Floats, judged: Mask) -> float:
     """Median of the last third of the judged steps less that of the first; unknown values count as 0."""
     third = max(1, int(judged.sum()) // 3)

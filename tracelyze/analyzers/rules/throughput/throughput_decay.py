@@ -37,7 +37,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     whole, of = float(np.nansum(optimization.steps["seconds"])), ""
     if climb is None and (climb := processor_time.climb(optimization, judged, tau=limits["order"])) is not None:
         whole, of = (climb.floor_start + climb.floor_end) / 2 * len(own), " of processor time"
-    if climb is None:
+    if climb is None and (climb := statistics.steep_climb(own[judged], limits["grave"])) is None:
         return Passed("the time per step does not climb steadily over the run")
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
@@ -49,7 +49,9 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return Passed(f"{slow}, and the time per step does not climb steadily over the run")
     if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{slow}, {duration(lost)} in all")
-    if not of and pace.increase(pace.crowded(optimization), judged) > limits["others"] * grown:
+    others = np.minimum(pace.crowded(optimization), own)  # longer steps meet them for longer: what is left counts, too
+    crowded = not of and pace.increase(others, judged) > limits["others"] * grown
+    if crowded and pace.times_longer(own - others, judged) < limits["grave"]:
         return Passed(f"{slow}, mostly because other programs held the processors")
     if optimization.facts.get("name") == "LBFGS":  # its history fills, too
         return Passed(f"{slow}, of an optimizer that calls the model as often as it needs")
