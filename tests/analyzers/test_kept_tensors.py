@@ -30,7 +30,7 @@ def loop_of(make: Any, *last: str, loop: str = LOOP) -> Optimization:
         "role": "backward",
         "file": "train.py",
         "line": at + 1,
-        "function": "main",
+        "function": "<module>",
         "source": lines[at].strip(),
         "excerpt_line": 1,
         "excerpt": "\n".join(lines),
@@ -116,3 +116,24 @@ def test_lines_that_follow_each_other_are_one_edit(make: Any) -> None:
     assert [line.strip() for line in edit.added] == ["losses.append(loss.detach())", "outputs.append(out.detach())"]
     assert kept_tensors.edit(kept[2:]) is None
     assert kept_tensors.edit([]) is None
+
+
+def test_a_line_of_another_function_is_not_the_loops(make: Any) -> None:
+    """The excerpt around a call holds the lines beside it, whosever they are."""
+    trainer = (
+        "class Trainer:\n    def step(self, loss):\n        loss.backward()\n        self.losses.append(loss)\n" + LOOP
+    )
+    assert found(make, "seen += 1", loop=trainer) == []
+    assert found(make, "losses.append(loss)", loop=trainer) == [(14, "losses.append(loss.detach())")]
+    headless = "        self.losses.append(loss)\n" + LOOP
+    assert found(make, "seen += 1", loop=headless) == []
+
+
+def test_appends_that_were_seen_are_named_and_no_others(make: Any) -> None:
+    optimization = loop_of(make, "shown.append(loss)", "running += loss")
+    line = {"role": "keeps", "file": "meters.py", "function": "update", "source": "self.values.append(value)"}
+    sites = [*optimization.process.sites.records(), {"site": 2, "line": 7, **line}]
+    kept = kept_tensors.lines(make.process(sites=sites).optimizations[0])
+    assert [(one.location.file, one.location.line) for one in kept] == [("train.py", 11), ("meters.py", 7)]
+    assert kept[1].diff is not None
+    assert kept[1].diff.added == ["self.values.append(value.detach())"]

@@ -1,7 +1,8 @@
-"""Lines of the training loop that keep a tensor beyond its step, with the autograd graph behind it.
+"""Lines of the script that keep a tensor beyond its step, with the autograd graph behind it.
 
-Only the lines that were recorded around the loop's own calls are read, those of one function. A name holds a graph if
-it is the loss, if the loss is computed from it, or if it is computed from such a name.
+Appends to a list that grew from step to step were seen as they ran (signals/gradients/live_graphs.py). Of other ways
+to keep something the text tells, of the lines that were recorded around the loop's own calls, in its function. A name
+holds a graph if it is the loss, if the loss is computed from it, or if it is computed from such a name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ STORED: Final = re.compile(
     r"(?:(?P<sum>[\w.]+(?:\[[^\]]*\])?)\s*\+=\s*|(?P<list>[\w.]+(?:\[[^\]]*\])*)\.append\(|"
     r"(?P<entry>[\w.]+\[[^\]]+\])\s*=(?!=)\s*)(?P<value>.+?)\)?$"
 )
+HEAD: Final = re.compile(r"\s*(?:async )?(?:def|class) (?P<name>\w+)")
 LENGTH: Final = re.compile(r"\blen\([^()]*\)")
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
 """What makes a number, or a tensor without a graph, of a tensor."""
@@ -39,13 +41,34 @@ class Kept(NamedTuple):
 
 
 def lines(optimization: Optimization) -> list[Kept]:
-    """Lines in the function of the only backward that store a name with a graph, in order; last those whose graph the
-    backward has emptied."""
+    """The appends that were seen to keep a graph, and the lines in the function of the only backward whose text stores
+    a name with a graph, in order; last those whose graph the backward has emptied."""
+    seen = {(one.file, one.line): one for one in optimization.process.locations("keeps")}
+    told = _told(optimization)
+    own = [one for one in told if (one.location.file, one.location.line) in seen or not (seen and _appends(one))]
+    places = {(one.location.file, one.location.line) for one in own}
+    own += [Kept(one, _plain(one), False) for place, one in sorted(seen.items()) if place not in places]
+    return sorted(own, key=lambda one: one.emptied)
+
+
+def _appends(kept: Kept) -> bool:
+    stored = STORED.fullmatch(kept.location.source.split("#")[0].strip())
+    return bool(stored and stored["list"])
+
+
+def _plain(line: Location) -> Diff | None:
+    """The edit of an append of a name."""
+    stored = STORED.fullmatch(line.source)
+    return _diff(line, line.source, stored) if stored and stored["list"] else None
+
+
+def _told(optimization: Optimization) -> list[Kept]:
+    """What the text tells."""
     backward = optimization.backward_location
     match = backward and edits.BACKWARD.match(backward.source)
     if backward is None or not match:
         return []
-    text = edits.recorded_lines(optimization.process, backward)
+    text = _of_function(edits.recorded_lines(optimization.process, backward), backward)
     behind_loss = _behind(text, match["loss"])
     holding = _holding(text, behind_loss)
     behind = [value for names, value in _assignments(text) if names & holding]
@@ -63,7 +86,27 @@ def lines(optimization: Optimization) -> list[Kept]:
         location = Location(backward.file, number, backward.function, line.strip())
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
         found.append(Kept(location, _diff(location, line, stored), emptied))
-    return sorted(found, key=lambda one: one.emptied)
+    return found
+
+
+def _of_function(text: dict[int, str], place: Location) -> dict[int, str]:
+    """The lines without those of functions that stand around this one, as far as their heads are among them."""
+    kept = {}
+    for number, line in text.items():
+        depth, at, head = _depth(line), number, None
+        while depth and head is None and (above := text.get(at - 1)) is not None:
+            at -= 1
+            if above.strip() and _depth(above) < depth:
+                depth, head = _depth(above), HEAD.match(above)
+        known = head is not None or not depth
+        own = head["name"] == place.function if head is not None else place.function == "<module>"
+        if own if known else place.function != "<module>":
+            kept[number] = line
+    return kept
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def edit(kept: list[Kept]) -> Diff | None:

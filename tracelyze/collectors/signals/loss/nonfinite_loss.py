@@ -7,12 +7,11 @@ whose calls of torch are noted through Python's own profiling, which is off agai
 from __future__ import annotations
 
 import math
-import sys
 from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.nonfinite_operations import Broken, broken_weight, first_broken
 from tracelyze.collectors.signals.signal import Signal
@@ -21,6 +20,7 @@ from tracelyze.collectors.tensors.safe_computing import may_compute
 MAX_LOSSES = 3  # that are looked into
 MAX_NAMED = 3  # operations of one loss
 MAX_NOTED = 1000  # calls of one step
+MAX_BETWEEN = 20  # frames of libraries between the script and such a call
 CALLED = {  # how a script calls an operation; a division is no call
     "Log1P": ("log1p",), "Acos": ("acos", "arccos"), "Asin": ("asin", "arcsin"), "Atanh": ("atanh", "arctanh"),
     "LogSoftmax": ("log_softmax",),
@@ -41,13 +41,12 @@ class NonfiniteLoss(Signal):
         super().__init__(context)
         self._looked_into = 0
         self._sought: Broken | None = None
-        self._names: frozenset[str] = frozenset()
-        self._noted: list[tuple[CodeType, int]] = []
-        self._notes: Any = None  # the function that Python calls meanwhile
+        self._found: list[tuple[CodeType, int]] = []
+        self._calls: NotedCalls | None = None
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
-        if self._notes is not None:
-            self._stop()
+        if self._calls is not None:
+            self._stop(self._calls)
         backward = self.program.backwards.running
         value = None if backward is None else backward.value
         if type(value) is not float or math.isfinite(value) or not roots or self._looked_into >= MAX_LOSSES:
@@ -58,8 +57,8 @@ class NonfiniteLoss(Signal):
             self._look_into(root)
 
     def finished(self) -> None:
-        if self._notes is not None:
-            self._stop()
+        if self._calls is not None:
+            self._stop(self._calls)
 
     def _look_into(self, root: Any) -> None:
         with self.torch.no_grad():
@@ -74,31 +73,30 @@ class NonfiniteLoss(Signal):
             self._seek(broken[0])
 
     def _seek(self, broken: Broken) -> None:
-        """Note the calls of this operation until the next backward, where nobody else profiles the program."""
-        if sys.getprofile() is not None:
-            return
-        names = frozenset(CALLED.get(broken.kind, (broken.kind.lower(),)))
-        noted: list[tuple[CodeType, int]] = []
+        """Note the calls of this operation until the next backward."""
+        names = CALLED.get(broken.kind, (broken.kind.lower(),))
+        found: list[tuple[CodeType, int]] = []
 
-        def note(frame: FrameType, event: str, given: Any) -> None:
-            if event == "c_call" and getattr(given, "__name__", "").rstrip("_") in names and len(noted) < MAX_NOTED:
-                place: FrameType | None = frame
-                while place is not None and is_library(place.f_code.co_filename):
-                    place = place.f_back
+        def seen(frame: FrameType, given: Any) -> bool:
+            if getattr(given, "__name__", "").rstrip("_") in names:
+                place = in_script(frame, within=MAX_BETWEEN)
                 if place is not None:
-                    noted.append((place.f_code, place.f_lineno))
+                    found.append((place.f_code, place.f_lineno))
+            return len(found) >= MAX_NOTED
 
-        self._sought, self._noted, self._notes = broken, noted, note
-        sys.setprofile(note)
+        calls = NotedCalls(seen)
+        if calls.begin():
+            self._sought, self._found, self._calls = broken, found, calls
 
-    def _stop(self) -> None:
-        if sys.getprofile() is self._notes:
-            sys.setprofile(None)
-        broken, noted = self._sought, self._noted
-        self._sought, self._noted, self._notes = None, [], None
-        if broken is None or not noted:
+    def _stop(self, calls: NotedCalls) -> None:
+        calls.end()
+        broken, found = self._sought, self._found
+        self._sought, self._found, self._calls = None, [], None
+        if calls.error is not None:
+            raise calls.error
+        if broken is None or not found:
             return
-        if len(noted) == broken.of:
-            self.program.sites.at("nonfinite", *noted[broken.place])
-        elif len(set(noted)) == 1:
-            self.program.sites.at("nonfinite", *noted[0])
+        if len(found) == broken.of:
+            self.program.sites.at("nonfinite", *found[broken.place])
+        elif len(set(found)) == 1:
+            self.program.sites.at("nonfinite", *found[0])

@@ -1,0 +1,66 @@
+"""Which line appends a tensor with its graph to a list that grows from step to step."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from .conftest import Collect
+
+PROGRAM = """
+import sys
+import torch
+from torch import nn
+how = sys.argv[1]
+torch.manual_seed(0)
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+class Meter:
+    def __init__(self):
+        self.values = []
+    def update(self, value):
+        self.values.append(value)
+meter, losses, total = Meter(), [], 0.0
+def rolled_out(x):
+    states = []
+    for _ in range(15):
+        x = torch.tanh(x + 0.1)
+        states.append(x)
+    return torch.stack(states).mean()
+for step in range(120):
+    optimizer.zero_grad()
+    out = net(torch.rand(8, 4))
+    loss = rolled_out(out)
+    loss.backward()
+    optimizer.step()
+    if how == "append":
+        losses.append((step, loss))
+    elif how == "meter":
+        meter.update(loss)
+    elif how == "sum":
+        total += loss
+    elif how == "item":
+        losses.append(loss.item())
+assert sys.getprofile() is None
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "lines"),
+    [
+        ("append", ["losses.append((step, loss))"]),
+        ("meter", ["self.values.append(value)"]),
+        ("sum", []),  # what a step makes for itself is as long each time
+        ("item", []),
+    ],
+)
+def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, lines: list[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    collected = collect(sys.executable, str(script), how)
+    assert collected.process.stdout == "done\n"
+    (process,) = collected.run.processes
+    assert [one.source for one in process.locations("keeps")] == lines
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
