@@ -336,6 +336,25 @@ def test_one_allocation_that_is_too_large_by_itself(make, name: str, text: str, 
     assert ("checkpoint(part" in finding.fix_code) is (fix == "parts")
 
 
+@pytest.mark.parametrize(
+    ("kept", "peak", "said"),
+    [
+        (lambda part: 2e9, lambda part: 8e9 + 60e9 * max(0.0, part - 0.6), "its inputs grew"),
+        (lambda part: 2e9 + 60e9 * part, lambda part: 8e9 + 60e9 * part, "something is kept"),
+        (lambda part: 2e9, lambda part: 8e9, "this step needed more than the others"),
+    ],
+)
+def test_out_of_memory_says_how_it_came_to_that(make, kept, peak, said) -> None:
+    steps = make.steps() | {
+        "device_allocated": [kept(step / COUNT) for step in range(COUNT)],
+        "device_peak": [peak(step / COUNT) for step in range(COUNT)],
+    }
+    events = exception("torch.OutOfMemoryError", f"torch.OutOfMemoryError: {FULL}", step=COUNT)
+    finding = make.check("out-of-memory", make.process(steps, events=events, end=Exit("exception", 1)))[2]
+    assert said in finding.summary
+    assert finding.summary.startswith("PyTorch asked for 32 MiB more, and this process held 77.7 GiB of 79.2 GiB.")
+
+
 def test_a_leak_explains_running_out_of_memory(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     events = exception("MemoryError", "MemoryError", step=COUNT)

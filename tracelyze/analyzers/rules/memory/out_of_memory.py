@@ -41,7 +41,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if source.get("kind") == "memory-snapshot":
         when, whole = "", "The steps done by then are not in a snapshot."
     else:
-        whole = single.why if single and not shared else _why(step, held)
+        whole = single.why if single and not shared else _why(step, held, device_memory.course(optimization))
     fix, code = single_allocations.advice("shared" if shared else kind, single)
     title = f"Out of {kind} memory{when}"
     if held is not None and shared:
@@ -52,7 +52,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             severity="critical",
             confidence="certain",
             title=title,
-            summary=f"{crash_families.message(name, text)}. {whole}",
+            summary=f"{device_memory.asked_and_held(held) or crash_families.message(name, text) + '.'} {whole}",
             fix=fix,
             fix_code=code,
             first_step=step,
@@ -74,7 +74,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     ]
 
 
-def _why(step: int | None, held: Holders | None) -> str:
+def _why(step: int | None, held: Holders | None, course: str) -> str:
     """What is known of why it did not fit: from when on, and who held the device."""
     if held is not None and held.would_fit_alone:
         own = "this one" if held.own is None else f"this one, with {size(held.own)},"
@@ -83,7 +83,7 @@ def _why(step: int | None, held: Holders | None) -> str:
             f"process {held.others[0][0]}; {own} would have had room for what it asked for."
         )
     if step:
-        return "It had fitted until then: memory grew, or this step needed more than the others."
+        return course or "It had fitted until then: this step needed more than the others."
     if held is None or held.told:
         return "It never fitted: model, optimizer state and one batch are too large together."
     return "The message does not say who held the memory: `nvidia-smi` shows whether other programs do."
