@@ -44,6 +44,7 @@ def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
         ({}, "certain"),
         ({"target_in_train": True}, "likely"),
         ({"function": "mse_loss"}, "certain"),
+        ({"function": "the written-out difference"}, "likely"),
         ({"function": "binary_cross_entropy_with_logits"}, "certain"),
     ],
 )
@@ -57,7 +58,12 @@ def test_a_teacher_that_is_trained(make: Any, change: dict[str, Any], confidence
 def test_targets_that_stand_still_and_models_that_agree(make: Any) -> None:
     still = {"target_trained": 0, "target_model": None, "input_model": None}
     mutual = {"site": 2, "input_model": 0, "target_model": 1}
-    for changes in ((still,), ({}, mutual), ({"function": "mse_loss", "target_in_train": True},)):
+    for changes in (
+        (still,),
+        ({}, mutual),
+        ({"function": "mse_loss", "target_in_train": True},),
+        ({"function": "the written-out difference", "target_in_train": True},),
+    ):
         assert make.check(TEACHER, calls(make, *changes))[0] == "passed"
     assert make.check(TEACHER, make.process())[0] == "skipped"
 

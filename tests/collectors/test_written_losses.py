@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
+from tracelyze.collectors.tensors.written_out.compared import compared  # noqa: E402
 from tracelyze.collectors.tensors.written_out.errors import meeting  # noqa: E402
 
 B = 9
@@ -116,3 +117,62 @@ def test_a_recorded_loss(collect: Any, tmp_path: Path, ending: str, status: str)
         assert (finding.severity, finding.confidence) == ("critical", "certain")
         assert "[32, 1] with [32]" in finding.title
         assert "loss.backward()" in finding.location.source
+
+
+TEACHER = torch.nn.Linear(4, 6)
+STUDENT = torch.nn.Linear(4, 6)
+
+
+def two(loss: Any) -> list[tuple[str, str, bool]]:
+    """Whose bias is the nearest behind what is given, and behind what it is compared with."""
+
+    def whose(node: Any) -> str:
+        waiting = [node]
+        for one in waiting:
+            if getattr(one, "variable", None) is not None:
+                return "student" if one.variable is STUDENT.bias else "teacher"
+            waiting += [following for following, _ in one.next_functions if following is not None]
+        return ""
+
+    return [(whose(one.given), whose(one.target), one.either) for one in compared(loss.grad_fn)]
+
+
+ERRORS_OF_TWO = {
+    "squares": lambda s, t: ((s - t) ** 2).mean(),
+    "pow": lambda s, t: (s - t).pow(2).sum(1).mean() * 0.5 + s.log_softmax(1).mean(),
+    "square": lambda s, t: torch.square(s - t).mean(),
+    "product": lambda s, t: (d := s - t, (d * d).mean())[1],
+    "absolute": lambda s, t: (s - t).abs().mean(),
+    "norm": lambda s, t: (s - t).norm(dim=1).mean(),
+    "root": lambda s, t: ((s - t) ** 2).mean().sqrt(),
+}
+DISTRIBUTIONS_OF_TWO = {
+    "cross-entropy": lambda s, t: -(t.softmax(1) * s.log_softmax(1)).sum(1).mean(),
+    "softened": lambda s, t: -((s / 2).log_softmax(1) * (t / 2).softmax(1)).sum(1).mean() * 4,
+    "guarded": lambda s, t: -(t.softmax(1) * (s.softmax(1) + 1e-8).log()).sum(1).mean(),
+    "difference": lambda s, t: (t.softmax(1) * (t.softmax(1).log() - s.log_softmax(1))).sum(1).mean(),
+}
+
+
+@pytest.mark.parametrize("name", [*ERRORS_OF_TWO, *DISTRIBUTIONS_OF_TWO])
+def test_what_two_models_put_out_is_compared(name: str) -> None:
+    loss = (ERRORS_OF_TWO | DISTRIBUTIONS_OF_TWO)[name](STUDENT(X), TEACHER(X))
+    assert ("student", "teacher", name in ERRORS_OF_TWO) in two(loss)
+
+
+@pytest.mark.parametrize("name", [*ERRORS_OF_TWO, *DISTRIBUTIONS_OF_TWO])
+def test_a_target_without_a_graph_is_none_of_two(name: str) -> None:
+    assert not two((ERRORS_OF_TWO | DISTRIBUTIONS_OF_TWO)[name](STUDENT(X), TEACHER(X).detach()))
+
+
+def test_what_compares_no_two_outputs() -> None:
+    student, teacher = STUDENT(X), TEACHER(X)
+    for loss in (
+        (student * teacher).mean(),
+        -(teacher.log_softmax(1) * student).mean(),  # an advantage that weighs the logarithm of a choice
+        (student - teacher).mean(),
+        (student.softmax(1) * teacher).sum(1).mean(),  # gates
+        (student - student).pow(2).mean(),
+        torch.nn.functional.cross_entropy(student - teacher, torch.zeros(B, dtype=torch.long)),
+    ):
+        assert not two(loss)

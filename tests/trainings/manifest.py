@@ -224,6 +224,8 @@ ZERO_GRAD: Final = (
 NO_GRADIENT: Final = (
     pair("spirals_mlp", "detached-loss", "zero-gradients", consequences=STUCK, fast=True),
     pair("distillation", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
+    pair("echo_student", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",), fast=True),
+    pair("echo_student", "soft-teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
     pair("distillation", "student-loss-item", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "no-grad-forward", "zero-gradients", consequences=STUCK),
     pair("finetune_backbone", "frozen-head", "zero-gradients|frozen-parameters", consequences=STUCK),

@@ -17,8 +17,8 @@ LOSS_CALLS: Final = Table(
             "string",
             "",
             "function of torch.nn.functional; written out: the script computes the loss; the hand-written loss: "
-            "it does so for classes of a sequence; the model's own loss: labels were given to a model that computes it "
-            "without such a function",
+            "it does so for classes of a sequence; the written-out difference: of what two trained models put out; the "
+            "model's own loss: labels were given to a model that computes it without such a function",
         ),
         Column("site", "int32", "", "line of the script that calls it (table sites)"),
         Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),

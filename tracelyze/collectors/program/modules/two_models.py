@@ -13,8 +13,13 @@ COLUMNS = ("target_trained", "input_model", "target_model", "target_in_train")
 
 def columns(given: Any, target: Any, optimizers: Iterable[Tracked], models: list[tuple[int, Any]]) -> dict[str, Any]:
     """Columns of a row of loss_calls, if something trainable is behind the target which is not behind the input."""
-    behind = {id(leaf) for leaf in leaves(given.grad_fn)}
-    beside = {id(leaf) for leaf in leaves(target.grad_fn)}
+    return between(given.grad_fn, target.grad_fn, optimizers, models)
+
+
+def between(given: Any, target: Any, optimizers: Iterable[Tracked], models: list[tuple[int, Any]]) -> dict[str, Any]:
+    """The same for the operations that made both."""
+    behind = {id(leaf) for leaf in leaves(given)}
+    beside = {id(leaf) for leaf in leaves(target)}
     held = {id(parameter) for tracked in optimizers for parameter in tracked.parameters()}
     alone = (beside - behind) & held
     if not alone or not (behind - beside) & held:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
+from tracelyze.collectors.program.modules import two_models
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
@@ -14,14 +15,18 @@ from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 from tracelyze.collectors.tensors.targets import label_columns
+from tracelyze.collectors.tensors.written_out.compared import compared
 from tracelyze.collectors.tensors.written_out.errors import Meeting, meeting, sides
 from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood
 
+IN_TURN = 2  # steps of the process since that of an optimizer which steps together with others
 FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely:
 SPACING = 4  # after a fourth more backwards than there were
 LABELS = 16  # samples of what the model was given
+PAIRS = 24  # samples in which a graph is walked for the weights of two models
 SEQUENCES = 8  # samples in which a graph is walked for the ids that the model was given
 NAME = "written out"
+OF_TWO_MODELS = "the written-out difference"  # of what two models put out
 OF_CLASSES = "the hand-written loss"  # a cross-entropy: log-probabilities of which the targets are picked
 
 
@@ -33,7 +38,8 @@ class WrittenLosses(Signal):
         for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
                      "target_integer", "varies", "target_varies", "ids_compared", "ids_equal", "ids_ahead",
                      "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", *next_seen.COLUMNS,
-                     *rows_of_ids.COLUMNS, *label_columns.COLUMNS)
+                     *rows_of_ids.COLUMNS, *label_columns.COLUMNS,
+                     *two_models.COLUMNS)
     )  # fmt: skip
     about = (
         "Losses that are written out instead of called: shapes of prediction and target, from the graph behind them."
@@ -47,11 +53,12 @@ class WrittenLosses(Signal):
         self._begun = 0  # backwards of the process when the newest optimizer stepped first
         self._next = 0  # backwards since then at which to sample again
         self._labels = 0  # samples of what the model was given
-        self._sequences = 0
+        self._sequences = self._pairs = 0
         self._pending = PendingRows(context.emit, "loss_calls")
 
     def first_step(self, tracked: Any) -> None:
-        self._begun, self._next, self._labels, self._sequences = self.progress.backwards, 0, 0, 0
+        self._begun, self._next = self.progress.backwards, 0
+        self._labels = self._sequences = self._pairs = 0
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         count = self.progress.backwards - self._begun
@@ -66,6 +73,8 @@ class WrittenLosses(Signal):
             self._emit(self._row(NAME, found.given, found.target), self._values(found, root))
         if self._sequences < SEQUENCES:
             self._likelihood(root)
+        if self._pairs < PAIRS:
+            self._two_models(root)
 
     def _likelihood(self, root: Any) -> None:
         """A row for a cross-entropy that is written out, over sequences of ids."""
@@ -81,6 +90,25 @@ class WrittenLosses(Signal):
         if values:
             number = int(picked.targets.numel())
             self._emit(self._row(OF_CLASSES, (number, picked.classes), (number,)) | {"target_integer": True}, values)
+
+    def _two_models(self, root: Any) -> None:
+        """A row for what one trained model puts out, set against what another one does. Where either of both may be the
+        target, it is the one in eval mode; where neither is, or both, there is no teacher."""
+        pairs = compared(root.grad_fn)
+        steps, models = self.progress.steps, self.program.calls.modules() if pairs else []
+        stepping = [one for one in self.program.optimizers.tracked() if steps - one.at_step <= IN_TURN]
+        training = {number: bool(module.training) for number, module in models}
+        for pair in pairs:
+            ways = [(pair.given, pair.target), *([(pair.target, pair.given)] if pair.either else [])]
+            found = [one for way in ways if (one := two_models.between(*way, stepping, models))]
+            taught = [
+                one for one in found if training.get(one.get("input_model", -1)) and not one.get("target_in_train")
+            ]
+            if found:
+                self._pairs += 1
+                columns = taught[0] if taught else found[0] | {"target_in_train": True}
+                self._emit(self._row(OF_TWO_MODELS, pair.shape, pair.shape) | columns, {})
+                return
 
     def _row(self, function: str, given: tuple[int, ...], target: tuple[int, ...]) -> dict[str, Any]:
         return {

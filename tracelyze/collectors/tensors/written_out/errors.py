@@ -52,7 +52,7 @@ def meeting(torch: Any, root: Any) -> Meeting | None:
     seen = 0
     while pending and seen < MAX_NODES:
         node, consumer = pending.pop(0)
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind not in ELEMENTWISE:
             continue
         seen += 1
@@ -68,17 +68,17 @@ def meeting(torch: Any, root: Any) -> Meeting | None:
 def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
     """Prediction and target of a difference that was squared, or whose size was taken: the difference is saved, and the
     prediction is worked out again where a linear layer made it. None where either is not known."""
-    if found.operation != "Sub" or _kind(found.consumer) not in ("Pow", "Abs", "Mul", "Square"):
+    if found.operation != "Sub" or kind_of(found.consumer) not in ("Pow", "Abs", "Mul", "Square"):
         return None
     difference: Any = saved_values.saved(found.consumer, "self")
     if not isinstance(difference, torch.Tensor) or tuple(difference.shape) != found.given:
         return None
     layer, _ = found.node.next_functions[found.side]
     for _ in range(MAX_VIEWS):
-        if _kind(layer) not in VIEWS:
+        if kind_of(layer) not in VIEWS:
             break
         layer = layer.next_functions[0][0]
-    if _kind(layer) != "Addmm":
+    if kind_of(layer) != "Addmm":
         return None
     data: Any = saved_values.saved(layer, "mat1")
     weight: Any = saved_values.saved(layer, "mat2")
@@ -103,8 +103,8 @@ def _of(torch: Any, node: Any, consumer: Any, kind: str) -> Meeting | None:
     if kind not in TARGET_MEETS or len(sides) != 2 or len(trained) != 1:
         return None
     following, place = sides[trained[0]]
-    given, out = _shape(following, place), _shape(node, 0)
-    if given is None or out is None or _kind(following) == "Unsqueeze":  # all pairs on purpose
+    given, out = shape_of(following, place), shape_of(node, 0)
+    if given is None or out is None or kind_of(following) == "Unsqueeze":  # all pairs on purpose
         return None
     if kind == "Mul":
         other = saved_values.saved(node, "other" if trained[0] == 0 else "self")
@@ -137,12 +137,14 @@ def _repeats(torch: Any, consumer: Any, shape: Shape) -> bool:
         return bool((along - along[:1]).abs().max() <= 1e-4 * table.abs().max() + 1e-30)
 
 
-def _shape(node: Any, place: int) -> Shape | None:
+def shape_of(node: Any, place: int) -> Shape | None:
+    """The shape of what an operation put out, the first or a later output; None where it is not known."""
     try:
         return tuple(int(size) for size in node._input_metadata[place].shape)
     except (AttributeError, IndexError, TypeError, RuntimeError):  # a torch without this attribute, a size that varies
         return None
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
+    """The operation of an autograd node; empty for None."""
     return "" if node is None else saved_values.operation(node).partition("Backward")[0].rpartition("::")[2]
