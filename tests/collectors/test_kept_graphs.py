@@ -1,4 +1,4 @@
-"""Which line appends a tensor with its graph to a list that grows from step to step."""
+"""Which line appends to a list that grows from step to step: tensors with their graphs, or what takes memory."""
 
 from __future__ import annotations
 
@@ -63,4 +63,41 @@ def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, line
     assert collected.process.stdout == "done\n"
     (process,) = collected.run.processes
     assert [one.source for one in process.locations("keeps")] == lines
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+
+
+HOARDS = """
+import sys
+import torch
+from torch import nn
+how = sys.argv[1]
+torch.manual_seed(0)
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+losses, seen, window = [], [], []
+for step in range(260):
+    x = torch.rand(8, 4)
+    optimizer.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    if how == "hoards":
+        seen.append({"step": step, "batch": torch.ones(64, 1024)})
+    elif how == "elsewhere":
+        window.append(torch.ones(64, 1024))
+        seen = seen + [torch.ones(64, 1024)]
+        window = window[-20:]
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "lines"),
+    [("hoards", ['seen.append({"step": step, "batch": torch.ones(64, 1024)})']), ("elsewhere", []), ("no", [])],
+)
+def test_the_append_that_takes_memory(collect: Collect, tmp_path, how: str, lines: list[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HOARDS, encoding="utf-8")
+    (process,) = collect(sys.executable, str(script), how).run.processes
+    assert [one.source for one in process.locations("grows")] == lines
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]

@@ -60,6 +60,9 @@ def _of_files(process: Process) -> float:
 def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, climb.first)
     kept = script_lines.only(optimization.process, "kept")
+    grows = script_lines.only(optimization.process, "grows")
+    told = script_lines.said(kept, "puts something into what the dataset itself holds, while it reads")
+    told = f" `{grows.source}` appends to a list that grew from step to step." if grows else told
     left = climb.seconds_left
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
@@ -70,8 +73,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         title=f"Host memory of the training process grows by {size(climb.slope)} per step",
         summary=(
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
-            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step."
-            + script_lines.said(kept, "puts something into what the dataset itself holds, while it reads")
+            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step." + told
         ),
         fix="Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a "
         "dataset keeps of each sample. Keep only what is needed, bound its size, or write it to disk.",
@@ -79,7 +81,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, limits),
-        location=kept,
+        location=grows or kept,
         charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )

@@ -1,0 +1,61 @@
+"""The lines that append to a list which grows from step to step, as they run: noted for a few backwards."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
+
+BACKWARDS = 3  # after which a list that grows with every step has done so
+LONG = 10  # entries: a list that a step makes for itself is seldom as long, and does not grow from step to step
+MAX_BETWEEN = 3  # frames of a library between the script and the append: of a meter, not of a trainer
+
+
+class GrowingLists:
+    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
+
+    def __init__(self, sites: Sites, role: str, counts: Callable[[Any], bool]) -> None:
+        self._sites = sites
+        self._role = role
+        self._counts = counts
+        self._calls = NotedCalls(self._seen)
+        self._backwards = 0
+        self._appends: dict[tuple[int, CodeType, int], list[tuple[int, int]]] = {}
+
+    def begin(self) -> bool:
+        """Whether appends are noted from here on; not where somebody else profiles the program."""
+        return self._calls.begin()
+
+    def check(self) -> None:
+        """Raise what went wrong meanwhile."""
+        if self._calls.error is not None:
+            raise self._calls.error
+
+    def _seen(self, frame: FrameType, given: Any) -> bool:
+        """Note an append; whether enough was seen."""
+        name = getattr(given, "__name__", "")
+        if name == "run_backward":
+            self._backwards += 1
+            if self._backwards > BACKWARDS:
+                self._tell()
+                return True
+        elif name == "append":
+            grown: Any = getattr(given, "__self__", None)
+            if type(grown) in (list, deque) and len(grown) >= LONG and self._counts(grown[-1]):
+                place = in_script(frame, within=MAX_BETWEEN)
+                if place is not None:
+                    key = id(grown), place.f_code, place.f_lineno  # An id may be another list's later: lengths tell.
+                    self._appends.setdefault(key, []).append((self._backwards, len(grown)))
+        return False
+
+    def _tell(self) -> None:
+        for (_, code, line), lengths in self._appends.items():
+            grows = all(later > earlier for (_, earlier), (_, later) in itertools.pairwise(lengths))
+            if grows and lengths[0][0] < lengths[-1][0]:
+                self._sites.at(self._role, code, line)
+        self._appends = {}
