@@ -516,6 +516,23 @@ def test_unscaled_accumulation_where_a_framework_calls_backward(make, columns, s
     assert make.check("unscaled-accumulation", process)[0] == status
 
 
+@pytest.mark.parametrize(("function", "code"), [("Own.compute_loss", "loss_is_scaled_for_ga"), ("step", "(loss / 4)")])
+def test_a_mean_that_a_trainer_takes_to_be_divided(make, function, code) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    steps |= {"loss_is_mean": [True] * COUNT, "clips": [1] * COUNT}
+    at = {"file": "/home/me/train.py"}
+    sites = [
+        {"site": 0, "role": "backward", "line": 7, "source": "trainer.train()", **at},
+        {"site": 1, "role": "loss", "line": 3, "source": "loss = f(x)", "function": function, **at},
+    ]
+    adam = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "dtype": "float32"}]
+    _, _, finding = make.check("unscaled-accumulation", make.process(steps, optimizers=adam, sites=sites))
+    assert (finding.severity, finding.confidence, finding.location.line) == ("warning", "likely", 3)
+    assert code in finding.fix_code
+    unclipped = make.process(steps | {"clips": [0] * COUNT}, optimizers=adam, sites=sites)
+    assert make.check("unscaled-accumulation", unclipped)[2].severity == "info"
+
+
 def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
     """Steps whose norm before clipping is about `times` the bound."""
     steps = make.steps()

@@ -54,3 +54,22 @@ def test_divisor_beyond_the_mean(case: str) -> None:
     loss, divisor, is_part = CASES[case]
     found = own_divisor(torch, loss(torch.randn(ROWS, COLUMNS, requires_grad=True)).grad_fn)
     assert found[:2] == (divisor, is_part)
+
+
+MEANS = {
+    "a mean": (lambda x: x.square().mean(), (1.0, True)),
+    "a mean below zero": (lambda x: -x.square().mean(), (1.0, True)),
+    "a mean, divided by four": (lambda x: -x.square().mean() / 4, (4.0, True)),
+    "a mean, and an auxiliary one": (lambda x: x.square().mean() + 0.01 * x.mean(), (1.0, True)),
+    "a divided mean, and an auxiliary one": (lambda x: x.square().mean() / 4 + 0.01 * x.mean(), (1.0, False)),
+    "a mean, and a penalty": (lambda x: x.square().mean() + 0.01 * x.square().sum(), (1.0, False)),
+    "a mean of one number": (lambda x: x.square().sum().mean(), (1.0, False)),
+    "a sum": (lambda x: x.square().sum(), (1.0, False)),
+}
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_means_over_a_batch(case: str) -> None:
+    loss, expected = MEANS[case]
+    found = own_divisor(torch, loss(torch.randn(ROWS, COLUMNS, requires_grad=True)).grad_fn)
+    assert (found[0], found[2]) == expected

@@ -41,7 +41,10 @@ def test_trainer(collect: Collect) -> None:
     *healthy, faulty = process.trainings
     assert [unscaled(part) for part in healthy] == [[], [], [], []]
     (finding,) = unscaled(faulty)  # a compute_loss that ignores num_items_in_batch
-    assert (finding.severity, finding.confidence) == ("warning", "possible")
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert "loss_is_scaled_for_ga" in finding.fix_code
+    assert finding.location is not None
+    assert finding.location.function.endswith("compute_loss")
 
 
 @needs("accelerate")

@@ -36,7 +36,10 @@ STEPS = Table(
         Column("model_calls", "int32", "calls", "calls of models with autograd since the step before, used or not"),
         Column("loss_divisor", "float64", "", "constant by which each backward's loss was divided (sampled)"),
         Column(
-            "loss_is_mean", "bool", "", "each is the mean of one loss function, constants aside (with loss_divisor)"
+            "loss_is_mean",
+            "bool",
+            "",
+            "each is a mean over its batch, or a sum of such, constants aside (sampled)",
         ),
         Column("batch_size", "int32", "samples", "samples in the step's batches; without a loader, in its inputs"),
         Column("grad_norm", "float64", "", "global L2 norm of the gradients before clipping (sampled)"),

@@ -67,7 +67,8 @@ class End:
 def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
     """The end that is never a target, or why the model can learn where a text ends, or why that is not known."""
     looked = plural(len(rows), "batch")
-    last, behind = constant(rows, "end_id"), constant(rows, "behind_id")
+    recorded = all(row["behind_id"] is not None for row in rows)  # older recordings do not have it
+    last, behind = constant(rows, "end_id"), constant(rows, "behind_id") if recorded else None
     share = mean(rows, "end_rows")
     apart = behind is not None and behind >= 0 and behind != last and mean(rows, "behind_rows") >= limits["ended"]
     if apart and behind is not None:  # padding has an id of its own, or fills no row
@@ -80,12 +81,12 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
         return f"id {last:.0f}, in which rows end, is a target that counts in {looked}"
     same = [row for row in rows if row["stop_same"] >= limits["stopped"] and row["stop_id"] == rows[0]["stop_id"]]
     stop = int(rows[0]["stop_id"]) if len(same) == len(rows) else None
-    inside = sum(row["stop_inside"] for row in rows)
+    inside = sum(row["stop_inside"] for row in rows) if recorded else 0.0
     after = float(np.average([row["stop_after"] for row in rows if row["stop_inside"]])) if inside else np.nan
     word = inside >= limits["inside"] and after < limits["after"]
     least = sorted(row["end_least"] for row in rows)[len(rows) // 2]
     written = apart or least == 1  # the longest row ends in it, too, so that it is no padding there
-    if stop is not None and (stop in known or (not word and (inside or not written))):
+    if stop is not None and (stop in known or (not word and (inside or not written or not recorded))):
         return f"the last target that counts is id {stop} in most rows of {looked}"
     if len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1:
         return "all rows have the same number of targets that count: where to stop is not to be learned"

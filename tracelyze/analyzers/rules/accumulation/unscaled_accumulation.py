@@ -15,6 +15,18 @@ from tracelyze.formatting import percent
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask, Table
+    from tracelyze.diagnosis import Location
+
+
+TRAINER = (
+    "Say that your compute_loss returns a mean. Where a model accepts loss arguments (**kwargs), the Trainer of "
+    "transformers expects a loss that was divided by num_items_in_batch, and divides it by nothing. Or return a sum "
+    "over the targets, divided by num_items_in_batch."
+)
+EXAMPLE = (
+    "trainer.loss_is_scaled_for_ga = False  # before trainer.train(), transformers 5\n"
+    "trainer.model_accepts_loss_kwargs = False  # instead of it, before version 5"
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -45,7 +57,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
     if whole < limits["share"]:
         return Passed(f"{count} backwards per step, and the loss is divided")
-    return _finding(optimization, count, whole, limits)
+    return _finding(optimization, count, whole, not own, limits)
 
 
 def _changed_by_hand(steps: Table) -> Mask:
@@ -55,7 +67,7 @@ def _changed_by_hand(steps: Table) -> Mask:
     return np.asarray((changes < 0) | (changes > known), dtype=bool)
 
 
-def _finding(optimization: Optimization, count: int, whole: float, limits: Limits) -> Finding:
+def _finding(optimization: Optimization, count: int, whole: float, by_framework: bool, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, 0)
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
@@ -65,22 +77,25 @@ def _finding(optimization: Optimization, count: int, whole: float, limits: Limit
         if matters
         else f"{name} divides most of that out again, but gradient clipping and logged norms are off by that factor."
     )
+    computes = _compute_loss(optimization) if by_framework else None
+    mean = "Each loss is a mean over its batch:" if by_framework else "If each loss is a mean over its batch,"
+    logged = ", and so is the training loss that the Trainer logs" if computes else ""
+    harms = matters or (by_framework and bool((optimization.steps["clips"] > 0).any()))
     return Finding(
         rule=RULE.id,
-        severity="warning" if matters else "info",
-        confidence="possible",
+        severity="warning" if harms else "info",
+        confidence="likely" if by_framework else "possible",
         title=f"Gradients of {count} micro-batches are added up, not averaged",
         summary=(
             f"Every step accumulates {count} backwards, one per batch, and {percent(whole)} of the "
-            "observed "
-            f"losses were not divided by anything. If each loss is a mean over its batch, the gradient is {count} "
-            "times too "
-            f"large. {effect}"
+            f"observed losses were not divided by anything. {mean} the gradient is {count} times too large{logged}. "
+            f"{effect}"
         ),
-        fix=f"Divide the loss by {count}, the number of batches that a step accumulates, before backward (a "
-        "compute_loss of the Hugging Face Trainer: a sum over the targets by num_items_in_batch). Leave the learning "
-        "rate as it is, unless it was chosen to suit these sums.",
-        fix_code=f"(loss / {count}).backward()",
+        fix=TRAINER
+        if computes
+        else f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. Leave the "
+        "learning rate as it is, unless it was chosen to suit these sums.",
+        fix_code=EXAMPLE if computes else f"(loss / {count}).backward()",
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -88,10 +103,19 @@ def _finding(optimization: Optimization, count: int, whole: float, limits: Limit
             Evidence("observed losses that were not divided", whole, "share", limits["share"], limits.source("share")),
             Evidence("optimizer", called),
         ],
-        location=optimization.backward_location,
+        location=computes or optimization.loss_location,
+        seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
     )
+
+
+def _compute_loss(optimization: Optimization) -> Location | None:
+    """The line of a method with the name that the Trainer of transformers calls, which computes the loss or calls the
+    model."""
+    process = optimization.process
+    lines = [one for role in ("loss", "training-call") for one in process.locations(role)]
+    return next((one for one in lines if one.function.rpartition(".")[2] == "compute_loss"), None)
 
 
 RULE = Rule(

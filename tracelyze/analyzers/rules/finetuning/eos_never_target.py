@@ -83,7 +83,7 @@ RULE = Rule(
         "Padding with an id of its own behind an end symbol: the last targets that count have nothing in common.",
         "Answers of one length: the rows differ in how many targets count.",
     ),
-    needs=(("loss_calls.ids_next", "loss_calls.end_counts", "loss_calls.behind_id"),),
+    needs=(("loss_calls.ids_next", "loss_calls.end_counts"),),
     thresholds=(
         Threshold("ended", 0.9, "share", "nearly all rows; a few may be cut off at the length limit"),
         Threshold("stopped", 0.5, "share", "most rows end in the same target, if that is what ends a text"),

@@ -233,6 +233,9 @@ def divisions(torch: Any, node: Any) -> tuple[list[float | None], Any]:
             break
         kind = saved_values.operation(node)
         inputs = node.next_functions
+        if kind == "NegBackward0":
+            node = inputs[0][0]
+            continue
         if kind not in ("DivBackward0", "MulBackward0") or len(inputs) != 2 or inputs[1][0] is not None:
             break
         other = saved_values.saved_other(node)
@@ -248,13 +251,25 @@ def divisions(torch: Any, node: Any) -> tuple[list[float | None], Any]:
 
 def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
     """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
-    whether it is what a loss function averages."""
+    whether it is a mean over the micro-batch, or a sum of such, the first of which is divided by nothing."""
     constants, inner = divisions(torch, node)
-    if getattr(inner, "_saved_reduction", None) == MEAN:
+    if is_mean(inner):
         return product(constants), False, True
-    if inner is not None and saved_values.operation(inner) == "AddBackward0" and adds_parts(torch, inner):
-        return None, True, False
+    if inner is not None and saved_values.operation(inner) == "AddBackward0":
+        if adds_parts(torch, inner):
+            return None, True, False
+        terms = [divisions(torch, term) for term, _ in inner.next_functions]
+        whole = all(is_mean(mean) for _, mean in terms) and product(terms[0][0]) == 1.0
+        return product(constants), False, whole
     return *beside_own_mean(torch, constants, inner), False
+
+
+def is_mean(node: Any) -> bool:
+    """Whether a loss function, or the script itself, averages what came before."""
+    if getattr(node, "_saved_reduction", None) == MEAN:
+        return True
+    own = node is not None and saved_values.operation(node) == "MeanBackward0"
+    return own and bool(getattr(node, "_saved_self_sym_numel", 0) > 1)
 
 
 def product(constants: list[float | None]) -> float | None:
