@@ -46,7 +46,7 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
-        ("running += loss", "running += loss.item()"),
+        ("running += loss", "running += loss.detach()"),
         ("self.losses.append(loss)", "self.losses.append(loss.detach())"),
         ('history["aux"].append(aux)', 'history["aux"].append(aux.detach())'),
         ("cache[step] = out", "cache[step] = out.detach()"),

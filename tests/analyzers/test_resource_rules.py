@@ -90,7 +90,7 @@ def test_memory_leak_of_graphs(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     _, _, finding = make.check("memory-leak", make.process(steps))
     assert (finding.confidence, finding.location.line) == ("certain", 41)
-    assert "loss.item()" in finding.fix
+    assert "loss.detach()" in finding.fix
 
 
 def test_memory_leak_of_graphs_until_the_end_of_each_epoch(make) -> None:

@@ -186,5 +186,5 @@ def _diff(location: Location, line: str, stored: re.Match[str]) -> Diff | None:
     if not value.isidentifier() or "#" in line:
         return None
     end = len(line) - len(line.lstrip()) + stored.end("value")
-    without = ".item()" if stored["sum"] else ".detach()"
-    return Diff(location.file, location.line, [line], [line[:end] + without + line[end:]])
+    # A tensor as before, also in a sum: the script may call its methods further down.
+    return Diff(location.file, location.line, [line], [f"{line[:end]}.detach(){line[end:]}"])

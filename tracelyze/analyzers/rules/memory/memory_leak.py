@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 FIX_GRAPHS = (
     "Keep the backward pass as it is. Where the loop keeps a loss, an output or a hidden state beyond the step, keep "
-    "it detached: what reads it later works as before. To a running sum, add loss.item()."
+    "it detached, and add loss.detach() to a running sum: what reads it later works as before."
 )
 CODE_GRAPHS = (
     "kept.append(loss.detach())  # where a list, dictionary or attribute keeps a loss or an output\n"
-    "running_loss += loss.item()  # where the loop adds up losses"
+    "running_loss += loss.detach()  # where the loop adds up losses"
 )
 FIX_LINES = (
     "Keep the backward pass as it is, and store the tensor without its graph: whatever reads its value later works as "
