@@ -66,6 +66,63 @@ def test_what_is_no_loss(collect: Collect, how: str) -> None:
     assert diagnose(collect(sys.executable, "-c", PROGRAM, how).run).verdict == "unknown"
 
 
+SECOND_ORDER = """
+import sys
+import torch
+from torch import nn
+from torch.func import functional_call
+how = sys.argv[1]
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+parameters = dict(net.named_parameters())
+def loss_of(weights):
+    x = torch.rand(16, 4)
+    return (functional_call(net, weights, (x,)) - x.sum(1, keepdim=True)).pow(2).mean()
+def slopes(loss, **options):
+    return torch.autograd.grad(loss, list(parameters.values()), **options)
+def adapted(**options):
+    gradients = slopes(loss_of(parameters), **options)
+    return {name: weight - 0.01 * one for (name, weight), one in zip(parameters.items(), gradients)}
+for step in range(60):
+    factor = float("nan") if step >= 40 else 1.0
+    if how == "many tasks":
+        loss = sum(loss_of(adapted(create_graph=True)) for _ in range(3)) / 3 * factor
+        gradients = slopes(loss)
+        slopes(loss_of(parameters))  # a task that is adapted to in an evaluation
+    elif how == "penalty":
+        loss = loss_of(parameters) * factor
+        first = slopes(loss, create_graph=True)
+        gradients = slopes(loss + 0.01 * sum(one.pow(2).sum() for one in first))
+    elif how == "kept for nothing":
+        gradients = slopes(loss_of(parameters) * factor, create_graph=True)
+    elif how == "curvature":
+        gradients = slopes(loss_of(parameters) * factor, create_graph=True)
+        curved = slopes(sum((one * one.detach()).sum() for one in gradients))
+        gradients = [one / (1 + two.norm()) for one, two in zip(gradients, curved)]
+    elif how == "backward":
+        net.zero_grad()
+        loss_of(adapted(create_graph=True)).backward()
+        gradients = [weight.grad for weight in parameters.values()]
+    with torch.no_grad():
+        for weight, gradient in zip(parameters.values(), gradients):
+            weight -= 0.01 * gradient.nan_to_num()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "count", "nan"),
+    [("many tasks", 60, 20), ("penalty", 60, 20), ("kept for nothing", 51, 20), ("curvature", 51, 20)],
+)
+def test_losses_beside_gradients_that_have_a_graph(collect: Collect, how: str, count: int, nan: int) -> None:
+    losses = collect(sys.executable, "-c", SECOND_ORDER, how).run.processes[0].tables["scalars"]["value"]
+    assert (len(losses), int(np.isnan(losses).sum())) == (count, nan)
+
+
+def test_losses_that_have_a_backward_are_taken_there_alone(collect: Collect) -> None:
+    process = collect(sys.executable, "-c", SECOND_ORDER, "backward").run.processes[0]
+    assert (len(process.tables["scalars"]), len(process.steps)) == (0, 60)
+
+
 CLASSES = """
 import sys
 import torch

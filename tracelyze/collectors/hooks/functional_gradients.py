@@ -19,8 +19,10 @@ from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.guards import Guard, never_raises
 from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
+from tracelyze.collectors.tensors.written_out import of_gradients
 
 MOST = 10_000  # tensors of which the gradients were asked for
+PATIENCE = 8  # steps in which what is made of gradients proves to be the loss, if it is
 CREATE_GRAPH = 4  # its position among the arguments of torch.autograd.grad
 wrappers: list[Any] = []  # functions of ours in the place of torch's
 
@@ -30,9 +32,11 @@ class FunctionalLosses:
 
     def __init__(self, torch: Any, find_recorder: Callable[[], Recorder]) -> None:
         self._torch, self._find_recorder = torch, find_recorder
-        # What is derived from gradients of weights may be asked for next, which is no loss; or the script logs its own.
-        self._unclear = False
+        self._logs_itself = False  # the script has losses of its own to log
         self._taken = 0
+        self._derived = False  # gradients of weights have had a graph: what is made of them may be asked for next
+        self._alone = 0  # steps since such a number was a loss, as in MAML: the loss is what had the graph kept
+        self._weights = (0, 0)  # a weight at the latest call that kept a graph, and its version
 
     @property
     def guard(self) -> Guard:
@@ -40,17 +44,32 @@ class FunctionalLosses:
         return self._find_recorder().guard
 
     @never_raises
-    def asked(self, outputs: Any, inputs: Any, create_graph: bool) -> None:
+    def asked(self, outputs: Any, inputs: Any, gradients: Any, create_graph: bool) -> None:
         """`torch.autograd.grad` returned."""
         parameter = self._torch.nn.Parameter
         inputs = list(inputs)[:MOST] if type(inputs) in (list, tuple) else [inputs]
         if not inputs or not all(isinstance(one, parameter) for one in inputs):
             return
-        self._unclear = self._unclear or create_graph
         if type(outputs) in (list, tuple) and len(outputs) == 1:
             outputs = outputs[0]
-        if not self._unclear:
+        if create_graph:
+            of_gradients.mark(self._torch, gradients)
+            self._kept_a_graph(outputs, inputs[0])
+        elif not self._derived:
             self._take("torch.autograd.grad", outputs)
+        elif of_gradients.is_loss(getattr(outputs, "grad_fn", None)):
+            self._alone = 0
+            self._take("torch.autograd.grad", outputs)
+
+    def _kept_a_graph(self, outputs: Any, weight: Any) -> None:
+        """A loss, or one of the inner losses of a step. It is the former if weights change from one to the next, and
+        nothing that is made of its gradients proves to be the loss."""
+        self._derived = True
+        before, self._weights = self._weights, (id(weight), weight._version)
+        if before[0] == id(weight) and before != self._weights:
+            self._alone += 1
+            if self._alone > PATIENCE:
+                self._take("torch.autograd.grad", outputs)
 
     @never_raises
     def differentiated(self, gradients: Any, loss: Any) -> None:
@@ -67,8 +86,8 @@ class FunctionalLosses:
             return
         progress = recorder.progress
         if not self._taken and _logs_itself():
-            self._unclear = True
-        if self._unclear or progress.backwards or progress.log_calls > self._taken:  # its losses are seen otherwise
+            self._logs_itself = True
+        if self._logs_itself or progress.backwards or progress.log_calls > self._taken:  # its losses are seen otherwise
             return
         if is_plain(torch, loss) and may_compute(torch, loss.is_cuda):
             recorder.logged((), {"loss": loss.detach()}, None, "train", None)
@@ -112,7 +131,7 @@ def install(torch: Any, find_recorder: Callable[[], Recorder]) -> None:
         if not unwatched():
             outputs, inputs = (args[0] if args else kwargs.get("outputs")), kwargs.get("inputs")
             create_graph = kwargs.get("create_graph", args[CREATE_GRAPH] if len(args) > CREATE_GRAPH else False)
-            losses.asked(outputs, args[1] if len(args) > 1 else inputs, bool(create_graph))
+            losses.asked(outputs, args[1] if len(args) > 1 else inputs, result, bool(create_graph))
         return result
 
     torch.autograd.grad = grad
