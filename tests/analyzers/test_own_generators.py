@@ -42,12 +42,27 @@ def test_samples_that_come_again_as_they_were(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "loader",
+    [
+        {"stored": "12x12"},
+        {"stored": "3 1x16x16"},  # cut out
+        {"stored": "files"},
+        {"stored_prints": "s1e0 s2e0 s3e9 s4e9"},  # half of them are flipped
+    ],
+)
+def test_samples_that_are_changed_on_the_way(make: Any, loader: dict[str, Any]) -> None:
+    assert judge(make, epochs(), **loader)[0] == "fired"
+
+
+@pytest.mark.parametrize(
     ("batches", "loader"),
     [
         (epochs(drawn=True), {}),  # the seed holds the epoch after all
         (epochs(), {"stored": "12 5"}),  # made up: nothing of that shape is stored
         (epochs(), {"own_generator": None}),  # no augmentation, or one that was kept
         (epochs(dtype="int64"), {}),
+        (epochs(), {"stored": "9x9"}),  # larger than what is stored
+        (epochs(), {"stored_prints": "s1e0 s2e0 s3e0 s4e0"}),  # as they are stored: labels are drawn, or partners
         (epochs() + [row | {"field": "1"} for row in epochs()], {}),  # noise that is to be removed
     ],
 )

@@ -27,7 +27,7 @@ def line_of(body: str) -> int | None:
         ("r = np.random.default_rng()", False),
         ("r = np.random.default_rng(torch.randint(2**31, ()).item())", False),
         ("g = torch.Generator().manual_seed(self.epoch * 1000 + i)", False),
-        ("torch.manual_seed(i)", False),
+        ("torch.manual_seed(i)", True),
         ("r = self.rng.normal(0, 1)", False),
     ],
 )
@@ -53,3 +53,44 @@ def test_what_a_dataset_stores() -> None:
     assert sample_generators.of(Images(), sites) == (1, "3x4 2x2")
     assert sample_generators.of(torch.utils.data.Subset(Images(), [1, 2]), sites) == (1, "3x4 2x2")
     assert sample_generators.of(torch.utils.data.TensorDataset(torch.zeros(20, 3)), sites) is None
+
+
+class Wrapped(torch.utils.data.Dataset[Any]):
+    """A helper method draws, and the samples are those of another dataset."""
+
+    def __init__(self, base: Any, transform: Any) -> None:
+        self.base, self.transform = base, transform
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.changed(self.base[index][0], index)
+
+    def changed(self, x: Any, index: int) -> Any:
+        return self.transform(x, index)
+
+
+def shifted(x: Any, index: int) -> Any:
+    generator = torch.Generator()
+    generator.manual_seed(index)
+    return x.roll(int(torch.randint(4, (1,), generator=generator)))
+
+
+class Shift:
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def __call__(self, x: Any, index: int) -> Any:
+        generator = torch.Generator().manual_seed(self.epoch * 1000 + index)
+        return x.roll(int(torch.randint(4, (1,), generator=generator)))
+
+
+def test_what_the_dataset_calls_and_what_it_wraps() -> None:
+    sites = SimpleNamespace(at=lambda role, code, line: (code.co_name, line - code.co_firstlineno))
+    base = torch.utils.data.TensorDataset(torch.rand(20, 5, 6), torch.zeros(20))
+    assert sample_generators.of(Wrapped(base, shifted), sites) == (("shifted", 2), "5x6")
+    assert sample_generators.of(Wrapped(base, Shift()), sites) is None
+    assert sample_generators.of(Wrapped(base, [print]), sites) is None
+    prints = sample_generators.prints_of_stored(torch, Wrapped(base, shifted)).split()
+    assert len(set(prints)) == 20

@@ -238,6 +238,7 @@ LOADERS = Table(
         Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),
         Column("own_generator", "int32", "", "line in which __getitem__ seeds a generator for each sample alike"),
         Column("stored", "string", "", "shapes of the samples that such a dataset stores"),
+        Column("stored_prints", "string", "", "fingerprints of some of these samples"),
     ),
 )
 

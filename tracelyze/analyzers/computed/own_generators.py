@@ -1,4 +1,4 @@
-"""A generator that the dataset makes anew for each sample, by a seed that is the same in each epoch."""
+"""A generator that the dataset seeds anew for each sample, by a seed that is the same in each epoch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tracelyze.analyzers.evidence import pictures
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
+FILES = "files"  # as the collector writes it, for samples that lie in files
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     """Samples that come again as they were, from a dataset that stores others of their shape and draws beside them.
 
-    A dataset that makes its samples up out of such a generator stores none of their shape: there the same is right.
+    A dataset that makes its samples up out of such a generator stores none of their shape: there the same is right. So
+    it is where samples are handed out as they are stored, and the generator is for something else.
     """
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     feeding = {int(index) for index in validation.training_loaders(process)}
@@ -29,6 +31,10 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     kinds = {loaders[one.loader]["own_generator"] for one in trained}
     if len(kinds) != 1 or len(trained) < limits["passes"]:
         return None
+    kept = set(str(loaders[trained[0].loader].get("stored_prints") or "").split())
+    seen = set[str]().union(*(one.distinct for one in trained))
+    if len(kept & seen) > limits["unchanged"] * len(kept):
+        return None  # the numbers that are drawn change labels, or choose a partner
     pairs = [([later], trained[:at]) for at, later in enumerate(trained) if at]
     found = overlap.compare(pairs, lengths)
     if found.hits < limits["again"] or found.share < limits["equal"] or found.rate < limits["beyond"] * found.chance:
@@ -44,11 +50,20 @@ def _passes(process: Process, stored: dict[int, str]) -> list[overlap.Seen]:
         if row["loader"] not in stored or not row["trained"] or not row["prints"]:
             continue
         size, _, shape = str(row["shape"]).partition("x")
-        if shape and shape in stored[row["loader"]].split() and str(row["dtype"]).startswith(("float", "bfloat")):
+        told = str(row["dtype"]).startswith(("float", "bfloat", "uint8"))
+        if shape and told and any(_is_of(shape, one) for one in stored[row["loader"]].split()):
             one = found.setdefault((row["loader"], row["epoch"]), overlap.Seen(row["loader"], int(row["step"])))
             one.contents += [sample for sample in prints[row["prints"]] if sample != passes.BLANK]
             one.sizes.append(int(size))
     return sorted(found.values(), key=lambda one: one.step)
+
+
+def _is_of(shape: str, stored: str) -> bool:
+    """Whether a sample may be a stored one, or what was cut out of it, or made of a file."""
+    if stored == FILES:
+        return True
+    of, whole = ([int(size) for size in one.split("x") if size != "1"] for one in (shape, stored))
+    return len(of) == len(whole) > 0 and all(size <= most for size, most in zip(of, whole, strict=True))
 
 
 def _finding(
@@ -62,7 +77,7 @@ def _finding(
         confidence="likely",
         title=f"{loader['dataset']} draws the same random numbers for a sample in each epoch",
         summary=(
-            f"{where} makes a generator anew for each sample, by a seed that is the same in each epoch. "
+            f"{where} seeds a generator anew for each sample, by a seed that is the same in each epoch. "
             f"{plural(found.hits, 'sample')} that were looked at in more than one of {count} passes held the same "
             "numbers. Augmentation that should differ in each epoch repeats that of the first one, so that the network "
             "sees far fewer variants than it seems to."

@@ -109,6 +109,7 @@ RULE = Rule(
         Threshold("passes", 3, "passes", "two equal ones may be a restart; a third says that it goes on"),
         Threshold("again", 8, "samples", "with real numbers in them none is equal by chance; a few may be blank"),
         Threshold("equal", 0.9, "share", "of the samples that came again: a flip drawn anew halves them"),
+        Threshold("unchanged", 0.75, "share", "derived: of stored samples that were met; a flip by chance keeps half"),
         Threshold("beyond", 5, "times", "the rate at which samples of one pass equal each other"),
     ),
     not_when="Datasets that make up their samples, validation loaders, streams, samples that draw nothing, several "

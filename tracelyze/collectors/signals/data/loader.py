@@ -94,6 +94,8 @@ class Loader(Signal):
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
             row["own_generator"], row["stored"] = own or (None, None)
+            if own is not None:
+                row["stored_prints"] = sample_generators.prints_of_stored(self.torch, loader.dataset)
             self.context.emit("loaders", row)
         self.progress.iterated = number
         self._passes[iterator] = _Pass(number)
