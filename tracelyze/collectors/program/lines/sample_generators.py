@@ -82,7 +82,7 @@ def _called(dataset: Any, getitem: Any) -> list[CodeType]:
         names, held = code.co_names, getattr(owner, "__dict__", {})
         for name in names:
             method = getattr(type(owner), name, None)
-            value = held.get(name, getattr(function, "__globals__", {}).get(name))
+            value: Any = held.get(name, getattr(function, "__globals__", {}).get(name))
             if isinstance(method, FunctionType):
                 open_ends.append((method, owner))
             for one in value if type(value) in (list, tuple) and len(value) <= MAX_FUNCTIONS else [value]:
