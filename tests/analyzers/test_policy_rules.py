@@ -94,14 +94,14 @@ def test_ratios_that_are_one_for_good_reason(make: Any, losses: Any, rows: Any, 
 def acted(distances: list[float], **more: Any) -> dict[str, Any]:
     """Looks after a policy acted; by name, what is the same in all of them, or a list."""
     usual = {"model": 0, "own": True, "dropouts": [0, 0], "both_signs": 1.0, "reused": 0.0, "met": 0.5}
-    rows = [usual | {"apart": one, "as_trained": False, "same": 1.0, "state": 3.5} for one in distances]
+    rows = [usual | {"apart": one, "as_trained": False, "same": True, "state": 3.5} for one in distances]
     for name, values in more.items():
         for row, value in zip(rows, values if isinstance(values, list) else [values] * len(rows), strict=True):
             row[name] = value
     return {"events": [{"kind": "policy-acted", "step": 16 * n, "text": json.dumps(one)} for n, one in enumerate(rows)]}
 
 
-FAR, STALE = [0.12, 0.09, 0.2, 0.11, 0.3, 0.08] * 2, {"own": False, "same": 0.0}
+FAR, STALE = [0.12, 0.09, 0.2, 0.11, 0.3, 0.08] * 2, {"own": False, "same": False}
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
     met = [one["met"] for one in looks if one["met"] is not None]
     if met and not any(met):
         return Passed("the policy is not trained on what it acted upon last")
-    alike = np.array([one["own"] or one["same"] > 0 for one in looks])
+    alike = np.array([one["own"] or one["same"] for one in looks])
     copied = not any(one["own"] for one in looks)
     stale = copied and len({one["state"] for one in looks}) == 1 and not alike[len(alike) // 2 :].any()
     if not stale and alike.mean() < 1 - limits["again"]:

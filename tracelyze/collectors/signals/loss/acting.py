@@ -20,7 +20,7 @@ from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.models import first_tensor
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.loss.given_rows import GivenRows
+from tracelyze.collectors.signals.loss.given_rows import GivenRows, Numbers, projected
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import saved_values
@@ -148,8 +148,11 @@ class Acting(Signal):
         acted = own or [one for one in others if _is_copy(one, policy) and not self._rows.gives_no_samples(one, policy)]
         if not facts or not acted:
             return
+        of_both = [] if own else [self._state(_module(one)) for one in (acted[0], policy)]
+        states = [one for one in of_both if one is not None]
+        if len(states) < len(of_both):
+            return
         self._looks += 1
-        values = [*facts, *([] if own else self._states(_module(acted[0]), _module(policy)))]
         known = {
             "model": policy.model.number,
             "own": bool(own),
@@ -158,25 +161,24 @@ class Acting(Signal):
         row = {"time": self.context.now(), "step": self.progress.steps, "kind": "policy-acted", "name": "", "text": ""}
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
-            columns = dict(zip(("apart", "both_signs", "same", "state"), read, strict=False))
-            late["text"] = json.dumps(known | columns | rows.facts())
+            late["text"] = json.dumps(known | {"apart": read[0], "both_signs": read[1]} | rows.facts())
 
-        rows = self._rows.compared(policy, acted)
-        self._pending.put([row], rows.after(Readback(self.torch, values, fill)))
+        rows = self._rows.compared(policy, acted, states)
+        self._pending.put([row], rows.after(Readback(self.torch, facts, fill)))
         if self._looks - self._looks_before >= FIRST_LOOKS:
             steps = self.progress.steps
             self._next = steps + max(self.meter.stride, steps * FIRST_LOOKS // PER_E_FOLD)
 
-    def _states(self, copy: Any, policy: Any) -> list[Any]:
-        """Whether the weights of a copy are those of the policy, and a number that changes with the copy's."""
+    def _state(self, module: Any) -> Numbers | None:
+        """A number that changes with the weights of a model; None where they cannot be read."""
         torch = self.torch
-        pairs = [pair for pair in zip(copy.parameters(), policy.parameters(), strict=True) if pair[0].numel()]
-        plain = [pair for pair in pairs if all(is_plain(torch, one) for one in pair)]
+        plain = [one for one in module.parameters() if is_plain(torch, one) and one.numel()]
         chosen = plain[:: max(1, len(plain) // TENSORS)][:TENSORS]
+        if not chosen or len({one.device for one in chosen}) > 1 or any(one.is_complex() for one in chosen):
+            return None
         with unseen(torch), torch.no_grad():
-            elements = [[every_nth(one, ELEMENTS).double() for one in pair] for pair in chosen]
-            same = torch.stack([(one == other).all() for one, other in elements]).all()
-            return [same.float(), torch.stack([one.square().sum() for one, _ in elements]).sum()]
+            rows = [projected(torch, every_nth(one, ELEMENTS)[None]) for one in chosen]
+            return Numbers(torch, torch.stack(rows).sum(0))
 
 
 def _is_copy(call: Call, policy: Call) -> bool:

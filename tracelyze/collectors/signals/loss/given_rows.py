@@ -13,6 +13,7 @@ from tracelyze.collectors.tensors.readback import Readback
 MOST = 512  # rows of an input that are looked at
 NUMBERS = 256  # of a row that are looked at
 MOST_KNOWN = 20_000  # rows that are remembered
+SAME = 1e-6  # between numbers of the same weights, one of which was read from a device, in single precision
 WIDTHS = 2  # widths of what the policy acted upon, to which rows in training are cut
 
 
@@ -24,15 +25,18 @@ class Rows:
         self.width = int(rows.shape[1])
         self.whole = _read(torch, rows)
         self.integer = not rows.is_floating_point()
-        self.begins: dict[int, _Numbers] = {}  # the same for the beginnings of the rows, by their width
+        self.begins: dict[int, Numbers] = {}  # the same for the beginnings of the rows, by their width
 
 
-class _Numbers:
+class Numbers:
+    """Numbers on their way to the host."""
+
     def __init__(self, torch: Any, values: Any) -> None:
         self._read: list[float] = []
         self.readback = Readback(torch, values, lambda _row, read: self._read.extend(read))
 
     def values(self) -> list[float]:
+        """What they are, once they have arrived."""
         if not self._read:
             self.readback.fill({})
         return self._read
@@ -46,11 +50,11 @@ class GivenRows:
         self._given: dict[int, Rows] = {}  # by the number of the call
         self._widths: list[int] = []
         self._known: set[float] = set()
-        self._trained: list[_Numbers] = []  # that are not in `_known` yet
+        self._trained: list[Numbers] = []  # that are not in `_known` yet
 
     def given(self, call: Call, given: Any) -> None:
         """A call was given this tensor: vectors, each a row; ids, each sequence one; images, each one."""
-        if not given.dim() or not given.numel():
+        if not given.dim() or not given.numel() or given.is_complex():
             return
         if given.is_floating_point() and given.dim() <= 3:
             rows = given.detach().reshape(-1, given.shape[-1])[:MOST]
@@ -68,8 +72,9 @@ class GivenRows:
         one, other = self._given.get(call.number), self._given.get(policy.number)
         return one is None or other is None or (one.integer and other.integer and one.width == other.width > 1)
 
-    def compared(self, policy: Call, acted: Sequence[Call]) -> Comparison:
-        """What the policy is trained on, beside what it acted upon."""
+    def compared(self, policy: Call, acted: Sequence[Call], states: Sequence[Numbers] = ()) -> Comparison:
+        """What the policy is trained on, beside what it acted upon. `states`: numbers that change with the weights of a
+        copy that acted, and of the policy."""
         earlier, self._trained = self._trained, []
         pairs = []
         trained, others = self._given.get(policy.number), [self._given.get(call.number) for call in acted]
@@ -78,7 +83,7 @@ class GivenRows:
                 same = trained.whole if one.width == trained.width else trained.begins.get(one.width)
                 pairs += [] if same is None else [(one.whole, same)]
         as_trained = trained is not None and all(one is not None and one.shape == trained.shape for one in others)
-        return Comparison(self._known, earlier, trained, pairs, as_trained)
+        return Comparison(self._known, earlier, trained, pairs, as_trained, states)
 
     def trained(self, calls: Iterable[Call]) -> None:
         """A backward ran through these calls of the policy."""
@@ -99,21 +104,22 @@ class Comparison:
     def __init__(
         self,
         known: set[float],
-        earlier: list[_Numbers],
+        earlier: list[Numbers],
         trained: Rows | None,
-        pairs: list[tuple[_Numbers, _Numbers]],
+        pairs: list[tuple[Numbers, Numbers]],
         as_trained: bool,
+        states: Sequence[Numbers],
     ) -> None:
         self._known, self._earlier, self._trained, self._pairs = known, earlier, trained, pairs
-        self._as_trained = as_trained
+        self._as_trained, self._states = as_trained, states
 
     def after(self, other: PendingValues) -> PendingValues:
         """`other`, once these rows have arrived as well."""
         return _Both(self, other)
 
     def arrived(self) -> bool:
-        """Whether all rows are on the host."""
-        waited = [*self._earlier, *[one for pair in self._pairs for one in pair]]
+        """Whether all is on the host."""
+        waited = [*self._states, *self._earlier, *[one for pair in self._pairs for one in pair]]
         waited += [] if self._trained is None else [self._trained.whole]
         return all(one.readback.arrived() for one in waited)
 
@@ -130,7 +136,11 @@ class Comparison:
         for acted, same in self._pairs:
             by_width.setdefault(id(same), (set(), same.values()))[0].update(acted.values())
         shares = [sum(row in given for row in begins) / len(begins) for given, begins in by_width.values()]
-        return {"reused": reused, "met": max(shares, default=None), "as_trained": self._as_trained}
+        found = {"reused": reused, "met": max(shares, default=None), "as_trained": self._as_trained}
+        if self._states:
+            copy, own = (one.values()[0] for one in self._states)
+            found |= {"state": copy, "same": math.isclose(copy, own, rel_tol=SAME)}
+        return found
 
 
 class _Both:
@@ -142,8 +152,13 @@ class _Both:
         return self._other.arrived() and self._rows.arrived()
 
 
-def _read(torch: Any, rows: Any) -> _Numbers:
+def _read(torch: Any, rows: Any) -> Numbers:
     """A number for each row that is hardly that of another one: its product with a fixed vector."""
+    return Numbers(torch, projected(torch, rows).float())
+
+
+def projected(torch: Any, rows: Any) -> Any:
+    """The product of each row, or of numbers spread over a long one, with a fixed vector."""
     chosen = rows[:, :: math.ceil(rows.shape[1] / NUMBERS)].double()
     weights = torch.arange(1, chosen.shape[1] + 1, dtype=torch.float64, device=rows.device).mul(0.7).cos()
-    return _Numbers(torch, (chosen @ weights).float())
+    return chosen @ weights
