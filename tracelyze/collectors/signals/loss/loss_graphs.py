@@ -23,7 +23,7 @@ from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 from tracelyze.collectors.tensors.written_out import picked_classes
 
 WHOLE_GRAPHS = 4  # that are walked from end to end; the way to a policy's weights is short
-TRIED = 20  # samples of a training after which a loss that had no such weights will hardly have any
+TRIED = 20  # samples after which a loss that had no such weights will hardly have any
 AGAIN = 2  # times the steps so far, when it is looked at again: a policy may begin with a supervised training
 PER_STEP, MAX_SAMPLES = 4, 2000
 
@@ -62,14 +62,13 @@ class LossGraphs(Signal):
         self._weighed = False  # whether a loss of this step was a policy's
         self._decimation = Decimation(self.meter)
         self._left = PER_STEP  # backwards of this step that are looked at
-        self._tried = 0  # samples since an optimizer began
-        self._begun = 0  # steps of the process by then
-        self._again = 0  # steps of the process after which a loss without such weights is looked at once more
+        self._begun = 0  # steps of the process as the newest optimizer began
+        self._again = 1  # steps since then after which a loss without such weights is looked at once more
         self._samples = 0
         self._policy = 0  # samples that found weights of a policy
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
-        if self._left and self._tried < TRIED and (self._policy or self._samples < TRIED):
+        if self._left and self._samples < TRIED:
             self._rows.called(call, args, kwargs)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
@@ -81,7 +80,6 @@ class LossGraphs(Signal):
         if node is None or not may_compute(self.torch, root.is_cuda):
             return
         self._samples += 1
-        self._tried += 1
         with unseen(self.torch), self.torch.no_grad():
             values = weights.columns(self.torch, node)
             is_policy = self._terms(node)
@@ -129,8 +127,8 @@ class LossGraphs(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         """An optimizer begins: what it minimises need not be what the one before it did."""
-        if self._samples < MAX_SAMPLES and not self._policy:
-            self._tried, self._begun = 0, self.progress.steps
+        if self.progress.steps > 1 and self._samples < MAX_SAMPLES and not self._policy:
+            self._begun, self._again = self.progress.steps, 1
             self._decimation = Decimation(self.meter)
             self.resume()
 
@@ -143,15 +141,16 @@ class LossGraphs(Signal):
         for pending in self._all_pending():
             pending.release()
         steps, until = self.progress.steps, math.inf
-        self._left = 0
-        if self._samples < MAX_SAMPLES and (self._policy or self._tried < TRIED):
-            self._left = PER_STEP if self._decimation.due(steps - self._begun) else 0
-            self._again = AGAIN * steps
-            until = steps + self._decimation.steps_until_due(steps - self._begun) - 1
+        since, self._left = steps - self._begun, 0
+        if self._samples < MAX_SAMPLES and (self._policy or (self._samples < TRIED and not self._begun)):
+            self._left = PER_STEP if self._decimation.due(since) else 0
+            until = steps + self._decimation.steps_until_due(since) - 1
         elif self._samples < MAX_SAMPLES:
-            if steps >= self._again:
-                self._left, self._again = PER_STEP * self.meter.decide(True), AGAIN * steps
-            until = self._again - 1
+            if since >= self._again:
+                self._left = PER_STEP * self.meter.decide(True)
+                while self._again <= since:
+                    self._again *= AGAIN
+            until = self._begun + self._again - 1
         if not self._left and not any(pending.waiting for pending in self._all_pending()):
             self.pause(until)
 

@@ -23,6 +23,7 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may
 
 MAX_CALLS = 32  # of a step
 MAX_SAMPLES = 500
+FEW = 2  # steps of a later optimizer that are sampled, whatever it costs, in search of such a call
 IN_VAIN = 5  # steps without such a call, after which none is expected before a model is called without autograd again
 TENSORS, ELEMENTS = 8, 64  # of a model that are compared
 IDS = 256  # of an input that are compared
@@ -81,13 +82,15 @@ class References(Signal):
                     self._compare(call, other, off, site)
 
     def first_step(self, tracked: Tracked) -> None:
-        """An optimizer begins, maybe with another loss: its first steps are sampled, too."""
-        self._met, self._in_vain = False, 0
-        self._begin()
-        self.resume()
+        """An optimizer begins, maybe with another loss: a few of its steps are sampled, too."""
+        if self.progress.steps > 1:
+            self._met, self._in_vain = False, 0
+            self._begin(self.first_steps - FEW)
+            self.resume()
 
-    def _begin(self) -> None:
-        self._begun, self._decimation = self.progress.steps, Decimation(self.meter)
+    def _begin(self, sampled: int = 0) -> None:
+        """Sample as at the beginning, without the first `sampled` of these steps."""
+        self._begun, self._decimation = self.progress.steps - sampled, Decimation(self.meter)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._next:
