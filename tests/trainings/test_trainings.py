@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 from tests.fork_server import client
 from tracelyze.catalogue.entries import entries
 
+from . import repaired
 from .judge import diagnose, environment
 from .judge import run as judge_run
 from .manifest import FOLDER, TRAININGS, Training
@@ -61,6 +62,19 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
         assert judgement.diagnosis["verdict"] in ("ok", "info", *unknown)
     places = [finding["location"] for finding in judgement.findings]
     assert judgement.located is not False, f"none of {training.lines} in {places}"
+    proposed = [finding for finding in judgement.diagnosis["findings"] if finding["diff"] is not None]
+    for number, finding in enumerate(proposed):
+        better = repaired.applied(training, finding["diff"], tmp_path / str(number))
+        if EVERYTHING or training.name in repaired.RUN_AGAIN:
+            again = diagnose(better, tmp_path / str(number), run)
+            assert not [one for one in again.problems if one.kind in ("exit code", "failed")], finding["diff"]
+            if training.name in repaired.RUN_AGAIN:
+                assert finding["rule"] not in again.roots, "what was repaired is still found"
+    assert proposed or training.name not in repaired.RUN_AGAIN, "no edit is proposed any more"
+
+
+def test_trainings_that_run_again_are_among_those_that_run() -> None:
+    assert set(repaired.RUN_AGAIN) <= {training.name for training in CHOSEN}
 
 
 @pytest.mark.starts_programs
