@@ -112,6 +112,23 @@ def test_validation_that_is_as_it_was(make, rows, contents) -> None:
     assert judge(make, "augmented-validation", rows, more={"batches": looks(contents)})[0] == "passed"
 
 
+PICTURE, MASK = {"mean": 0.1, "std": 1.0}, {"mean": 0.2, "std": 0.4, "field": "1"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        (looks(["x", "y", "z"], **PICTURE), looks(["x", "y", "z"], **MASK), "fired"),  # flipped together
+        (looks(["x", "y", "z"], **PICTURE), looks(["x", "x", "x"], **MASK), "passed"),  # noise that is to be removed
+        (looks(["x", "x", "x"], **PICTURE), looks(["x", "y", "z"], **MASK), "passed"),  # what is hidden is drawn
+        (looks(["x", "y", "z"], **PICTURE), looks(["x", "y", "z"], **PICTURE | {"field": "1"}), "passed"),  # two views
+        (looks(["x", "y", "z"], **PICTURE), looks(["x", "y", "z"], **MASK, shape="8x1x2x2"), "fired"),
+    ],
+)
+def test_targets_of_the_shape_of_the_input(make, first, second, status) -> None:
+    assert judge(make, "augmented-validation", BOTH, more={"batches": [*first, *second]})[0] == status
+
+
 def test_noise_and_repetition_that_are_meant(make) -> None:
     pairs = [*looks(["x", "y"]), *looks(["x", "x"], field="1")]  # a noisy input with the clean one
     assert judge(make, "augmented-validation", BOTH, more={"batches": pairs})[0] == "passed"

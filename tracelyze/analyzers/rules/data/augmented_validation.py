@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import draws, passes, validation
+from tracelyze.analyzers.computed.data import changed_fields, draws, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -29,14 +29,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     drawing = [part for part in validating if part.start]
     if not drawing:
         return Passed("loading the validation samples draws no random numbers")
-    if passes.paired(process, own):
+    by_field = changed_fields.of(process, own)
+    if changed_fields.are_of_the_task(by_field, limits):
         return Passed("inputs come with targets of their shape: noise that is drawn for them is part of the task")
     if _repeated(process, own):
         return Passed("each validation goes over its data several times: augmentation at test time")
     augmented = {name for part in parts if part.loader in feeding for name in part.start}
     if not augmented.intersection(name for part in drawing for name in part.start):
         return Passed("only validation draws random numbers: they are no augmentation meant for training")
-    share, compared = _changed(process, own)
+    compared = sum(len(one.changed) for one in by_field.values())
+    share = sum(sum(one.changed) for one in by_field.values()) / max(1, compared)
     sources = {part.source for part in parts if part.loader in feeding and part.source is not None}
     shared = any(part.source in sources for part in drawing)
     if compared >= limits["batches"]:
@@ -45,25 +47,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     elif not shared:
         return Skipped("too few validation batches were seen twice, at the same place of two passes")
     return [_finding(process, drawing, share if compared else None, compared, shared, limits)]
-
-
-def _changed(process: Process, own: set[int]) -> tuple[float, int]:
-    """Share of batches of an order that stays whose content is not that of the pass before, and how many there are."""
-    loaders = {int(row["loader"]): row for row in process.loaders.records()}
-    seen: dict[tuple[Any, ...], str] = {}
-    changed = compared = 0
-    for row in process.tables["batches"].records():
-        number = -1 if row["loader"] is None else int(row["loader"])
-        real = str(row["dtype"] or "").startswith(("float", "bfloat", "uint8"))
-        if number not in own or loaders[number]["shuffled"] or not real or not row["print"] or not row["prints"]:
-            continue
-        made = loaders[number]["made_at"]
-        place = number if made is None else made, loaders[number]["length"], row["batch"], row["field"]
-        before, seen[place] = seen.get(place), str(row["print"])
-        if before is not None:
-            compared += 1
-            changed += before != seen[place]
-    return changed / max(1, compared), compared
 
 
 def _repeated(process: Process, own: set[int]) -> bool:
@@ -122,7 +105,10 @@ RULE = Rule(
     needs=(("fetches.moved",),),
     thresholds=(
         Threshold("share", 0.5, "share", "transforms that are applied to half of the samples change every batch"),
+        Threshold(
+            "alike", 0.25, "spreads", "derived: two views of a picture hold the same numbers, a mask holds others"
+        ),
         Threshold("batches", 2, "batches", "derived: one that differs may be a short last one"),
     ),
-    not_when="Test-time augmentation, inputs with clean targets of their shape, integer inputs (masked at random).",
+    not_when="Test-time augmentation, noisy inputs of clean targets, views of a picture, integers (masked at random).",
 )
