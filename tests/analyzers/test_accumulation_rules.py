@@ -22,8 +22,12 @@ def discarding(make, **columns):
 def test_discarded_microbatches(make) -> None:
     status, _, finding = make.check("discarded-microbatches", make.process(discarding(make)))
     assert status == "fired"
-    assert (finding.severity, finding.first_step, finding.location.line) == ("critical", 1, 40)
+    assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "certain", 1)
     assert finding.cost.share == pytest.approx(0.75, abs=0.01)
+    line = {"site": 9, "role": "clears", "file": "t.py", "line": 17, "function": "f", "source": "opt.zero_grad()"}
+    _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line]))
+    assert finding.location.line == 17
+    assert "line 17 clears the gradients" in finding.title
     assert finding.fix_code.endswith("optimizer.zero_grad()")
 
 
@@ -37,6 +41,9 @@ def test_discarded_microbatches(make) -> None:
         ({"backwards": [2] * COUNT, "loader_batches": [1] * COUNT}, "skipped"),  # SAM: two passes over a batch
         ({"loader_batches": [None] * COUNT}, "skipped"),  # nothing tells micro-batches from passes
         ({"clips": [4] * COUNT}, "skipped"),  # private training: clipped sums are kept elsewhere
+        ({"grads_changes": [-1] * COUNT}, "skipped"),  # sums of the script's own, which take the gradients' place
+        ({"grads_changes": [1] * COUNT}, "skipped"),  # or are written into them
+        ({"grads_changes": [1] * COUNT, "clips": [1] * COUNT}, "fired"),  # the change is a clip
         ({"optimizer": [index % 2 for index in range(COUNT)]}, "skipped"),  # GAN
     ],
 )
@@ -274,3 +281,30 @@ def test_step_without_backward_beside_another_optimizer(make) -> None:
 )
 def test_steps_beside_another_optimizer_that_are_healthy(make, kept: int, columns, status: str) -> None:
     assert make.check("step-without-backward", make.process(delayed(make, kept, **columns)))[0] == status
+
+
+def test_the_example_of_a_loop_whose_step_takes_a_closure(make) -> None:
+    """The optimizer calls it: what is cleared after the step is too late for the second call."""
+    carried = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+
+    def fix_of(step: str, function: str):
+        rows = [
+            {
+                "site": 0,
+                "role": "backward",
+                "file": "t.py",
+                "line": 5,
+                "function": function,
+                "source": "loss.backward()",
+            },
+            {"site": 1, "role": "step", "file": "t.py", "line": 9, "function": "main", "source": step},
+        ]
+        optimizers = [{"optimizer": 0, "name": "LBFGS", "site": 1, "backward_site": 0, "parameters": 8}]
+        process = make.process(carried, sites=rows, optimizers=optimizers)
+        return make.check("missing-zero-grad", process)[2]
+
+    inside = fix_of("loss = optimizer.step(closure)", "closure")
+    assert inside.fix_code.startswith("def closure():\n    optimizer.zero_grad()\n")
+    assert "closure" in inside.fix
+    assert inside.diff is None
+    assert fix_of("optimizer.step()", "main").fix_code.startswith("loss.backward()")

@@ -55,6 +55,7 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="Weights that came another way than by load_state_dict; random features on purpose.",
+        verify="Record the run again: gradients reach whole layers, and the loss falls.",
     )
 
 

@@ -120,4 +120,5 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",
+        verify="Record the run again: an optimizer holds every trainable tensor that a backward reaches.",
     )

@@ -125,4 +125,5 @@ def _finding(
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A front that is to stay as it is, as random features or fixed codes, without saying so.",
+        verify=f"Record the run again: the gradients of the layers up to {before} are not zero.",
     )

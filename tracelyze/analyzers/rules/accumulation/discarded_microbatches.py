@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, share_of
@@ -44,6 +44,10 @@ def _check(optimization: Optimization, limits: Limits) -> Outcome:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     if (steps["clips"][bad] >= steps["backwards"][bad]).mean() > limits["clipped"]:
         return Skipped("gradients are clipped after each backward and then cleared: their sum may be kept elsewhere")
+    changes = steps["grads_changes"][bad]
+    by_hand = (changes < 0) | ((changes > 0) & (np.nan_to_num(steps["clips"][bad]) == 0))
+    if by_hand.sum() >= limits["share"] * len(changes):
+        return Skipped("the gradients of each step are replaced or changed by hand: their sum may be kept elsewhere")
     return [_finding(optimization, bad, float(bad.sum() / watched.sum()), limits)]
 
 
@@ -55,11 +59,13 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
     begin = timing.step_at(optimization, first)
     count = int(np.median(steps["backwards"][bad]))
     lost = (count - 1) / count
+    line = script_lines.only(optimization.process, "clears")
+    cleared = f"line {line.line} clears the gradients" if line is not None else "gradients are cleared"
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="likely",
-        title=f"{count - 1} of {count} micro-batches are thrown away: zero_grad runs between the backwards",
+        confidence="certain",
+        title=f"{count - 1} of {count} micro-batches are thrown away: {cleared} between the backwards",
         summary=(
             f"Every step runs {count} backwards, one per batch, and in {share_of(share, 'observed steps')} "
             "the gradients were cleared between them. The step sees the last micro-batch alone: "
@@ -79,7 +85,7 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
                      "none in a loop that accumulates"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, bad), lost),
-        location=optimization.zero_grad_location or optimization.backward_location,
+        location=line or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Gradients cleared between the backwards of a step", "tensors",
@@ -100,6 +106,10 @@ RULE = Rule(
     ),
     check=check,
     verify="Record the run again: no step clears gradients between its backwards.",
+    excluded=(
+        "Sums that the script keeps by itself: the step takes the gradients as the last backward left them.",
+        "Two passes over one batch (sharpness-aware minimisation): each backward has a batch of its own.",
+    ),
     absent="The run does not accumulate gradients.",
     needs=(("steps.grads_discarded", "steps.backwards"),),
     thresholds=(

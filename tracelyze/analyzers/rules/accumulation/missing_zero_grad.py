@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,18 @@ FIX = (
     "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
 )
 FIX_CODE = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
+FIX_CLOSURE = (
+    "Clear the gradients at the beginning of the closure: the optimizer may call it several times in one step."
+)
+CODE_CLOSURE = """\
+def closure():
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    return loss
+
+optimizer.step(closure)
+"""
 CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
 ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
@@ -47,7 +60,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     if count < limits["steps"] or share < limits["share"]:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} used gradients that an earlier step had already used")
-    begin, name = timing.step_at(optimization, first), timing.name_of(optimization)
+    begin, name, closure = timing.step_at(optimization, first), timing.name_of(optimization), _in_closure(optimization)
     if accumulation.another_is_cleared(optimization, 1 - limits["share"]):
         return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
     return Finding(
@@ -60,8 +73,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
             f"{share_of(share, 'steps')} used that sum. Every update follows all gradients since the start, so do not "
             f"trust weights trained from step {begin:,} on."
         ),
-        fix=FIX,
-        fix_code=CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
+        fix=FIX_CLOSURE if closure else FIX,
+        fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(carried)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -74,8 +87,15 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         location=optimization.step_location if name else optimization.backward_location,  # several may share a backward
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
-        diff=edits.clear_after_step(optimization),
+        diff=None if closure else edits.clear_after_step(optimization),
     )
+
+
+def _in_closure(optimization: Optimization) -> bool:
+    """Whether its backwards run within its steps, in a function that the script hands to them."""
+    step, backward = optimization.step_location, optimization.backward_location
+    given = re.search(r"\.step\((?P<name>\w+)\)", step.source) if step is not None else None
+    return given is not None and backward is not None and backward.function == given["name"]
 
 
 def _charts(optimization: Optimization, begin: int) -> list[Chart]:

@@ -65,6 +65,7 @@ def _frozen_in_vain(event: Row) -> Finding:
         first_step=1,
         evidence=[Evidence("tensors that go on training", int(event["value"]), "tensors")],
         location=Location(event["file"], int(event["line"]), "", event["source"] or "") if event["file"] else None,
+        verify="Record the run again: no backward reaches the tensors that are to be frozen.",
     )
 
 
@@ -129,7 +130,7 @@ RULE = Rule(
     title="Parameters that never train",
     about="A tensor learns if backward reaches it and an optimizer holds it. With one of the two it stays as it was.",
     check=check,
-    verify="Record the run again: every tensor that the optimizer holds gets a gradient.",
+    verify="Record the run again: every tensor that the optimizer holds gets a gradient, or it holds fewer.",
     excluded=(
         "Branches that are taken now and then: no backward reached these tensors in all steps.",
         "Tensors with requires_grad=False: they are not counted, unless nothing but biases and normalisations is left.",

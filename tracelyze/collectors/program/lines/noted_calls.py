@@ -1,4 +1,4 @@
-"""Calls of functions written in C, as the program makes them, for a step or a few: through Python's own profiling.
+"""Calls of functions, as the program makes them, for a step or a few: through Python's own profiling.
 
 Nothing is wrapped, and it is off again soon: each call of any function costs a microsecond meanwhile. Where somebody
 else profiles the program, nothing is noted.
@@ -18,11 +18,14 @@ MOST = 200_000  # calls: a fifth of a second
 
 
 class NotedCalls:
-    """Hands each such call of this thread to `seen`, with the frame that makes it, until `seen` says so or `end`."""
+    """Hands each call of a function in C, by this thread, to `seen`, with the frame that makes it, until `seen` says so
+    or `end`. `called` is handed the frame of each function in Python that begins."""
 
-    def __init__(self, seen: Callable[[FrameType, Any], bool]) -> None:
+    def __init__(
+        self, seen: Callable[[FrameType, Any], bool], called: Callable[[FrameType], None] | None = None
+    ) -> None:
         self.error: Exception | None = None  # what `seen` has raised
-        self._seen = seen
+        self._seen, self._called = seen, called
         self._left = MOST
         self._function: Any = None
 
@@ -41,9 +44,12 @@ class NotedCalls:
         self._function = None
 
     def _note(self, frame: FrameType, event: str, given: Any) -> None:
-        if event != "c_call":
+        if event != "c_call" and (event != "call" or self._called is None):
             return
         try:
+            if event == "call" and self._called is not None:
+                self._called(frame)
+                return
             self._left -= 1
             if self._left <= 0 or self._seen(frame, given):
                 self.end()

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracelyze.collectors.program.lines.clearing_calls import ClearingCalls
 from tracelyze.collectors.program.manual_updates import ManualOptimizer
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -62,6 +63,8 @@ class _State:
         self.suspicious = False  # Gradients were missing, cleared or discarded at the latest step.
         self.fresh = True  # There was no backward of its training since its step.
         self.discarded = 0  # gradients of this step that were cleared between two backwards
+        self.discards = 0  # steps in which there were such
+        self.first: int | None = None  # identity of the first gradient after the latest backward
         self.were_zero = False  # The latest backward left gradients that are zero.
         self.sampling = True  # The step that is being made is sampled.
         self.foreign = Foreign()
@@ -93,6 +96,7 @@ class GradientLifecycle(Signal):
         self._active: list[Tracked] = []  # the optimizers whose gradients the running backward may fill
         self._watch_backward = True
         self._none_sampled = False  # whether no optimizer's current step is sampled
+        self._clearing: ClearingCalls | None = None
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         if self._none_sampled:
@@ -121,7 +125,7 @@ class GradientLifecycle(Signal):
         for tracked in active:
             state = self._state(tracked)
             if self._watch_backward and state.sampling:
-                state.last = versions(tracked)
+                state.last, state.first = versions(tracked), first_gradient(tracked)
                 state.foreign.after_backward(state.last, self.progress.backwards)
                 state.were_zero = self._are_zero([p.grad for p in tracked.parameters() if p.grad is not None])
             if training is None or training is tracked.training:
@@ -163,10 +167,19 @@ class GradientLifecycle(Signal):
             "grads_carried": carried,
             "grads_cleared": cleared,
             "grads_discarded": state.discarded if self._watch_backward else None,
-            "grads_changes": self._changes(state, now),
+            "grads_changes": self._changes(state, now, first_gradient(tracked)),
             "grads_mixed": state.foreign.before_step(now) if len(self._states) > 1 else None,
         }
+        if state.discarded and alone:
+            state.discards += 1
+            if state.discards >= FIRST_STEPS and self._clearing is None:  # a habit: which line does it?
+                self._clearing = ClearingCalls(self.program.sites, self.progress)
+                self._clearing.begin()
         state.discarded = 0
+
+    def finished(self) -> None:
+        if self._clearing is not None:
+            self._clearing.check()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
@@ -243,11 +256,13 @@ class GradientLifecycle(Signal):
             return len(gradients)
         return 0
 
-    def _changes(self, state: _State, now: list[int]) -> int | None:
+    def _changes(self, state: _State, now: list[int], first: int | None) -> int | None:
         """In-place changes of a gradient since the last backward, of the middle one; -1 if it was replaced."""
         last = state.last
         if not self._watch_backward or len(last) != len(now) or state.fresh:
             return None
+        if first is not None and state.first is not None and first != state.first:
+            return -1
         pairs = [(before, version) for before, version in zip(last, now, strict=True) if NONE not in (before, version)]
         changes = sorted(version - before for before, version in pairs)
         return max(-1, changes[len(changes) // 2]) if changes else None
@@ -326,6 +341,11 @@ class GradientLifecycle(Signal):
         if state.really_kept is None or not len(now) == len(kept) == len(consumed):
             return None
         return sum(was and version > before for was, version, before in zip(kept, now, consumed, strict=True))
+
+
+def first_gradient(tracked: Tracked) -> int | None:
+    """The identity of the first parameter's gradient that there is."""
+    return next((id(gradient) for p in tracked.parameters() if (gradient := p.grad) is not None), None)
 
 
 def versions(tracked: Tracked) -> list[int]:

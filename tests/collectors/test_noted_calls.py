@@ -1,4 +1,4 @@
-"""Which line appends to a list that grows from step to step: tensors with their graphs, or what takes memory."""
+"""Lines that are noted as they run: what appends to a list that grows, what clears gradients between backwards."""
 
 from __future__ import annotations
 
@@ -100,4 +100,38 @@ def test_the_append_that_takes_memory(collect: Collect, tmp_path, how: str, line
     script.write_text(HOARDS, encoding="utf-8")
     (process,) = collect(sys.executable, str(script), how).run.processes
     assert [one.source for one in process.locations("grows")] == lines
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+
+
+CLEARS = """
+import sys
+import torch
+from torch import nn
+how = sys.argv[1]
+torch.manual_seed(0)
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def clear():
+    net.zero_grad()
+optimizer.zero_grad()
+for number in range(200):
+    if how == "each":
+        optimizer.zero_grad()
+    if how == "helper":
+        clear()
+    net(torch.rand(8, 4)).square().mean().backward()
+    if number % 4 == 3:
+        optimizer.step()
+        optimizer.zero_grad()
+assert sys.getprofile() is None
+"""
+
+
+@pytest.mark.parametrize(("how", "lines"), [("each", [12]), ("helper", [9]), ("once", [])])
+def test_the_call_that_clears_between_backwards(collect: Collect, tmp_path, how: str, lines: list[int]) -> None:
+    """Calls that clear what a step has used, or nothing, are others: those of the first line, and the last."""
+    script = tmp_path / "train.py"
+    script.write_text(CLEARS.lstrip(), encoding="utf-8")
+    (process,) = collect(sys.executable, str(script), how).run.processes
+    assert [one.line for one in process.locations("clears")] == lines
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
