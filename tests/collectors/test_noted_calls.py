@@ -127,7 +127,7 @@ assert sys.getprofile() is None
 """
 
 
-@pytest.mark.parametrize(("how", "lines"), [("each", [12]), ("helper", [9]), ("once", [])])
+@pytest.mark.parametrize(("how", "lines"), [("each", [13]), ("helper", [9]), ("once", [])])
 def test_the_call_that_clears_between_backwards(collect: Collect, tmp_path, how: str, lines: list[int]) -> None:
     """Calls that clear what a step has used, or nothing, are others: those of the first line, and the last."""
     script = tmp_path / "train.py"

@@ -9,6 +9,7 @@ from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 from tracelyze.collectors.program.progress import Progress
 
+A_HABIT = 5  # steps with gradients that were discarded
 STEPS = 3
 MOST_BACKWARDS = 64
 MAX_BETWEEN = 6  # frames: torch's decorators around zero_grad, and a wrapper of a framework
@@ -21,13 +22,17 @@ class ClearingCalls:
         self._sites = sites
         self._progress = progress
         self._calls = NotedCalls(self._seen, self._called)
-        self._until = progress.steps + STEPS
+        self._until = 0  # steps of the process
+        self._discarded = 0
         self._backwards = 0
         self._places: dict[tuple[CodeType, int], None] = {}
 
-    def begin(self) -> bool:
-        """Whether calls are noted from here on; not where somebody else profiles the program."""
-        return self._calls.begin()
+    def discarded(self) -> None:
+        """A step has come whose gradients were cleared in between: once that is a habit, note which calls do so."""
+        self._discarded += 1
+        if self._discarded == A_HABIT:
+            self._until = self._progress.steps + STEPS
+            self._calls.begin()
 
     def check(self) -> None:
         """Raise what went wrong meanwhile."""

@@ -63,8 +63,6 @@ class _State:
         self.suspicious = False  # Gradients were missing, cleared or discarded at the latest step.
         self.fresh = True  # There was no backward of its training since its step.
         self.discarded = 0  # gradients of this step that were cleared between two backwards
-        self.discards = 0  # steps in which there were such
-        self.first: int | None = None  # identity of the first gradient after the latest backward
         self.were_zero = False  # The latest backward left gradients that are zero.
         self.sampling = True  # The step that is being made is sampled.
         self.foreign = Foreign()
@@ -96,7 +94,8 @@ class GradientLifecycle(Signal):
         self._active: list[Tracked] = []  # the optimizers whose gradients the running backward may fill
         self._watch_backward = True
         self._none_sampled = False  # whether no optimizer's current step is sampled
-        self._clearing: ClearingCalls | None = None
+        self._first: dict[int, int | None] = {}  # by optimizer: identity of its first gradient after a backward
+        self._clearing = ClearingCalls(self.program.sites, self.progress)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         if self._none_sampled:
@@ -125,7 +124,7 @@ class GradientLifecycle(Signal):
         for tracked in active:
             state = self._state(tracked)
             if self._watch_backward and state.sampling:
-                state.last, state.first = versions(tracked), first_gradient(tracked)
+                state.last, self._first[tracked.index] = versions(tracked), first_gradient(tracked)
                 state.foreign.after_backward(state.last, self.progress.backwards)
                 state.were_zero = self._are_zero([p.grad for p in tracked.parameters() if p.grad is not None])
             if training is None or training is tracked.training:
@@ -167,19 +166,15 @@ class GradientLifecycle(Signal):
             "grads_carried": carried,
             "grads_cleared": cleared,
             "grads_discarded": state.discarded if self._watch_backward else None,
-            "grads_changes": self._changes(state, now, first_gradient(tracked)),
+            "grads_changes": self._changes(state, now, self._first.get(tracked.index), first_gradient(tracked)),
             "grads_mixed": state.foreign.before_step(now) if len(self._states) > 1 else None,
         }
         if state.discarded and alone:
-            state.discards += 1
-            if state.discards >= FIRST_STEPS and self._clearing is None:  # a habit: which line does it?
-                self._clearing = ClearingCalls(self.program.sites, self.progress)
-                self._clearing.begin()
+            self._clearing.discarded()
         state.discarded = 0
 
     def finished(self) -> None:
-        if self._clearing is not None:
-            self._clearing.check()
+        self._clearing.check()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if row.get("skipped"):
@@ -256,12 +251,13 @@ class GradientLifecycle(Signal):
             return len(gradients)
         return 0
 
-    def _changes(self, state: _State, now: list[int], first: int | None) -> int | None:
-        """In-place changes of a gradient since the last backward, of the middle one; -1 if it was replaced."""
+    def _changes(self, state: _State, now: list[int], before: int | None, first: int | None) -> int | None:
+        """In-place changes of a gradient since the last backward, of the middle one; -1 if it was replaced. `before`,
+        `first`: the identity of the first gradient, then and now."""
         last = state.last
         if not self._watch_backward or len(last) != len(now) or state.fresh:
             return None
-        if first is not None and state.first is not None and first != state.first:
+        if first is not None and before is not None and first != before:
             return -1
         pairs = [(before, version) for before, version in zip(last, now, strict=True) if NONE not in (before, version)]
         changes = sorted(version - before for before, version in pairs)
