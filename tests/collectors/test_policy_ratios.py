@@ -62,6 +62,16 @@ def weighed_penalty(p: Parts) -> Any:
     return ((terms * p.mask).sum(1) / p.mask.sum(1)).mean()
 
 
+def quotient(p: Parts) -> Any:
+    return (p.new.exp() / p.old.exp()).squeeze()
+
+
+def of_odds(p: Parts) -> Any:
+    logits = HEAD(BODY(torch.randn(B, T, H)).tanh())
+    odds = logits.softmax(-1).gather(-1, torch.randint(0, A, (B, T, 1))).squeeze(-1)
+    return odds / (odds.detach() * 2.71828**-0.1)
+
+
 LOSSES = {
     "mean": lambda p: clipped(torch.exp(p.new - p.old), p.gain).mean(),
     "one product": lambda p: -(p.gain * torch.min((r := (p.new - p.old).exp()), r.clamp(0.8, 1.2))).mean(),
@@ -84,6 +94,8 @@ LOSSES = {
     "selected": lambda p: clipped((p.new - p.padded).exp(), p.gain).masked_select(p.mask > 0).mean(),
     "beside a penalty": penalised,
     "in a penalty, too": weighed_penalty,
+    "divided": lambda p: clipped(quotient(p), p.gain).mean(),
+    "divided odds, masked": lambda p: (clipped(of_odds(p), p.gain) * p.mask).sum() / p.mask.sum(),
     "beside others": lambda p: clipped((p.new - p.old).exp(), p.gain).mean() + p.new.exp().mean(),
 }
 
@@ -100,6 +112,8 @@ OTHERS = {
     "corrected by constants": lambda p: -((p.new - p.old).exp().detach() * p.gain * p.new).mean(),
     "both trained": lambda p: -((p.new - p.new.flip(0)).exp() * p.gain).mean(),
     "preferences": lambda p: -F.logsigmoid(0.1 * ((p.new - p.old).sum(1) - (p.new - p.old).flip(0).sum(1))).mean(),
+    "limited, of no two": lambda p: -((p.new / p.old).clamp(0.5, 2.0) * p.gain).mean(),
+    "limited, scaled": lambda p: -((p.new.exp() / 3.0).clamp(0.5, 2.0) * p.gain).mean(),
     "probabilities": lambda p: -(p.new.exp() * p.gain).mean(),
 }
 

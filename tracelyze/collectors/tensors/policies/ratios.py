@@ -1,5 +1,6 @@
 """The ratio of the policy that is trained to the one that acted, as a loss weighs it: the exponential of a
-log-probability that has a graph less one that has none.
+log-probability that has a graph less one that has none; or a probability divided by one that has none, where the loss
+limits it.
 
 Masks count: what is multiplied by zero, or replaced, is padding, whose probabilities mean nothing.
 """
@@ -14,9 +15,11 @@ from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, saved_several
+from tracelyze.collectors.tensors.written_out.errors import VIEWS
 
 MAX_NODES = 160  # operations of a walk
 MAX_PARTS = 4  # of what is stacked or concatenated: the parts of a rollout are alike
+MAX_VIEWS = 3
 MAX_WAY = 600  # operations from the ratio to the nearest parameter
 # Between the difference of the log-probabilities and its exponential: limits, means over a sequence, masks.
 BEFORE = frozenset((
@@ -45,7 +48,44 @@ def ratio(torch: Any, root: Any) -> Ratio | None:
             if is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
                 ours = tuple(one for one in weights if one.device == values.device)
                 found, most = (Ratio(values, ours, node), constants) if ours else (found, most)
-    return found
+    return found or _divided(torch, root)
+
+
+def _divided(torch: Any, root: Any) -> Ratio | None:
+    """A ratio of two probabilities: only what limits it has saved it."""
+    for kind in ("Clamp", "ClampMax", "ClampMin"):
+        for node, weights, constants in ways(torch, root, THROUGH, kind):
+            values = saved(node, "self") if constants else None
+            before = node.next_functions[0][0]
+            if values is None or before is None or not _is_quotient(torch, before, values):
+                continue
+            ours = tuple(one for one in weights if one.device == values.device)
+            if ours and is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
+                return Ratio(values, ours, node)
+    return None
+
+
+def _is_quotient(torch: Any, node: Any, values: Any) -> bool:
+    """Whether the probability of a choice is divided by a constant of its own."""
+    node = _behind_views(node)
+    if saved_values.kind(node) != "Div" or len(node.next_functions) < 2 or node.next_functions[1][0] is not None:
+        return False
+    divisor, chosen = saved_values.saved_other(node), node.next_functions[0][0]
+    if not isinstance(divisor, torch.Tensor) or divisor.numel() != values.numel() or chosen is None:
+        return False
+    chosen = _behind_views(chosen)
+    kind, before = saved_values.kind(chosen), next(iter(chosen.next_functions), (None, 0))[0]
+    picked = kind in ("Gather", "Index") and before is not None
+    return kind == "Exp" or (picked and saved_values.kind(before) in ("Softmax", "Exp"))
+
+
+def _behind_views(node: Any) -> Any:
+    for _ in range(MAX_VIEWS):
+        following = node.next_functions[0][0] if saved_values.kind(node) in VIEWS else None
+        if following is None:
+            break
+        node = following
+    return node
 
 
 def ways(torch: Any, root: Any, through: Collection[str], wanted: str) -> Iterator[tuple[Any, tuple[Any, ...], int]]:
