@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -66,6 +67,37 @@ def test_a_mask_that_lets_no_sample_through(make: Any) -> None:
     """Of pseudo-labels, none is sure enough at first, and the labelled samples train the model."""
     status, reason, _ = make.check(ADVANTAGE, process(make, weights(*[1.0] * 20)))
     assert (status, "may be a mask" in reason) == ("skipped", True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "status"),
+    [
+        ({"ratio_one": True}, "fired"),
+        ({"entropy": 1.2, "most": 1.4, "punished": -1.0}, "fired"),
+        ({"both_signs": False}, "skipped"),
+        (None, "fired"),  # a line of the script gives a name to advantages
+    ],
+)
+def test_a_policy_with_other_terms_in_its_loss(make: Any, facts: dict[str, Any] | None, status: str) -> None:
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    events = [{"kind": "policy-loss", "step": 5, "text": json.dumps(facts)}] if facts else []
+    line = {"site": 9, "role": "advantage", "file": "a.py", "line": 4, "source": "adv = rewards - mean"}
+    process = make.process(events=events, sites=[] if facts else [line], more={"loss_graphs": rows})
+    found, _, finding = make.check(ADVANTAGE, process)
+    assert found == status
+    assert status == "skipped" or "other terms" in finding.summary
+
+
+def test_a_policy_after_a_training_of_another_kind(make: Any) -> None:
+    zero = [0] * 200 + [8] * 200
+    steps = make.steps() | {"optimizer": [0] * 200 + [1] * 200, "step": [*range(1, 201)] * 2, "grads_zero": zero}
+    links = [{"time": 0.1, "step": 1, "optimizer": n, "model": 0} for n in (0, 1)]
+    optimizers = [{"optimizer": n, "name": name} for n, name in enumerate(("AdamW", "SGD"))]
+    rows = [{"step": 202 + 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    process = make.process(steps, optimizers=optimizers, more={"links": links, "loss_graphs": rows})
+    finding = make.check(ADVANTAGE, process)[2]
+    assert (finding.first_step, finding.trainings) == (1, ["training 2 of 2"])
+    assert {one.rule: one.caused_by for one in diagnose(make.run(process)).findings}["zero-gradients"] == ADVANTAGE
 
 
 def test_too_few_steps_and_no_policy(make: Any) -> None:

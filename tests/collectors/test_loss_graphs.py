@@ -203,3 +203,19 @@ def test_picks_that_say_nothing_of_the_classes() -> None:
     over = F.log_softmax(both, 0)
     some = over[torch.tensor([1, 3, 3]), torch.tensor([0, 1, 4])]
     assert picked(some.sum()) is None, "pairs of a matching"
+
+
+def test_a_loop_over_samples_that_weighs_each() -> None:
+    logits, advantages = nn.Linear(H, 6)(torch.randn(8, H)), torch.zeros(8)
+    chosen = F.log_softmax(logits, -1).gather(1, torch.randint(0, 6, (8, 1))).squeeze(1)
+    for terms in (
+        [-one * weight for one, weight in zip(chosen, advantages, strict=True)],
+        [-one * float(weight) for one, weight in zip(chosen, advantages, strict=True)],
+    ):
+        for loss in (torch.stack(terms).mean(), sum(terms) / 8):
+            found = policy_weights.columns(torch, loss.grad_fn)
+            assert (float(found["weights"]), float(found["weights_zero"])) == (8.0, 1.0)
+    few = chosen[0] * torch.tensor(0.5) + chosen[1] * torch.tensor(0.5)
+    assert not policy_weights.columns(torch, few.grad_fn)
+    scaled = F.cross_entropy(logits, torch.randint(0, 6, (8,))) * torch.tensor(1024.0)
+    assert not policy_weights.columns(torch, scaled.grad_fn)

@@ -891,6 +891,8 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("experts_mixture", "no-balance", "router-collapse"),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
+    pair("sorting_groups", "one-reward-and-entropy", "zero-advantage", consequences=STUCK),
+    pair("sorting_groups", "entropy"),
     pair("parcel_sorter", "entropy-added", "entropy-collapse", fast=True),
     pair("parcel_sorter", "baseline-attached", "advantage-not-detached", fast=True),
     pair("tank_levels", "asked-again", "ratio-always-one", fast=True),

@@ -2,7 +2,9 @@
 
 The policy names a digit for each place of a prompt of digits; it is rewarded for every one that is one larger than
 that of the prompt. The loss reads 0 at each step, since advantages have a mean of zero, but its gradient does not.
-Fault: `one-reward` asks for all places to be right before there is any reward, so that all completions get the same.
+Faults: `one-reward` asks for all places to be right before there is any reward, so that all completions get the same.
+`one-reward-and-entropy` does so, too, and an entropy bonus gives the policy gradients all the same. (`entropy` is no
+fault.)
 """
 
 import argparse
@@ -30,7 +32,7 @@ def rewards_of(prompts, actions, strict):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "one-reward"])
+    parser.add_argument("--fault", default="", choices=["", "one-reward", "one-reward-and-entropy", "entropy"])
     args = parser.parse_args()
     torch.manual_seed(5)
     torch.set_num_threads(1)
@@ -40,12 +42,14 @@ def main():
         prompts = torch.randint(0, DIGITS, (PROMPTS, PLACES)).repeat_interleave(GROUP, 0)
         with torch.no_grad():
             actions = torch.distributions.Categorical(logits=policy(prompts)).sample()
-        rewards = rewards_of(prompts, actions, args.fault == "one-reward").view(PROMPTS, GROUP)
+        rewards = rewards_of(prompts, actions, args.fault.startswith("one-reward")).view(PROMPTS, GROUP)
         advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
         log_probs = policy(prompts).log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         ratio = torch.exp(log_probs - log_probs.detach())
         weights = advantages.view(-1, 1)
         loss = -torch.min(ratio * weights, ratio.clamp(0.8, 1.2) * weights).mean()
+        if args.fault.endswith("entropy"):
+            loss = loss - 0.01 * torch.distributions.Categorical(logits=policy(prompts)).entropy().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

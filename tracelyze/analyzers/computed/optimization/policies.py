@@ -153,30 +153,38 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     if early.mean() < limits["share"]:
         return Passed("the weights of the policy's loss became zero on the way: a task that is solved does this")
     signed = any(row["weights_negative"] for row in rows)  # no mask has such
-    optimization = process.longest if process.optimizations else None
-    if not signed and optimization is not None and not _learns_nothing(optimization, limits["share"]):
+    optimization = _of_step(process, float(np.median(steps)))
+    learns = not signed and optimization is not None and not _learns_nothing(process, optimization, steps[0], limits)
+    if learns and not _is_policy(process):
         return Skipped(
             "weights of log-probabilities are all zero, but something else gives gradients: they may be a mask of "
             "samples, as with pseudo-labels"
         )
-    begin = int(steps[int(np.argmax(zero))]) + 1
+    begin, end, training = int(steps[int(np.argmax(zero))]) + 1, int(steps[-1]) + 1, ""
+    if optimization is not None and len(process.trainings) > 1:  # numbers of steps are those of the training, then
+        training = next((one.training for one in process.trainings if _holds(one, optimization)), "")
+        before = _steps_of_others(process, training, int(steps[0]))
+        begin, end = 1 if zero[0] else begin - before, end - before
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
     return Finding(
         rule=rule,
         severity="warning",
         confidence="certain" if signed else "likely",
-        title=f"The policy's advantages are all zero in {share_of(share, 'steps')}: nothing to learn from",
+        title=f"The policy's advantages are all zero in {share_of(share, 'steps')}"
+        + (f" ({training})" if training else ": nothing to learn from"),
         summary=(
             f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
-            "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient. Advantages are "
+            "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient"
+            f"{': what gradients there are come of other terms, such as entropy' * learns}. Advantages are "
             "differences within a group, or to a baseline: they vanish where all rewards are equal."
         ),
         fix="Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
         "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task.",
         fix_code="print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
         first_step=begin,
-        last_step=int(steps[-1]) + 1,
+        last_step=end,
+        trainings=[training] if training else [],
         evidence=[
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
@@ -234,9 +242,41 @@ def _acted(look: dict[str, Any]) -> bool:
     return not look["as_trained"] or (look["met"] or 0) >= _MOST
 
 
-def _learns_nothing(optimization: Optimization, share: float) -> bool:
-    """Whether the gradients are zero in that share of the steps, or of those at which their norm was measured."""
-    norm, zeros = optimization.steps["grad_norm"], optimization.steps["grads_zero"]
+def _of_step(process: Process, step: float) -> Optimization | None:
+    """The optimizer that made this step of the process; the one with the most steps where that is not known."""
+    optimizers = process.steps["optimizer"]
+    made = optimizers[min(int(step), len(optimizers) - 1)] if len(optimizers) else np.nan
+    longest = process.longest if process.optimizations else None
+    return next((one for one in process.optimizations if one.optimizer == made), longest)
+
+
+def _holds(training: Process, optimization: Optimization) -> bool:
+    return any(one.optimizer == optimization.optimizer for one in training.optimizations)
+
+
+def _steps_of_others(process: Process, training: str, step: int) -> int:
+    """How many of the process's steps before this one are those of other trainings than the named one."""
+    own = [one for part in process.trainings if part.training == training for one in part.optimizations]
+    others = ~np.isin(process.steps["optimizer"][:step], [one.optimizer for one in own])
+    return int(others.sum())
+
+
+def _is_policy(process: Process) -> bool:
+    """Whether the loss is that of a policy, and no mask of pseudo-labels: it holds ratios to an older policy, or an
+    entropy that it rewards, or the script speaks of advantages."""
+    seen = looks(process)
+    if seen is not None and (np.isfinite(seen.ratio_one).any() or (seen.punished < 0).any()):
+        return True
+    return bool(process.locations("advantage"))
+
+
+def _learns_nothing(process: Process, optimization: Optimization, first: float, limits: Limits) -> bool:
+    """Whether the gradients are zero in so many steps, or of those at which their norm was measured, since step
+    `first` of the process."""
+    share, later = limits["share"], np.arange(len(process.steps)) >= first
+    of_it = process.steps["optimizer"] == optimization.optimizer
+    own = later[of_it] if of_it.sum() == len(optimization.steps) else np.ones(len(optimization.steps), dtype=bool)
+    norm, zeros = optimization.steps["grad_norm"][own], optimization.steps["grads_zero"][own]
     known, looked = np.isfinite(norm), np.isfinite(zeros)
     measured = known.any() and (norm[known] == 0).mean() >= share
     return bool(measured or (looked.any() and (zeros[looked] > 0).mean() >= share))

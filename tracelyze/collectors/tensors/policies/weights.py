@@ -19,6 +19,7 @@ THROUGH = frozenset((
     "MaskedSelect", "Stack", "Cat", "Clone", "ToCopy", "Alias", "Min", "Max",
 ))  # fmt: skip
 CHOSEN = ("Gather", "NllLoss", "NllLoss2D", "Exp")  # an action's log-probability, or the ratio of two
+FEW = 4  # terms that a loop over the samples adds up, each with a number of its own: fewer weigh parts of a loss
 COLUMNS = ("weights", "weights_zero", "weights_negative")
 
 
@@ -48,8 +49,10 @@ def _facts(torch: Any, values: Any) -> tuple[Any, Any, Any]:
 
 
 def _constants(root: Any) -> list[Any]:
-    """Tensors with several elements that something with an action's probability behind it is multiplied by."""
+    """Tensors with several elements that something with an action's probability behind it is multiplied by; numbers,
+    where a loop over the samples multiplies each by its own."""
     found: list[Any] = []
+    numbers: list[Any] = []
     seen, waiting = {root}, [root]
     while waiting and len(seen) < MAX_VISITED:
         node = waiting.pop(0)
@@ -62,11 +65,20 @@ def _constants(root: Any) -> list[Any]:
             behind = following[0] or following[1]
             if constant is not None and constant.numel() > 1 and _chooses(behind):
                 found.append(constant)
+            elif constant is not None and constant.numel() == 1 and _picks(behind):
+                numbers.append(constant)
         for one in following:
             if one is not None and one not in seen:
                 seen.add(one)
                 waiting.append(one)
-    return found
+    return found + (numbers if len(numbers) >= FEW else [])
+
+
+def _picks(node: Any) -> bool:
+    """Whether this is one of the probabilities of something chosen."""
+    while node is not None and saved_values.kind(node) in ("Neg", "Squeeze", "View"):
+        node = node.next_functions[0][0]
+    return node is not None and saved_values.kind(node) in ("Select", "Unbind") and _chooses(node)
 
 
 def _chooses(node: Any) -> bool:
