@@ -469,6 +469,20 @@ def test_clipping_before_the_backward_bounds_nothing(make) -> None:
     assert "before the backward" not in make.check("gradient-spikes", from_clips)[2].summary
 
 
+@pytest.mark.parametrize(("clips", "edited"), [(1, True), (4, False)])
+def test_gradients_are_unscaled_once_a_step(make, clips: int, edited: bool) -> None:
+    """A scaler that is asked to unscale at each of several clips raises."""
+    lines = {"clip": "clip_grad_norm_(model.parameters(), 1.0)", "step": "scaler.step(optimizer)"}
+    sites = [
+        {"site": number, "role": role, "file": "train.py", "line": number, "function": "f", "source": line}
+        | {"excerpt": line, "excerpt_line": number}
+        for number, (role, line) in enumerate(lines.items(), 1)
+    ]
+    steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [clips] * COUNT}
+    finding = make.check("clip-before-unscale", make.process(steps, sites=sites))[2]
+    assert (finding.diff is not None) is edited
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

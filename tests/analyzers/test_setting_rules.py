@@ -172,6 +172,9 @@ def test_retain_graph(make) -> None:
     assert "as long as something holds the loss" in held.summary, "a loss that a function has let go of holds nothing"
     assert outcome(make, "retain-graph", graph_retained=[True] * COUNT, live_graphs=growing) == ("fired", "warning")
     assert outcome(make, "retain-graph", graph_retained=[False] * COUNT, live_graphs=growing) == ("passed", "")
+    used = [{"time": 1.0, "step": 1, "kind": "kept-graph", "name": "torch.autograd.grad"}]
+    process = make.process(make.steps() | {"graph_retained": [True] * COUNT}, events=used)
+    assert make.check("retain-graph", process)[0] == "passed", "a graph that is gone through once more"
     assert outcome(make, "retain-graph")[0] == "skipped"
 
 

@@ -172,3 +172,28 @@ def test_the_softmax_of_a_loss_inside_a_transform(collect: Collect, how: str, di
     (check,) = [check for check in diagnosis.checks if check.rule == "softmax-wrong-dim"]
     assert (check.status, check.why) == (status, "needs-more" if status == "skipped" else None)
     assert "none of torch's was called" not in check.reason
+
+
+TWO_WAYS = """
+import sys
+import torch
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(60):
+    hidden = net(torch.rand(16, 4))
+    loss = hidden.square().mean()
+    loss.backward(retain_graph=True)
+    if sys.argv[1] == "in the step":
+        torch.autograd.grad(loss, hidden)
+    optimizer.step()
+    optimizer.zero_grad()
+    if sys.argv[1] == "behind it":
+        torch.autograd.grad(loss, hidden)
+"""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(("how", "status"), [("in the step", "passed"), ("behind it", "passed"), ("never", "fired")])
+def test_a_graph_that_is_kept_to_be_gone_through_again(collect: Collect, how: str, status: str) -> None:
+    (check,) = diagnose(collect(sys.executable, "-c", TWO_WAYS, how).run, select=["retain-graph"]).checks
+    assert check.status == status

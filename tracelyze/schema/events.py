@@ -13,6 +13,7 @@ EVENT_KINDS: Final = {
     "collector-error": "a part of the recording failed and was switched off",
     "substitute": "a name that this torch lacks, and what stands for it",
     "cadence": "a signal is sampled less or more often from here on",
+    "kept-graph": "gradients were asked for after a backward that kept its graph: it may be what that was kept for",
     "nonfinite-gradient": "the first tensors whose gradient holds NaN or Inf",
     "nonfinite-loss": "a loss that holds NaN or Inf: which operation made it, or which weight was not finite before",
     "loss-given-up": "the loop skipped a loss that was not finite",

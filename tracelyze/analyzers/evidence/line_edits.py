@@ -104,7 +104,7 @@ def kept_from_zero(process: Process, place: Location | None) -> Diff | None:
         if call is None or not isinstance(call.func, ast.Attribute):
             return None
         if not is_function_of_torch(call.func):
-            return line.with_parts({call: f"{line.text_of(call.func.value)}.add(1e-8).sqrt()"})
+            return line.with_parts({call: f"{line.operand(call.func.value)}.add(1e-8).sqrt()"})
         given = call.args[0] if len(call.args) == 1 else None
         sums = isinstance(given, ast.BinOp) and isinstance(given.op, _ARITHMETIC)
         if given is None or not (sums or is_operand(given)):
@@ -155,10 +155,10 @@ def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls(*_DROPOUTS))
         if call is not None and _argument(call, 2, "training") is None and all(one.arg for one in call.keywords):
-            return line.with_parts({call: f"{line.text_of(call)[:-1]}, training=self.training)"})
+            return line.with_parts({call: f"{line.text_of(call)[:-1].rstrip(', ')}, training=self.training)"})
         call = _only(line.calls("scaled_dot_product_attention"))
         rate = _argument(call, 4, "dropout_p") if call else None
-        return line.with_parts({rate: f"{line.text_of(rate)} if self.training else 0.0"}) if rate else None
+        return line.with_parts({rate: f"{line.operand(rate)} if self.training else 0.0"}) if rate else None
 
     return _edit(process, place, changed)
 
@@ -226,7 +226,7 @@ def _argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def _renamed(line: ParsedLine, function: ast.expr, name: str) -> str:
-    holder = f"{line.text_of(function.value)}." if isinstance(function, ast.Attribute) else ""
+    holder = f"{line.operand(function.value)}." if isinstance(function, ast.Attribute) else ""
     return line.with_parts({function: holder + name})
 
 

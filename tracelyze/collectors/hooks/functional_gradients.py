@@ -21,6 +21,7 @@ from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 from tracelyze.collectors.tensors.written_out import of_gradients
 
+KEPT_AND_USED = "kept-graph"  # an event
 MOST = 10_000  # tensors of which the gradients were asked for
 PATIENCE = 8  # steps in which what is made of gradients proves to be the loss, if it is
 CREATE_GRAPH = 4  # its position among the arguments of torch.autograd.grad
@@ -34,6 +35,7 @@ class FunctionalLosses:
         self._torch, self._find_recorder = torch, find_recorder
         self._logs_itself = False  # the script has losses of its own to log
         self._taken = 0
+        self._went_again = False  # a graph that a backward may have kept for it was gone through
         self._derived = False  # gradients of weights have had a graph: what is made of them may be asked for next
         self._alone = 0  # steps since such a number was a loss, as in MAML: the loss is what had the graph kept
         self._weights = (0, 0)  # a weight at the latest call that kept a graph, and its version
@@ -46,6 +48,10 @@ class FunctionalLosses:
     @never_raises
     def asked(self, outputs: Any, inputs: Any, gradients: Any, create_graph: bool) -> None:
         """`torch.autograd.grad` returned."""
+        recorder = self._find_recorder()
+        if recorder.progress.retains_graph and not self._went_again:
+            self._went_again = True
+            recorder.record_event(KEPT_AND_USED, "torch.autograd.grad")
         parameter = self._torch.nn.Parameter
         inputs = list(inputs)[:MOST] if type(inputs) in (list, tuple) else [inputs]
         if not inputs or not all(isinstance(one, parameter) for one in inputs):

@@ -28,6 +28,10 @@ class ParsedLine:
         begin, end = _span(node)
         return self.text.encode()[begin:end].decode()
 
+    def operand(self, node: ast.expr) -> str:
+        """The same, in brackets where something put behind or beside it would take only a part of it."""
+        return self.text_of(node) if is_operand(node) else f"({self.text_of(node)})"
+
     def with_parts(self, parts: Mapping[ast.expr, str]) -> str:
         """The line with other text in place of some parts, of which none lies within another."""
         line = self.text.encode()

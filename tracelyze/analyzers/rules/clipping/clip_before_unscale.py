@@ -33,6 +33,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     scale = scale[np.isfinite(scale)]
     usual = float(np.median(scale)) if len(scale) else None
     times = f"{number(usual)} times" if usual else "many times"
+    once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -57,7 +58,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         location=optimization.process.location("clip"),
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])
         + pictures.grad_norm(optimization, [Mark(float(begin), "clipped while scaled")]),
-        diff=edits.unscale_before_clip(optimization),
+        diff=edits.unscale_before_clip(optimization) if once else None,
         false_alarm="A max_norm that was deliberately multiplied by the scale.",
     )
 

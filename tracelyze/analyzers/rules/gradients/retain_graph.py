@@ -25,6 +25,8 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     share = float(kept.sum() / known.sum())
     if len(optimization.process.optimizations) > 1:
         return Passed("several optimizers: a graph that one backward keeps may be the next one's")
+    if any(row["kind"] == "kept-graph" for row in optimization.process.events.records()):
+        return Passed("torch.autograd.grad was asked after a backward that kept its graph, which it may go through")
     if share < limits["share"]:
         return Passed(f"the last backward of {share_of(1 - share, 'steps')} frees its graph")
     graphs = optimization.steps["live_graphs"][np.isfinite(optimization.steps["live_graphs"])]
@@ -112,6 +114,6 @@ RULE = Rule(
         Threshold("graphs", 20, "graphs", "a healthy loop keeps one or two alive"),
     ),
     not_when="Graphs that are gone with the next step, several losses on one graph whose last backward frees it, "
-    "gradient penalties (create_graph).",
+    "gradient penalties (create_graph), graphs that torch.autograd.grad goes through once more.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",),
 )
