@@ -326,7 +326,6 @@ SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
         ),  # solved
         ("zero-advantage", {"reward": RISING}, "skipped"),
         ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.97)}, "fired"),
-        ("completions-truncated", {"reward": RISING, "completions__clipped_ratio": np.ones(100)}, "passed"),
         ("completions-truncated", {"reward": FLAT, "completions__clipped_ratio": np.full(100, 0.4)}, "passed"),
         ("completions-truncated", {"reward": FLAT}, "skipped"),
         ("completions-truncated", {"reward": FLAT[:3], "completions__clipped_ratio": np.ones(3)}, "skipped"),
@@ -355,14 +354,26 @@ def test_columns_of_reinforcement_training(make, rule, curves, status) -> None:
     assert make.check(rule, log(make, np.zeros(200), more=scalars(**curves)))[0] == status
 
 
-@pytest.mark.parametrize(("rewards", "status"), [([0.5] * 6, "fired"), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "skipped")])
-def test_completions_of_ten_steps_are_logged_at_once(make, rewards, status) -> None:
+@pytest.mark.parametrize(
+    ("reward", "severity", "confidence"), [(FLAT, "warning", "likely"), (RISING, "info", "possible")]
+)
+def test_cut_off_completions_are_a_hint_where_the_reward_rises(make, reward, severity, confidence) -> None:
+    """A rising reward does not tell an answer of fixed length from one that never learns to stop."""
+    process = log(make, np.zeros(200), more=scalars(reward=reward, completions__clipped_ratio=np.ones(100)))
+    _, _, finding = make.check("completions-truncated", process)
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+    assert ("rises all the same" in finding.summary) == (severity == "info")
+
+
+@pytest.mark.parametrize(("rewards", "severity"), [([0.5] * 6, "warning"), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "info")])
+def test_completions_of_ten_steps_are_logged_at_once(make, rewards, severity) -> None:
     rows = [
         {"step": 10 * n, "own_step": 10 * n, "phase": "train", "name": name, "value": value}
         for n, reward in enumerate(rewards, 1)
         for name, value in (("reward", reward), ("completions/clipped_ratio", 1.0))
     ]
-    assert make.check("completions-truncated", log(make, np.zeros(60), more={"scalars": rows}))[0] == status
+    _, _, finding = make.check("completions-truncated", log(make, np.zeros(60), more={"scalars": rows}))
+    assert finding.severity == severity
 
 
 def test_the_loss_of_a_policy_is_not_judged(make) -> None:

@@ -301,7 +301,8 @@ CONSEQUENCES: Final = (
     # reinforcement learning
     Consequence("entropy-collapse", ("learning-rate-too-high",), "Steps that overshoot make the policy deterministic."),
     Consequence("zero-advantage", ("entropy-collapse",), "Completions that are all alike have the same reward."),
-    Consequence("zero-advantage", ("completions-truncated",), "Answers that are cut off all have the same reward."),
+    Consequence("zero-advantage", ("completions-truncated",), "Answers that are cut off all have the same reward.",
+                grave=True),
     Consequence("ratio-always-one",
                 ("updates-not-applied", "frozen-parameters", "zero-gradients", "step-without-backward"),
                 "A policy that does not change stays the one that acted."),

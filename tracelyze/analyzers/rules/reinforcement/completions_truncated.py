@@ -16,11 +16,21 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+STAYS = (
+    "Nearly no completion ends by itself, so answers that come at the end are never seen by the reward, which does not "
+    "rise. Either the limit is too short for the task, or the model never learned to stop: an end symbol that is "
+    "masked, or a template that the model does not know."
+)
+RISES = (
+    "Nearly no completion ends by itself. The reward rises all the same: either all answers of this task have the full "
+    "length, or what is rewarded stands before the end, and the model does not learn to stop there."
+)
 _ABSENT = "The run logged no completions, and no loss was seen of sequences that end symbols mask"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The share of cut-off completions in the later half, where the reward does not rise all the same."""
+    """The share of cut-off completions in the later half: a hint where the reward rises all the same, since answers of
+    a fixed length have nothing that could be cut off."""
     seen = metrics.metric(process, "cut_off")
     if seen is None:
         return _by_masks(process, limits)
@@ -34,23 +44,17 @@ def check(process: Process, limits: Limits) -> Outcome:
     if later < limits["share"]:
         return Passed(f"{percent(later)} of the completions are cut off at the length limit")
     reward = metrics.metric(process, "reward")
-    if reward is not None and len(reward) < limits["steps"] and reward.ends()[1] > reward.ends()[0]:
-        return Skipped("nearly all completions have the full length, and the few rewards that were logged may rise")
-    if metrics.rises(reward):
-        return Passed("nearly all completions have the full length, and the reward rises: a task of fixed length")
+    few = reward is not None and len(reward) < limits["steps"] and reward.ends()[1] > reward.ends()[0]
+    rises = few or metrics.rises(reward)
     over = seen.values >= limits["share"]
     begin = int(seen.steps[int(np.argmax(over))])
     return [
         Finding(
             rule=RULE.id,
-            severity="warning",
-            confidence="likely",
+            severity="info" if rises else "warning",
+            confidence="possible" if rises else "likely",
             title=f"{percent(later)} of the completions are cut off at the length limit",
-            summary=(
-                "Nearly no completion ends by itself, so answers that come at the end are never seen by the reward, "
-                "which does not rise. Either the limit is too short for the task, or the model never learned to stop: "
-                "an end symbol that is masked, or a template that the model does not know."
-            ),
+            summary=RISES if rises else STAYS,
             fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
             "of the loss.",
             fix_code="GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)",
@@ -134,7 +138,7 @@ RULE = Rule(
         Threshold("losses", 10, "losses", "derived: more than the first steps, where a model knows no end yet"),
         Threshold("values", 5, "values", "derived: the median of the later three is not moved by one"),
     ),
-    not_when="Tasks of fixed length, where the reward rises all the same; loops of the script's own that look for no "
-    "end symbol, or mask nothing by it.",
+    not_when="Loops of the script's own that look for no end symbol, or mask nothing by it. A hint only where the "
+    "reward rises all the same, as with tasks of fixed length.",
     references=("https://arxiv.org/abs/2503.14476",),
 )
