@@ -26,6 +26,19 @@ def test_two_values_that_tower() -> None:
     assert lone_spikes.towering(values, np.arange(200), **LIMITS) == [], "what stays is another level"
 
 
+def test_spikes_of_a_short_run_that_was_not_looked_at_in_every_step() -> None:
+    """From the hundredth step on norms are known where something is out of the ordinary: these are spikes apart."""
+    values = noise(90, 4)
+    steps = np.concatenate([np.arange(86), [110, 131, 150, 180]])
+    values[[40, 86, 87, 89]] = [30.0, 90.0, 40.0, 120.0]
+    found = {"factor": 20.0, "sigmas": 8.0}
+    assert lone_spikes.isolated(values, steps, **found) == [40, 86, 87, 89]
+    assert lone_spikes.isolated(values, np.arange(90), **found) == [], "the next step is as high: another level"
+    tails = np.exp(np.random.default_rng(3).normal(0, 1.2, 90))
+    assert lone_spikes.isolated(tails, steps, **found) == []
+    assert lone_spikes.isolated(values[:30], steps[:30], **found) == []
+
+
 @given(
     st.integers(33, 300),
     st.integers(0, 10_000),

@@ -81,6 +81,8 @@ def test_answers_that_differ(make) -> None:
     assert answers(make, 0.06, function="binary_cross_entropy_with_logits")[0] == "passed", "clicks are mostly chance"
     assert answers(make, 0.03, function="binary_cross_entropy_with_logits")[0] == "fired"
     assert answers(make, 0.01, loss=np.linspace(2, 0.5, COUNT).tolist())[0] == "passed", "slow to begin"
+    assert answers(make, 0.01, loss=np.geomspace(1, 1e6, COUNT).tolist())[0] == "passed", "it diverges"
+    assert answers(make, 0.01, loss=np.linspace(-1, -3, COUNT).tolist())[0] == "passed", "below zero it falls, too"
     assert answers(make, 0.01, target_varies=0.0)[0] == "skipped", "targets that are all alike"
     assert answers(make, 0.01, function="cross_entropy", input_shape="32x5000")[0] == "skipped", "tokens"
     steps = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)]}

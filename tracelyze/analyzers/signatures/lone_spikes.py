@@ -1,4 +1,5 @@
-"""Two or three values of a short curve that tower above all others: too few for a rate, and too high for a tail."""
+"""Spikes of a short curve: a few that stand apart by a factor, or two or three that tower above all others, too few for
+a rate and too high for a tail."""
 
 from __future__ import annotations
 
@@ -30,13 +31,33 @@ def towering(values: Floats, steps: Rows, *, height: float, gap: float, sigmas: 
     """
     if len(values) < _AROUND or values.min() <= 0 or not _any_towers(values, height):
         return []
-    middle = statistics.row_medians(sliding_window_view(values, _AROUND))
-    over = np.log(values / middle[np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(middle) - 1)])
+    over = _over_level(values)
     high = over > max(float(np.log(height)), sigmas * statistics.spread(over))
     found = np.flatnonzero(high)
     if not len(found) or (np.diff(steps[found]) == 1).any():
         return []
     return found.tolist() if float(over[high].min()) >= gap * float(over[~high].max()) else []
+
+
+def isolated(values: Floats, steps: Rows, *, factor: float, sigmas: float) -> list[int]:
+    """Indices of values (shape [n], above zero, of these `steps`) beyond `factor` times their level, and by `sigmas`
+    deviations of the logarithm, each of which is back at the next step.
+
+    Of a short run not every step is looked at, but each is that is out of the ordinary: spikes may then be neighbours
+    among the values, far apart as they are. Heavy tails widen the deviation of the logarithm with them.
+    """
+    if len(values) < _AROUND or values.min() <= 0:
+        return []
+    over = _over_level(values)
+    found = np.flatnonzero(over > max(float(np.log(factor)), sigmas * statistics.spread(over)))
+    return [] if (np.diff(steps[found]) == 1).any() else found.tolist()
+
+
+def _over_level(values: Floats) -> Floats:
+    """The logarithm of each value over the median of those around it."""
+    middle = statistics.row_medians(sliding_window_view(values, _AROUND))
+    around = middle[np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(middle) - 1)]
+    return np.asarray(np.log(values / around))
 
 
 def _any_towers(values: Floats, height: float) -> bool:

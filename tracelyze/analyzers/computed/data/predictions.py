@@ -111,10 +111,12 @@ def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limit
 
 
 def _is_flat(optimization: Optimization, limits: Limits) -> bool:
-    """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down."""
+    """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down, and one
+    that rises by as much is not that of the best constant."""
     loss = optimization.steps["loss"]
     fifth = len(loss) // 5
     middle, end = loss[2 * fifth : 3 * fifth], loss[-fifth:]
     if not (np.isfinite(middle).any() and np.isfinite(end).any()):
         return False
-    return float(np.nanmedian(end)) >= limits["falls"] * float(np.nanmedian(middle))
+    before, after = float(np.nanmedian(middle)), float(np.nanmedian(end))
+    return abs(after - before) <= (1 - limits["falls"]) * abs(before)
