@@ -135,5 +135,15 @@ def test_appends_that_were_seen_are_named_and_no_others(make: Any) -> None:
     sites = [*optimization.process.sites.records(), {"site": 2, "line": 7, **line}]
     kept = kept_tensors.lines(make.process(sites=sites).optimizations[0])
     assert [(one.location.file, one.location.line) for one in kept] == [("train.py", 11), ("meters.py", 7)]
-    assert kept[1].diff is not None
-    assert kept[1].diff.added == ["self.values.append(value.detach())"]
+    assert kept[1].diff is None, "a meter is given numbers as well, which cannot be detached"
+
+
+def test_an_append_that_was_seen_keeps_its_place_in_the_line(make: Any) -> None:
+    optimization = loop_of(make, "seen.append(whole)")
+    rows = [*optimization.process.sites.records()]
+    text = rows[0]["excerpt"].split("\n")
+    line = rows[0] | {"role": "keeps", "source": text[-1].strip(), "line": len(text)}
+    site = line | {"site": 2}
+    (kept,) = kept_tensors.lines(make.process(sites=[*rows, site]).optimizations[0])
+    assert kept.diff is not None
+    assert (kept.diff.removed, kept.diff.added) == ([text[-1]], ["    seen.append(whole.detach())"])

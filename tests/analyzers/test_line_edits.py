@@ -132,3 +132,13 @@ def test_what_a_model_gives_away_by_name_stays_what_it_is_called(
 )
 def test_a_loss_of_a_part_of_what_the_model_returns(line: str, part: bool) -> None:
     assert line_edits.of_a_part(Location("train.py", 9, "main", line)) is part
+
+
+@pytest.mark.parametrize("name", ["self", "this"])
+def test_a_method_calls_its_object_by_its_own_name(make, name: str) -> None:
+    text = f"def forward({name}, x):\n    x = F.dropout(x, 0.5)"
+    row = {"site": 1, "role": "dropout", "file": "m.py", "line": 2, "function": "forward", "excerpt_line": 1}
+    process = make.process(sites=[{**row, "source": "x = F.dropout(x, 0.5)", "excerpt": text}])
+    diff = line_edits.dropping_by_mode(process, process.site(1))
+    assert diff is not None
+    assert diff.added == [f"    x = F.dropout(x, 0.5, training={name}.training)"]

@@ -47,7 +47,7 @@ def lines(optimization: Optimization) -> list[Kept]:
     told = _told(optimization)
     own = [one for one in told if (one.location.file, one.location.line) in seen or not (seen and _appends(one))]
     places = {(one.location.file, one.location.line) for one in own}
-    own += [Kept(one, _plain(one), False) for place, one in sorted(seen.items()) if place not in places]
+    own += [Kept(one, _plain(optimization, one), False) for place, one in sorted(seen.items()) if place not in places]
     return sorted(own, key=lambda one: one.emptied)
 
 
@@ -56,10 +56,17 @@ def _appends(kept: Kept) -> bool:
     return bool(stored and stored["list"])
 
 
-def _plain(line: Location) -> Diff | None:
-    """The edit of an append of a name."""
-    stored = STORED.fullmatch(line.source)
-    return _diff(line, line.source, stored) if stored and stored["list"] else None
+def _plain(optimization: Optimization, line: Location) -> Diff | None:
+    """The edit of an append of a name, in the function that calls backward: elsewhere, as in a meter's `update`, a name
+    may stand for a number now and then, which cannot be detached."""
+    there, stored = edits.statement(optimization.process, line), STORED.fullmatch(line.source)
+    backward = optimization.backward_location
+    own = backward is not None and (backward.file, backward.function) == (line.file, line.function)
+    if there is None or stored is None or not stored["list"] or not own:
+        return None
+    text = "".join(there)
+    found = STORED.fullmatch(text.strip())
+    return _diff(line, text, found) if found else None
 
 
 def _told(optimization: Optimization) -> list[Kept]:

@@ -7,6 +7,7 @@ what is to be changed never or more than once.
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
@@ -151,16 +152,24 @@ def drawn_below(process: Process, place: Location | None, end: int) -> Diff | No
 
 def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
     """Functional dropout, or that of attention, in train mode only; of a line in a method of the model."""
+    own = f"{_receiver(process, place)}.training" if place else ""
 
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls(*_DROPOUTS))
         if call is not None and _argument(call, 2, "training") is None and all(one.arg for one in call.keywords):
-            return line.with_parts({call: f"{line.text_of(call)[:-1].rstrip(', ')}, training=self.training)"})
+            return line.with_parts({call: f"{line.text_of(call)[:-1].rstrip(', ')}, training={own})"})
         call = _only(line.calls("scaled_dot_product_attention"))
         rate = _argument(call, 4, "dropout_p") if call else None
-        return line.with_parts({rate: f"{line.operand(rate)} if self.training else 0.0"}) if rate else None
+        return line.with_parts({rate: f"{line.operand(rate)} if {own} else 0.0"}) if rate else None
 
     return _edit(process, place, changed)
+
+
+def _receiver(process: Process, place: Location) -> str:
+    """What the method calls its object, if the line that says so was recorded; nearly all say `self`."""
+    above = [text for number, text in sorted(edits.recorded_lines(process, place).items()) if number <= place.line]
+    named = re.findall(r"\bdef forward\(\s*(\w+)", "\n".join(above))
+    return str(named[-1]) if named else "self"
 
 
 def line_for(process: Process, place: Location | None, line: str) -> Diff | None:
