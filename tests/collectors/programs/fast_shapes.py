@@ -104,7 +104,7 @@ def weighted(steps):
     """A loss that the script multiplies by a constant."""
     for x, y in batches(steps):
         optimizer.zero_grad()
-        (model(x=x, labels=y)["loss"] * 0.25).backward()
+        (model(x=x, labels=y)["loss"] * 0.5).backward()
         optimizer.step()
 
 

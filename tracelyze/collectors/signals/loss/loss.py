@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections import Counter
@@ -145,11 +144,11 @@ class Loss(Signal):
                 row["loss"] = one.value * factor
             else:
                 one.factor = factor
-                self._read_later([one.value], [factor])
+                self._read_later([one.value], [factor], tracked)
         else:
-            self._of_several(own, row, tracked.index)
+            self._of_several(own, row, tracked)
 
-    def _of_several(self, own: list[Backward], row: dict[str, Any], optimizer: int) -> None:
+    def _of_several(self, own: list[Backward], row: dict[str, Any], tracked: Any) -> None:
         """The same of what is not so simple: several backwards of one step, or none.
 
         Micro-batches are averaged, terms of one loss (a critic's of real and of fake samples) add up: see `weights`."""
@@ -171,20 +170,27 @@ class Loss(Signal):
             return
         if len({one.divisor for one in own if one.divisor is not None}) > 1:
             divisor = None  # Each was divided by something of its own, not by a number of micro-batches.
-        factors = [1.0] * len(valued) if parts else weights(valued, divisor, self._divided_by.get(optimizer))
+        factors = [1.0] * len(valued) if parts else weights(valued, divisor, self._divided_by.get(tracked.index))
         if divisor is not None and divisor > 1.0 and not parts and factors == [1.0] * len(valued):
-            self._divided_by[optimizer] = divisor
+            self._divided_by[tracked.index] = divisor
         for one, factor in zip(valued, factors, strict=True):
             one.factor = factor
         values = [one.value for one in valued]
         if isinstance(values[0], float):
             row["loss"] = _weighted_sum(values, factors)
         else:
-            self._read_later(values, factors)
+            self._read_later(values, factors, tracked)
 
-    def _read_later(self, values: list[Any], factors: list[float]) -> None:
-        """The loss of the step is on a device."""
-        self.context.defer(Readback(self.torch, values, functools.partial(_fill_loss, factors)))
+    def _read_later(self, values: list[Any], factors: list[float], tracked: Any) -> None:
+        """The loss of the step is on a device. That it is out of the ordinary is known when it is read."""
+        losses = tracked.training.losses(self.program.trainings.reached_models)
+
+        def fill(row: dict[str, Any], read: list[float]) -> None:
+            row["loss"] = _weighted_sum(read, factors)
+            if not all(list(map(losses.is_usual, read))):
+                self.context.raise_alert()
+
+        self.context.defer(Readback(self.torch, values, fill))
 
 
 def _now_or_later(value: Any) -> Any:
@@ -210,10 +216,6 @@ def weights(backwards: list[Backward], divisor: float | None, usual: float | Non
     if divisor is not None and divisor == usual and max(numbers) < usual:
         return [usual / max(numbers)] * total
     return [1.0 / len(in_batch) / (by_line[key] if terms else in_batch[key[0]]) for key in keys]
-
-
-def _fill_loss(factors: list[float], row: dict[str, Any], values: list[float]) -> None:
-    row["loss"] = _weighted_sum(values, factors)
 
 
 def _weighted_sum(values: list[float], factors: list[float]) -> float:
