@@ -142,3 +142,19 @@ def test_a_method_calls_its_object_by_its_own_name(make, name: str) -> None:
     diff = line_edits.dropping_by_mode(process, process.site(1))
     assert diff is not None
     assert diff.added == [f"    x = F.dropout(x, 0.5, training={name}.training)"]
+
+
+@pytest.mark.parametrize(
+    ("below", "edited"),
+    [
+        ("loss = F.cross_entropy(p, y)", True),
+        ("right = p.argmax(1) == y", True),
+        ("sure = p.max(1).values > 0.9", False),
+        ("log(probability=p)", False),
+    ],
+)
+def test_probabilities_that_the_loop_uses_stay_what_they_are(make, below: str, edited: bool) -> None:
+    lines = ["p = F.softmax(model(x), dim=1)", "loss = criterion(p, y)", below]
+    row = {"site": 1, "role": "softmax", "file": "train.py", "line": 1, "function": "main", "excerpt_line": 1}
+    process = make.process(sites=[{**row, "source": lines[0], "excerpt": "\n".join(lines)}])
+    assert (line_edits.without_activation(process, process.site(1), "Softmax") is not None) is edited

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+_OF_LOSSES: Final = re.compile(r"\b(?:cross_entropy|nll_loss|\w*loss\w*|criterion)\(")
 _SHIFTED: Final = (
     "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
     "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())"
@@ -264,18 +265,23 @@ def of_a_part(place: Location | None) -> bool:
 
 
 def _has_a_name(process: Process, place: Location, line: ParsedLine, call: ast.Call) -> bool:
-    """Whether a forward gives away what the call returns by a name or a place of its own, beside what it may be given
-    instead: `{"scores": z, "probs": softmax(z)}`, `return z, softmax(z)`."""
+    """Whether what the call returns goes further than to a loss, by a name or a place of its own: out of a forward, as
+    in `{"scores": z, "probs": softmax(z)}` or `return z, softmax(z)`, or to other lines of the loop. What is largest
+    stays what it is."""
+    own, text = line.statement, edits.recorded_lines(process, place)
+    variable = ast.unparse(own.targets[0]) if isinstance(own, ast.Assign) and own.value is call else ""
     if place.function != "forward":
-        return False
+        used = [
+            one
+            for number, one in text.items()
+            if number != place.line and re.search(rf"\b{re.escape(variable)}\b", one)
+        ]
+        rest = [re.sub(rf"\b{re.escape(variable)}\.argmax\(", "", one) for one in used if not _OF_LOSSES.search(one)]
+        return bool(variable) and any(re.search(rf"(?<![\w.]){re.escape(variable)}\b", one) for one in rest)
     holders = [node for node in ast.walk(line.tree) if isinstance(node, ast.Dict | ast.keyword | ast.Tuple)]
     if any(call in ast.walk(holder) for holder in holders):
         return True
-    own = line.statement
-    if not isinstance(own, ast.Assign) or own.value is not call:
-        return False
-    variable = ast.unparse(own.targets[0])
-    return not any(text.strip() == f"return {variable}" for text in edits.recorded_lines(process, place).values())
+    return bool(variable) and not any(one.strip() == f"return {variable}" for one in text.values())
 
 
 def _flattens(call: ast.Call) -> bool:
