@@ -51,6 +51,20 @@ def test_part_of_the_validation_set_is_trained_on(make, common: int) -> None:
     assert "100%" not in finding.title + finding.summary
 
 
+def test_a_set_of_which_too_little_was_seen_hides_no_other(make) -> None:
+    """A half of the validation set is trained on; of a test set at the end eight samples were looked at."""
+    rows = passes(list(range(3200)), list(range(2800, 3600)), epochs=8)
+    rows += one_pass(2, 8, 900, list(range(9000, 9032)), False)
+    test_set = HELD | {"loader": 2, "length": 1}
+    loaders = (TRAIN, HELD, test_set)
+    evals = {"loader": [1, 1, 1, 2], "losses": [25, 25, 25, 1]}
+    status, _, finding = judge(make, rows, loaders, **evals)
+    assert (status, finding.evidence[1].value) == ("fired", pytest.approx(0.5, abs=0.15))
+    everything = passes(list(range(3200)), list(range(3200)), epochs=8)
+    everything += one_pass(2, 8, 900, list(range(9000, 9032)), False)
+    assert judge(make, everything, loaders, **evals)[0] != "fired", "a measure of the training accuracy"
+
+
 def test_a_split_made_twice_of_which_an_accuracy_alone_is_computed(make) -> None:
     """Four fifths of a fifth are met, and no more: a measure of training accuracy would meet all."""
     rows = passes(list(range(3200)), list(range(2560, 3360)), epochs=8)

@@ -11,6 +11,7 @@ over all samples and the mean p of count * (count - 1) give s = m^2 / p.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
 
 Row = Mapping[str, Any]
 CONTINUOUS = 16  # different pairs of the smallest and the largest value of a batch that are compared
@@ -59,6 +61,17 @@ class Overlap:
     expected: float
     rate: float  # share of them that one pass shows
     chance: float  # share of samples that have an equal one among those looked at in the same pass
+
+    @property
+    def at_most(self) -> float:
+        """The share, and two of its standard errors more."""
+        return self.share + 2 * math.sqrt(self.share / self.expected)
+
+    def beyond_chance(self, continuous: bool, limits: Limits) -> bool:
+        """Whether more samples are on both sides than are equal by chance."""
+        beyond = continuous or self.rate >= limits["beyond"] * self.chance
+        fewest = limits["few"] if beyond and self.expected >= self.looked else limits["hits"]
+        return self.hits >= fewest and self.share >= limits["share"] and beyond
 
     @property
     def where(self) -> str:

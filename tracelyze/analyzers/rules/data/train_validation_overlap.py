@@ -38,10 +38,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if max(sizes) > (1 + limits["growth"]) * min(sizes):
         return Passed("the training data change in size, as with active learning: what was evaluated may join them")
     folds = carried_folds.find(process, trained, evaluated, lengths, int(limits["splits"]))
-    if folds is not None and _beyond_chance(folds.found, overlap.continuous(trained), limits):
+    if folds is not None and folds.found.beyond_chance(overlap.continuous(trained), limits):
         finding = _finding(process, loaders[folds.loader], folds.found, folds.first, limits)
         return [carried_folds.told(process, finding, folds)]
-    judged = {}
+    judged, unknown = {}, ""
     for numbers in overlap.validation_sets(loaders, own, evaluated):
         passes = [one for one in evaluated if one.loader in numbers]
         if not passes or not set(numbers) <= lengths.keys():
@@ -50,9 +50,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         if not named and overlap.size_of(passes, lengths[numbers[0]]) > limits["size"] * min(sizes):
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         shared = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
-        if not _beyond_chance(shared, overlap.continuous(trained), limits):
+        if not shared.beyond_chance(overlap.continuous(trained), limits):
             if shared.expected * limits["share"] < limits["enough"]:
-                return Skipped(f"too few validation samples were compared: {shared.looked:,}")
+                unknown = f"too few validation samples were compared: {shared.looked:,}"
+                continue
             return Passed(f"{shared.hits:,} of {shared.looked:,} samples of a validation set were met in training")
         if not named and not _validates(process, shared, numbers, limits):
             return Skipped(
@@ -60,15 +61,12 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "a measure of training accuracy looks the same"
             )
         judged[numbers[0]] = shared, passes[0]
+    # Beside a set that may be free of them, one that is all training data may measure training.
+    judged = {number: one for number, one in judged.items() if not unknown or one[0].at_most < limits["complete"]}
+    if not judged:
+        return Skipped(unknown)
     index = max(judged, key=lambda one: judged[one][0].share)
     return [_finding(process, loaders[index], *judged[index], limits)]
-
-
-def _beyond_chance(found: Overlap, continuous: bool, limits: Limits) -> bool:
-    """Whether more samples are on both sides than are equal by chance."""
-    beyond = continuous or found.rate >= limits["beyond"] * found.chance
-    fewest = limits["few"] if beyond and found.expected >= found.looked else limits["hits"]
-    return found.hits >= fewest and found.share >= limits["share"] and beyond
 
 
 def _validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
@@ -79,8 +77,7 @@ def _validates(process: Process, found: Overlap, loaders: list[int], limits: Lim
     evals = process.evals
     rows = np.isin(evals["loader"], loaders)
     losses = np.nansum(evals["losses"][rows]) > 0
-    surely = found.share + 2 * (found.share / found.expected) ** 0.5  # of two standard errors above the estimate
-    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and surely < limits["complete"]
+    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.at_most < limits["complete"]
     return bool(losses or several or found.chance >= limits["copies"])
 
 
