@@ -226,7 +226,7 @@ def test_every_signal_is_documented() -> None:
 
 CADENCES = {"gradient_lifecycle": 7, "gradient_norm": 5, "parameters": 11, "activations": 13, "batches": 4}
 CLOCKS = {"time", "time_start", "time_end", "seconds", "overhead", "loader_wait"}
-OF_THE_MOMENT = CLOCKS | {"backward_seconds", "host_rss", "parameters", "site", "backward_site", "made_at"}
+OF_THE_MOMENT = CLOCKS | {"backward_seconds", "host_rss", "parameters", "site", "backward_site", "made_at", "read_site"}
 
 
 def test_a_signal_that_pauses_misses_nothing(collect: Collect) -> None:

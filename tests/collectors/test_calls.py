@@ -9,7 +9,17 @@ from tracelyze.analyzers.recorded.run import Process
 
 from .conftest import Collect, program
 
-OF_THE_MOMENT = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "host_rss", "site"}
+OF_THE_MOMENT = {
+    "time",
+    "time_start",
+    "time_end",
+    "seconds",
+    "backward_seconds",
+    "overhead",
+    "host_rss",
+    "site",
+    "read_site",
+}
 SIZE = {"batch_size": None}
 
 

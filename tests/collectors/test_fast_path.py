@@ -24,7 +24,8 @@ CADENCES = {
 RARE = CADENCES | {"gradient_lifecycle": 41, "gradient_norm": 43, "parameters": 47, "activations": 53}
 RARE |= {"inputs_in_use": 106}  # in steps in which outputs of modules are looked at anyway
 CLOCKS = {"time", "time_start", "time_end", "seconds", "backward_seconds", "overhead", "loader_wait"}
-OF_THE_MOMENT = CLOCKS | {"host_rss", "live_graphs", "site", "backward_site", "made_at"}  # lines: as they are noticed
+LINES = {"site", "backward_site", "made_at", "read_site", "compared"}  # numbered as they are noticed
+OF_THE_MOMENT = CLOCKS | LINES | {"host_rss", "live_graphs"}
 LATE = dict.fromkeys(("autocast", "modules_in_train"), SKIPPED_STEPS)  # columns: noticed so many steps late
 # Sampled at a step whose loss is out of the ordinary: on a device, at one of the next.
 LATER = {"grad_norm", "grad_norm_source", "grads_zero", "grads_nonfinite", "parameters"}

@@ -26,7 +26,10 @@ NONE_SENSITIVE = SensitiveModules(0, 0, "")
 class EvaluatedLosses:
     """The losses that a call in an evaluation led to, and the line of the script that made it."""
 
-    __slots__ = ("compared", "count", "is_whole", "on_device", "path", "repeats", "same_input", "site", "total")
+    __slots__ = (
+        "compared", "count", "is_whole", "on_device", "path", "read_on_device", "read_site", "read_sum", "reads",
+        "repeats", "same_input", "site", "total",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
@@ -35,6 +38,10 @@ class EvaluatedLosses:
         self.repeats = False  # The same line had just given the model the same tensor, and values are dropped.
         self.same_input = False  # The model had been given the same object after an earlier step.
         self.compared: int | None = None  # line of the script that holds the answer against something
+        self.reads = 0  # numbers that the script read back after it, before the next call
+        self.read_sum = 0.0  # of those that are on the CPU
+        self.read_on_device: Any = None  # the sum of the others
+        self.read_site: int | None = None  # line of the first one that is no number, or of the first one
         self.is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
         self.site: int | None = None
         self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader

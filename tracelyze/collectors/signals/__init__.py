@@ -51,6 +51,7 @@ CLASSES: Final = (
     "machine.reads.Reads",
     "gradients.live_graphs.LiveGraphs",
     "loss.evaluation.Evaluation",
+    "machine.evaluated_reads.EvaluatedReads",
     "loss.scalars.Scalars",
     "loss.reported_losses.ReportedLosses",
     "machine.profiler_windows.ProfilerWindows",

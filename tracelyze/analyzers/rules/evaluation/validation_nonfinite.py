@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed import read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -21,10 +22,17 @@ if TYPE_CHECKING:
 def check(process: Process, _limits: Limits) -> Outcome:
     """The first validation loss that is not finite, and whether training's own still was."""
     steps, losses, _ = validation.curve(process)
-    if not len(losses):
-        return Skipped("the run has no validation loss", "not-applicable")
     bad = ~np.isfinite(losses)
     if not bad.any():
+        if (read := read_values.finding(process, RULE.id)) is not None:
+            return [read]
+        if not len(losses):
+            count = read_values.finite(process)
+            return (
+                Passed(f"the numbers that the script read back in {plural(count, 'validation pass')} were finite")
+                if count
+                else Skipped("the run has no validation loss", "not-applicable")
+            )
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
     optimization = process.longest if process.optimizations else None
@@ -120,6 +128,6 @@ RULE = Rule(
     verify="Record the run again: every validation loss is a number.",
     excluded=("A training that broke too: its loss was finite at that step.",),
     absent="The run has no validation loss.",
-    needs=(("evals.loss",),),
+    needs=(("evals.loss",), ("evals.read_sum",)),
     not_when="Training losses that are not finite either.",
 )

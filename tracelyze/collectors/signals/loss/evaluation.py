@@ -237,6 +237,8 @@ class Evaluation(Signal):
             most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive.in_train)
         found = [_found(call) for call in calls]
         losses = sum(one.count for one in found)
+        read = [one for one in found if one.reads]
+        worst = next((one for one in read if not math.isfinite(one.read_sum)), read[0] if read else None)
         row = {
             "time_start": calls[0].start,
             "time_end": calls[-1].end,
@@ -261,12 +263,19 @@ class Evaluation(Signal):
             "loader": calls[0].loader,
             "site": found[0].site,
             "compared": found[0].compared,
+            "reads": sum(one.reads for one in read),
+            "read_sum": sum(one.read_sum for one in read) if read else None,
+            "read_site": None if worst is None else worst.read_site,
             "purpose": calls[-1].declared[1] if calls[-1].declared else None,
         }
-        on_device = [one.on_device for one in found if one.on_device is not None]
-        if on_device:
-            total = on_device[0] if len(on_device) == 1 else self.torch.stack(on_device).sum()
-            self._late.append((row, Readback(self.torch, [total], lambda r, v: r.update(loss=v[0] / losses))))
+        late = {
+            "loss": [one.on_device for one in found if one.on_device is not None],
+            "read_sum": [one.read_on_device for one in read if one.read_on_device is not None],
+        }
+        names = [name for name, values in late.items() if values]
+        if names:
+            totals = [self.torch.stack([one.double() for one in late[name]]).sum() for name in names]
+            self._late.append((row, Readback(self.torch, totals, lambda r, v: _add_late(r, names, v, losses))))
         else:
             self.context.emit("evals", row)
         self._note_function(found[0].site)
@@ -302,6 +311,12 @@ class Evaluation(Signal):
         found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
         self._held[model.number] = found
         return found
+
+
+def _add_late(row: dict[str, Any], names: list[str], values: list[float], losses: int) -> None:
+    """Fill in what was on a device."""
+    for name, value in zip(names, values, strict=True):
+        row[name] = value / losses if name == "loss" else (row[name] or 0.0) + value
 
 
 def _found(call: Call) -> EvaluatedLosses:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from threading import get_ident
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from tracelyze.collectors.internals import compiler
 from tracelyze.collectors.internals.own_frames import PACKAGE
@@ -54,6 +54,38 @@ class _Window:
     reads: dict[tuple[int, int], _Read] = field(default_factory=dict)
 
 
+class Readers:
+    """Which code reads: the script's, or what reads on its behalf."""
+
+    def __init__(self, torch: Any) -> None:
+        self._kinds: dict[int, int] = {}  # kind of code by its id; the code objects are kept
+        self._kept: list[Any] = []
+        self._torch_folder = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+    def script(self, frame: FrameType | None) -> FrameType | None:
+        """The frame of the script that reads, by itself or through a library; None where torch or we do."""
+        kind = TRANSPARENT
+        while frame is not None and (kind := self._kind(frame)) == TRANSPARENT:
+            frame = frame.f_back
+        return None if kind == SKIPPED else frame
+
+    def _kind(self, frame: FrameType) -> int:
+        code = frame.f_code
+        kind = self._kinds.get(id(code))
+        if kind is None:
+            self._kept.append(code)
+            kind = self._kinds[id(code)] = self._kind_of(code.co_filename)
+        return kind
+
+    def _kind_of(self, filename: str) -> int:
+        """torch reads for itself, but for `print(loss)` and `f"{loss:.3f}"`, which read for their caller."""
+        if filename.startswith(PACKAGE):
+            return SKIPPED
+        if filename.startswith(self._torch_folder):
+            return TRANSPARENT if os.path.basename(filename) in ("_tensor.py", "_tensor_str.py") else SKIPPED
+        return TRANSPARENT if is_library(filename) else SCRIPT
+
+
 class Reads(Signal):
     name = "reads"
     needs = (FUNCTION_MODES,)
@@ -65,19 +97,17 @@ class Reads(Signal):
         super().__init__(context)
         self._window: _Window | None = None
         self._next = FIRST_AGAIN
-        self._kinds: dict[int, int] = {}  # kind of code by its id; the code objects are kept
-        self._kept: list[Any] = []
+        self._readers = Readers(self.torch)
         self._recorded: set[tuple[str, int]] = set()
         self._error: Exception | None = None
-        self._torch_folder = os.path.dirname(os.path.abspath(self.torch.__file__)) + os.sep
-        _unseen_by_compiler(self.torch)
+        unseen_by_compiler(self.torch, (Reads._note, Reads._count, Reads._device))
 
     def opened(self) -> None:
         self._open()
 
     def every_second(self, row: dict[str, Any]) -> None:
         if self._error is not None:
-            _unwatch(self)
+            unwatch(self)
             raise self._error
         now, steps, window = self.context.now(), self.progress.steps, self._window
         if window is None:
@@ -93,11 +123,11 @@ class Reads(Signal):
 
     def _open(self) -> None:
         self._window = _Window(self.progress.steps, self.context.now())
-        _watch(self.torch, self)
+        watch(self.torch, self)
 
     def _close(self, window: _Window) -> None:
         """Record the lines that read in two steps or more: what happens in one step only is no part of the loop."""
-        _unwatch(self)
+        unwatch(self)
         self._window = None
         steps = (self.progress.steps if window.ended is None else window.ended) - window.begun
         lines: dict[tuple[str, int], list[_Read]] = {}
@@ -124,11 +154,9 @@ class Reads(Signal):
         window.calls += 1
         if window.calls >= MAX_READS:
             window.ended = steps
-            _unwatch(self)
-        kind = TRANSPARENT
-        while frame is not None and (kind := self._kind(frame)) == TRANSPARENT:
-            frame = frame.f_back
-        if frame is None or kind == SKIPPED:
+            unwatch(self)
+        frame = self._readers.script(frame)
+        if frame is None:
             return
         key = id(frame.f_code), frame.f_lasti
         read = window.reads.get(key)
@@ -142,29 +170,21 @@ class Reads(Signal):
         read.steps += steps != read.last
         read.last = steps
 
-    def _kind(self, frame: FrameType) -> int:
-        code = frame.f_code
-        kind = self._kinds.get(id(code))
-        if kind is None:
-            self._kept.append(code)
-            kind = self._kinds[id(code)] = self._kind_of(code.co_filename)
-        return kind
-
-    def _kind_of(self, filename: str) -> int:
-        """torch reads for itself, but for `print(loss)` and `f"{loss:.3f}"`, which read for their caller."""
-        if filename.startswith(PACKAGE):
-            return SKIPPED
-        if filename.startswith(self._torch_folder):
-            return TRANSPARENT if os.path.basename(filename) in ("_tensor.py", "_tensor_str.py") else SKIPPED
-        return TRANSPARENT if is_library(filename) else SCRIPT
-
     def _device(self, tensor: Any) -> str | None:
         """None for a tensor whose class would call code of the program when its device is read."""
         plain = type(tensor) in (self.torch.Tensor, self.torch.nn.Parameter)
         return str(tensor.device.type) if plain and not self.torch._C._len_torch_function_stack() else None
 
 
-_watching: list[Reads] = []
+class Watching(Protocol):
+    """A signal to which the descriptors tell who looks a method up. `_note` never raises."""
+
+    context: SignalContext
+
+    def _note(self, name: str, tensor: Any, frame: FrameType | None) -> None: ...
+
+
+_watching: list[Watching] = []
 _in_place: dict[str, Any] = {}  # our descriptors, by the name of the method
 _owner: list[Any] = []  # torch.Tensor
 
@@ -185,7 +205,7 @@ class _Noticed:
         return self.original.__get__(tensor, kind)
 
 
-def _watch(torch: Any, signal: Reads) -> None:
+def watch(torch: Any, signal: Watching) -> None:
     if not _owner:
         _owner.append(torch.Tensor)
         if hasattr(os, "register_at_fork"):
@@ -198,7 +218,7 @@ def _watch(torch: Any, signal: Reads) -> None:
             setattr(torch.Tensor, name, _in_place[name])
 
 
-def _unwatch(signal: Reads) -> None:
+def unwatch(signal: Watching) -> None:
     _watching[:] = [other for other in _watching if other is not signal]
     if not _watching:
         _watch_nothing()
@@ -212,8 +232,9 @@ def _watch_nothing() -> None:
             delattr(_owner[0], name)
 
 
-def _unseen_by_compiler(torch: Any) -> None:
-    noting = (_Noticed.__get__, Reads._note, Reads._count, Reads._kind, Reads._kind_of, Reads._device)
+def unseen_by_compiler(torch: Any, functions: tuple[Any, ...]) -> None:
+    """Have torch.compile pass by what notes a read."""
+    noting = (_Noticed.__get__, Readers.script, Readers._kind, Readers._kind_of, *functions)
     try:
         compiler.hide(torch, (), noting)
     except AttributeError:

@@ -1,0 +1,50 @@
+"""validation-nonfinite, of losses that the script writes out and reads back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+RULE = "validation-nonfinite"
+
+
+def written(make, values, source="total += batch_loss.item()", **change):
+    evals = make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4, "read_sum": values}
+    sites = [{"site": 7, "role": "read-evaluated", "file": "train.py", "line": 40, "function": "evaluate",
+              "source": source}]  # fmt: skip
+    return make.process(evals=evals | {"read_site": [7] * 4} | change, more={"sites": sites})
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "severity"),
+    [
+        ([1.0, math.nan, math.nan, math.nan], "total += batch_loss.item()", "critical"),
+        ([1.0, math.inf, 1.0, 1.0], "val_loss = float(loss)", "critical"),
+        ([math.nan] * 4, "score = ratio.item()", "warning"),
+    ],
+)
+def test_a_written_loss_that_is_no_number(make, values, source, severity) -> None:
+    status, _, finding = make.check(RULE, written(make, values, source))
+    assert (status, finding.severity, finding.confidence) == ("fired", severity, "likely")
+    assert finding.location.line == 40
+
+
+@pytest.mark.parametrize(
+    ("values", "source", "status"),
+    [
+        ([1.0] * 4, "total += batch_loss.item()", "passed"),
+        ([math.inf] * 4, "psnr = 10 * torch.log10(1 / mean).item()", "skipped"),  # of pictures that are equal
+        ([None] * 4, "total += batch_loss.item()", "skipped"),
+    ],
+)
+def test_values_that_may_be_as_they_are(make, values, source, status) -> None:
+    reads = [0 if value is None else 5 for value in values]
+    assert make.check(RULE, written(make, values, source, reads=reads))[0] == status
+
+
+def test_training_is_no_number_either(make) -> None:
+    steps = make.steps() | {"loss": [math.nan] * 400}
+    broken = make.process(steps, evals=make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4,
+                          "read_sum": [math.nan] * 4, "read_site": [7] * 4})  # fmt: skip
+    assert make.check(RULE, broken)[0] != "fired"

@@ -1,0 +1,75 @@
+"""Validation losses that the script writes out: seen where it reads them back, and no number in some passes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+LOSS: Final = re.compile(r"loss|nll|elbo|mse|mae|err|cost|energy|kl\b|perplexity|\btot(al)?\b|running", re.IGNORECASE)
+"""In the line that reads: what is read is a loss. Metrics may have no value for some sets."""
+_NEAR: Final = 10  # training losses up to the pass of which the last one counts
+
+
+def finite(process: Process) -> int:
+    """Validation passes in which the script read numbers back, all of them finite."""
+    evals = process.evals
+    return int((validation.passes(process) & np.isfinite(evals["read_sum"])).sum()) if evals.has("read_sum") else 0
+
+
+def finding(process: Process, rule: str) -> Finding | None:
+    """Passes in which the script read a value that is no number, while the training loss was one.
+
+    Infinity alone may be meant (a signal-to-noise ratio of equal pictures): it counts where the line speaks of a loss.
+    """
+    evals = process.evals
+    if not evals.has("read_sum") or not process.optimizations:
+        return None
+    judged = validation.passes(process) & (np.nan_to_num(evals["reads"]) > 0)
+    rows = [int(row) for row in np.flatnonzero(judged & evals.known("read_sum") & ~np.isfinite(evals["read_sum"]))]
+    place = process.site(evals["read_site"][rows[0]]) if rows else None
+    if place is None:
+        return None
+    speaks = LOSS.search(place.source) is not None
+    nan = bool(np.isnan(evals["read_sum"][rows]).any())
+    begin, optimization = int(evals["after_step"][rows[0]]), process.longest
+    before = optimization.steps["loss"][: max(begin, 1)]
+    before = before[np.isfinite(before) | np.isinf(before)][-_NEAR:]
+    if not (nan or speaks) or not len(before) or not np.isfinite(before[-1]):
+        return None
+    count, of, kind = len(rows), int(judged.sum()), "NaN" if nan else "Inf"
+    return Finding(
+        rule=rule,
+        severity="critical" if speaks else "warning",
+        confidence="likely",
+        title=f"{count} of {plural(of, 'validation pass')} {'computes' if count == 1 else 'compute'} {kind}, but "
+        "training losses are finite",
+        summary=(
+            f"What line {place.line} reads back is {kind}, first in the validation after step {begin}. The training "
+            "loss was finite there, so the weights are not broken as such: a logarithm of 0, a division by 0 or a mean "
+            "over nothing in what the script computes for validation is behind it."
+        ),
+        fix="Look at what goes into that line for the first batch at which it is not finite; guard the logarithm or "
+        "the division as in training.",
+        fix_code="ratio = error / (target + 1e-6)\nlog = torch.log(target.clamp_min(1e-6))\n"
+        "assert torch.isfinite(loss), batch_index",
+        first_step=begin,
+        last_step=int(evals["after_step"][rows[-1]]),
+        evidence=[
+            Evidence("validation passes that read no number", count, "passes", 0, "a loss is a number"),
+            Evidence("training loss there", float(before[-1])),
+        ],
+        location=place,
+        seen_at=place,
+        charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")]),
+        false_alarm="A metric that is undefined for some validation sets by design.",
+    )
