@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
+    """Each training of several, or without loaders, against its own validation; else one loader against another."""
     if len(process.trainings) > 1 or not len(process.loaders):  # folds, each of which has data of its own
         one, otherwise = by_index.judge(process, limits)
         return otherwise if one is None else [by_index.told(_finding(process, {}, *one[:2], limits), one, process)]
+    return _of_loaders(process, limits)
+
+
+def _of_loaders(process: Process, limits: Limits) -> Outcome:
+    """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -56,10 +61,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 continue
             return Passed(f"{shared.hits:,} of {shared.looked:,} samples of a validation set were met in training")
         if not named and not _validates(process, shared, numbers, limits):
-            return Skipped(
-                f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
-                "a measure of training accuracy looks the same"
-            )
+            said = f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
+            return Skipped(said + "a measure of training accuracy looks the same")
         judged[numbers[0]] = shared, passes[0]
     # Beside a set that may be free of them, one that is all training data may measure training.
     judged = {number: one for number, one in judged.items() if not unknown or one[0].at_most < limits["complete"]}
