@@ -80,6 +80,13 @@ class Overlap:
         return "in training, of which a part was looked at" if estimated else "in training"
 
 
+def worst(judged: Mapping[int, tuple[Overlap, Seen]], complete: float, unknown: str) -> int | None:
+    """The validation set of which most is trained on, None if none is faulty. Where another is `unknown`, that may be
+    free of training data, and a set of which all is trained on may measure training."""
+    faulty = [number for number, (found, _) in judged.items() if not unknown or found.at_most < complete]
+    return max(faulty, key=lambda number: judged[number][0].share, default=None)
+
+
 def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
     """Passes that were trained on, and passes that were evaluated, in order; fields that both kinds of batch have."""
     batches: dict[tuple[int, int, int, bool], dict[str, Row]] = {}

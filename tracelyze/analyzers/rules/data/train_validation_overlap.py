@@ -64,12 +64,8 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
             said = f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
             return Skipped(said + "a measure of training accuracy looks the same")
         judged[numbers[0]] = shared, passes[0]
-    # Beside a set that may be free of them, one that is all training data may measure training.
-    judged = {number: one for number, one in judged.items() if not unknown or one[0].at_most < limits["complete"]}
-    if not judged:
-        return Skipped(unknown)
-    index = max(judged, key=lambda one: judged[one][0].share)
-    return [_finding(process, loaders[index], *judged[index], limits)]
+    index = overlap.worst(judged, limits["complete"], unknown)
+    return Skipped(unknown) if index is None else [_finding(process, loaders[index], *judged[index], limits)]
 
 
 def _validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
