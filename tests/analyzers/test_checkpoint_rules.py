@@ -201,6 +201,14 @@ def test_first_steps_of_a_second_phase(make, load, seen) -> None:
     assert resumed(make, load, seen)[0] == "passed"
 
 
+def test_an_optimizer_of_another_method_takes_in_no_state(make) -> None:
+    """Pretraining by Adam, fine-tuning by SGD, in one program."""
+    load, seen = {"optimizer_restored": False}, {"optimizer": 1}
+    again = [ADAM[0], ADAM[0] | {"optimizer": 1}]
+    assert resumed(make, load, seen, optimizers=again)[0] == "fired"
+    assert resumed(make, load, seen, optimizers=[ADAM[0], MOMENTUM[0] | {"optimizer": 1}])[0] == "passed"
+
+
 @pytest.mark.parametrize(
     ("seen", "status", "severity", "word"),
     [

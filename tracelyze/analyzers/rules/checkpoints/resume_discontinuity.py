@@ -54,7 +54,7 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     lost = [name for name in ("optimizer", "scheduler", "scaler") if row[name] and not row[f"{name}_restored"]]
     lost = [name for name in lost if name != "scheduler" or schedules]
     lost = [name for name in lost if name != "optimizer" or _has_state(process)]
-    second = row["optimizer"] and resumed_states.is_second_phase(facts)
+    second = row["optimizer"] and resumed_states.is_second_phase(process, facts)
     if second and ("optimizer" in lost or facts.get("renewed")):
         return None
     if lost:

@@ -66,11 +66,16 @@ def first_steps(process: Process) -> dict[tuple[str, int], Row]:
     return {(row["name"], facts["step"]): facts for row in events if (facts := json.loads(row["text"]))}
 
 
-def is_second_phase(facts: Row) -> bool:
-    """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's."""
+def is_second_phase(process: Process, facts: Row) -> bool:
+    """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's, or
+    another method than that of the training before it in this program, whose state it cannot take in."""
+    if not facts:
+        return False
     rate, of_file = facts.get("rate"), facts.get("file_rate")
     lower = rate is not None and of_file is not None and rate < of_file
-    return bool(facts and (lower or facts.get("parameters") != facts.get("file_parameters")))
+    methods = [str(one["name"]) for one in process.optimizers.records() if one["optimizer"] <= facts["optimizer"]]
+    another = len(methods) > 1 and methods[-1] != methods[-2]
+    return bool(lower or another or facts.get("parameters") != facts.get("file_parameters"))
 
 
 def never_read(facts: Row) -> list[str]:
