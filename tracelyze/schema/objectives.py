@@ -86,6 +86,8 @@ LOSS_CALLS: Final = Table(
         Column("column", "float64", "", "place of the one that is most like the target"),
         Column("column_same", "float64", "", "its correlation with the target (classes: least of their own); 1: same"),
         Column("column_other", "float64", "", "largest correlation of another one with the target"),
+        Column("answer", "int64", "", "class that the scores answer for the first sample"),
+        Column("answer_same", "float64", "share", "samples for which they answer this class"),
         Column("kept_rows", "int64", "samples", "labels in the tensor that the targets are a slice of"),
         Column("kept_looked", "int64", "samples", "of those, labels that were looked at, evenly over all"),
         Column("kept_blocks", "int64", "", "of those, blocks of one label: 1 more than labels unlike the one before"),

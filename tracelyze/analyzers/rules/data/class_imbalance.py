@@ -60,6 +60,19 @@ def _classes(process: Process) -> Counter[str]:
     return +found
 
 
+def _always(process: Process, most: str, share: float, limits: Limits) -> bool:
+    """Whether the looks after the first third of the run answer next to nothing but the most frequent class."""
+    rows = [row for row in process.tables["loss_calls"].records() if row["training"]]
+    rows = [row for row in rows if row.get("answer") is not None and row["input_shape"]]
+    late = [row for row in rows if row["step"] >= limits["late"] * len(process.steps)]
+    others = any(row["target_varies"] for row in late)  # of batches that hold one class nothing else is right
+    answered = [row["answer_same"] for row in late if str(row["answer"]) == most.removesuffix(".0")]
+    rare = sum(int(str(row["input_shape"]).partition("x")[0]) for row in late) * (1 - share)
+    if rare < limits["rare"] or len(answered) < len(late) or not others:
+        return False
+    return 1 - float(sum(answered)) / len(answered) <= limits["answered"] * (1 - share)
+
+
 def _finding(process: Process, most: str, share: float, counts: Counter[str], limits: Limits) -> Finding:
     optimization = process.longest
     least, fewest = counts.most_common()[-1]
@@ -68,16 +81,23 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     part = percent(share) if exact else f"at least {percent(share)}"
     line = process.location("loss") or optimization.loss_location
     weighed = line is not None and "weight" in line.source
+    always = _always(process, most, share, limits)
+    so = (
+        f" After the first third of the run it answered {most} to nearly every sample that was looked at."
+        if always
+        else ""
+    )
     return Finding(
         rule=RULE.id,
-        severity="info",
+        severity="warning" if always else "info",
         confidence="certain" if exact else "likely",
-        title=f"{part[0].upper()}{part[1:]} of the targets are of one class",
+        title=f"{part[0].upper()}{part[1:]} of the targets are of one class"
+        + (", which the model nearly always answers" if always else ""),
         summary=(
             f"Of {sum(counts.values()):,} targets that were looked at, {part} are of class {most}{rare}. A model that "
             f"answers {most} whatever it is given is right in "
             f"{percent(share)} of the cases, so accuracy says little, and its gradients come from the others so seldom "
-            "that they may not be learned at all."
+            f"that they may not be learned at all.{so}"
         ),
         fix="Judge the model by precision and recall, or the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
@@ -120,6 +140,9 @@ RULE = Rule(
             "share", 0.9, "share", "derived: nine to one; a model that never answers the others is right as often"
         ),
         Threshold("pure", 3, "batches", "of one and the same class, and none of another: it is the frequent one"),
+        Threshold("rare", 3, "samples", "a Poisson mean of 3 shows none in 5% of runs: rare targets in late batches"),
+        Threshold("late", 1 / 3, "share", "derived: of the steps; before that much may still be learned"),
+        Threshold("answered", 0.25, "share", "derived: of the rare targets; three of four are missed at least"),
         Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
     ),
     not_when="Uneven classes within an order of magnitude, targets that are no classes, maps and sequences of targets.",

@@ -26,6 +26,7 @@ from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.targets import kept_order, label_columns
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
+ANSWERS = dict(zip(CLASS_TARGETS, (None, None, 0.5, 0.0), strict=True))  # above which score the answer is 1
 BY_SHAPE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # of which shapes alone tell something
 MAX_TARGETS = 1024
 SEQUENCE_LOSSES, SEQUENCE_SAMPLES = ("cross_entropy", "nll_loss"), 8  # at each line: a graph is walked for them
@@ -52,7 +53,7 @@ class LossInputs(Signal):
             "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
             "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
             *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS, *label_columns.COLUMNS,
-            *kept_order.COLUMNS,
+            *kept_order.COLUMNS, "answer", "answer_same",
         )
     )  # fmt: skip
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
@@ -182,6 +183,10 @@ class LossInputs(Signal):
                 if classes is not None:
                     found["sum_error"] = (part.sum(classes) - 1.0).abs().amax()
                     found["log_sum_error"] = part.logsumexp(classes).abs().amax()
+            if function in ANSWERS and target.numel() == target.shape[0] > 1 and given.dim():
+                answers = _answers(function, given.detach()[:MAX_TARGETS])
+                if answers is not None:
+                    found["answer"], found["answer_same"] = answers[0], (answers == answers[0]).float().mean()
             if function in CLASS_TARGETS and target.numel() == target.shape[0]:
                 labels = target.detach().reshape(-1)[:MAX_TARGETS]
                 found["target_lowest"], found["target_highest"] = labels.amin(), labels.amax()
@@ -238,6 +243,14 @@ class LossInputs(Signal):
             row, readback = self._late.popleft()
             readback.fill(row)
             self.context.emit("loss_calls", row)
+
+
+def _answers(function: str, given: Any) -> Any:
+    """The class that is answered for each sample, of scores [samples, classes] or of one score for each sample."""
+    border = ANSWERS[function]
+    if border is None:
+        return given.argmax(1) if given.dim() == 2 else None
+    return (given.reshape(-1) > border).long() if given.numel() == given.shape[0] else None
 
 
 def shape_of(tensor: Any) -> str:
