@@ -23,6 +23,7 @@ _NOT_SETTINGS: Final = (
     "model",
     "step_defined_at",
     "read_by",
+    "collated_by",
     "shares_with",
     "options",
     "other_options",

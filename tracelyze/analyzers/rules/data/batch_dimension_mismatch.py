@@ -88,7 +88,8 @@ def _finding(
                 "batches looked at", batches, "batches", limits["batches"], limits.source("batches"), role="basis"
             ),
         ],
-        location=process.loader_location(loader) if loader else None,
+        location=(process.site(loader.get("collated_by")) or process.loader_location(loader)) if loader else None,
+        seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(optimization),
         false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import linecache
 from types import CodeType
@@ -31,6 +32,32 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     if not isinstance(code, CodeType) or is_library(code.co_filename):
         return None
     return sites.at(role, code, _line_of(code))
+
+
+def collator(collate: Any, sites: Sites) -> int | None:
+    """The number of the line in which a collate_fn of the script's own takes something of the first sample alone, or
+    else of its definition; None for a library's."""
+    function = getattr(collate, "func", collate)  # of a partial
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", None)  # noqa: B004  # the function, not whether there is one
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or is_library(code.co_filename):
+        return None
+    return sites.at("collate", code, _of_the_first_sample(code) or _line_of(code))
+
+
+def _of_the_first_sample(code: CodeType) -> int | None:
+    """The line that takes number 0 of a parameter: `samples[0]["mask"]`."""
+    parameters = set(code.co_varnames[: code.co_argcount])
+    line, before = code.co_firstlineno, ("", "")  # the names that the last two instructions took
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        subscript = one.opname == "BINARY_SUBSCR" or (one.opname == "BINARY_OP" and one.argrepr == "[]")
+        if subscript and before[0] in parameters and before[1] == "0":
+            return line
+        if one.opname not in ("CACHE", "EXTENDED_ARG"):
+            before = before[1], str(one.argval)
+    return None
 
 
 def _line_of(code: CodeType) -> int:

@@ -92,6 +92,7 @@ class Loader(Signal):
             sites = self.program.sites
             row["made_at"] = self._made.get(loader)
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
+            row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
             row["own_generator"], row["stored"] = own or (None, None)
             if own is not None:
