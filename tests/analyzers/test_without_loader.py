@@ -277,3 +277,19 @@ def test_epochs_that_share_an_iterator(make) -> None:
     assert asked_again(make, [COUNT])[0] == "skipped", "asked once more"
     assert asked_again(make, [100, 200, COUNT, COUNT])[0] == "skipped", "the training went on after it was asked"
     assert asked_again(make, [COUNT] * 7, end=Exit("killed", None))[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("source", "severity", "confidence"),
+    [
+        ('site = samples[0]["site"][None]', "critical", "likely"),
+        ('first = samples[0]["x"].shape', "warning", "possible"),
+        ("def collate(samples):", "warning", "possible"),
+    ],
+)
+def test_a_collate_fn_that_takes_the_first_sample_alone(make, source, severity, confidence) -> None:
+    loaders = [{"loader": 0, "batch_size": 16, "collated_by": 5}]
+    line = {"site": 5, "role": "collate", "file": "data.py", "line": 12, "function": "collate", "source": source}
+    process = make.process(loaders=loaders, more={"batches": fields("1x4"), "sites": [line]})
+    finding = make.check("batch-dimension-mismatch", process)[2]
+    assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 12)

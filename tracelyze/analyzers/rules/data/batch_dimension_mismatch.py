@@ -68,10 +68,13 @@ def _finding(
 ) -> Finding:
     optimization = process.longest
     loader = next((row for row in process.loaders.records() if row["loader"] == optimization.steps["loader"][0]), None)
+    collates = process.site(loader.get("collated_by")) if loader else None
+    last = name.rpartition(".")[2]
+    first_alone = collates is not None and "[0]" in collates.source and (last.isdecimal() or last in collates.source)
     return Finding(
         rule=RULE.id,
-        severity=severity,
-        confidence="possible",
+        severity="critical" if first_alone and severity != "info" else severity,
+        confidence="likely" if first_alone else "possible",
         title=f"Field {name} of the batches has one row for {rows} samples",
         summary=(
             f"In all {batches} batches that were looked at, field {name} has a single row while the others have one "
@@ -88,7 +91,7 @@ def _finding(
                 "batches looked at", batches, "batches", limits["batches"], limits.source("batches"), role="basis"
             ),
         ],
-        location=(process.site(loader.get("collated_by")) or process.loader_location(loader)) if loader else None,
+        location=collates or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(optimization),
         false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",
