@@ -50,6 +50,14 @@ def test_what_cuts_a_graph_apart_from_the_loop_and_the_evaluation(make: Any) -> 
     assert number(script_lines.cut(process_with(make, inside, *measured))) == 12
 
 
+def test_a_tensor_that_is_made_anew_beside_the_backward(make: Any) -> None:
+    loss = ("anew", 40, "main", "loss = torch.tensor(terms, requires_grad=True).sum()")
+    elsewhere = ("anew", 9, "start", "x = torch.tensor([0.0, 1.0], requires_grad=True)")
+    beside = ("backward", 44, "main", "loss.backward()")
+    assert number(script_lines.made_anew(process_with(make, loss, elsewhere, beside))) == 40
+    assert script_lines.made_anew(process_with(make, elsewhere, beside)) is None
+
+
 def test_the_operation_that_has_a_single_line(make: Any) -> None:
     lines = [
         ("singular", 12, "likelihood", "return -torch.log(p).mean()"),

@@ -248,6 +248,13 @@ NO_GRADIENT: Final = (
     ),
     faulty("loss_on_detached_output", "zero-gradients", consequences=STUCK),
     faulty(
+        "losses_made_anew",
+        "zero-gradients",
+        consequences=STUCK,
+        lines=("torch.tensor(terms, requires_grad",),
+        fast=True,
+    ),
+    faulty(
         "optimizer_updates_copies",
         "updates-not-applied",
         consequences=STUCK,

@@ -46,6 +46,12 @@ def cut(process: Process) -> Location | None:
     return _only([one for one in process.locations("cut") if (one.file, one.function) not in apart])
 
 
+def made_anew(process: Process) -> Location | None:
+    """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers."""
+    beside = {(one.file, one.function) for one in process.locations("backward")}
+    return _only([one for one in process.locations("anew") if (one.file, one.function) in beside])
+
+
 def singular(process: Process, step: int | None = None) -> Location | None:
     """The line of the operation that can have made the first gradients NaN (those of `step`): of the operations that
     the collector names, the first that stands in a single line of the script."""

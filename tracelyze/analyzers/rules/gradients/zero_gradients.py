@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 EFFECT = ": nothing is learned"
+ANEW = "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
+JOINED = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
 
 
 @each_optimization
@@ -54,17 +56,21 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         length, when = f"all {count}{EFFECT}", f"From step {number:,} on, in the whole run"
     else:
         length, when = f"{count} in a row{EFFECT}", f"In the {count} {span}"
-    cut = script_lines.cut(optimization.process) if stretch.missing else None
+    anew = script_lines.made_anew(optimization.process) if stretch.missing and stretch.whole else None
+    cut = anew or (script_lines.cut(optimization.process) if stretch.missing else None)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
         title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}",
-        summary=f"{when}, all gradients were {what} when the optimizer stepped. {_cause(stretch, cut)}",
-        fix="Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
+        summary=f"{when}, all gradients were {what} when the optimizer stepped. {_cause(stretch, cut, anew)}",
+        fix=ANEW
+        if anew
+        else "Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
         "backward.",
-        fix_code="loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not "
-        "p.grad.any()])",
+        fix_code=JOINED
+        if anew
+        else "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])",
         first_step=number,
         last_step=last,
         first_second=timing.second_at(optimization, stretch.first),
@@ -99,8 +105,10 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
     )
 
 
-def _cause(stretch: Stretch, cut: Location | None) -> str:
-    """What leaves gradients like these."""
+def _cause(stretch: Stretch, cut: Location | None, anew: Location | None) -> str:
+    """What leaves gradients like these. `anew`: the line that makes a tensor out of numbers, beside the backward."""
+    if anew is not None:
+        return f"Line {anew.line} makes a tensor out of numbers, which has no graph: no gradient goes beyond it."
     if stretch.missing:
         return (
             "Nothing is learned from such steps: the loss is cut off from these parameters (detach, .data, no_grad, "

@@ -34,6 +34,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
+ANEW: Final = frozenset({"tensor", "Variable"})  # with requires_grad=True: a tensor without the graph of its numbers
 OLD: Final = ("logp", "logps", "log_prob", "log_probs", "logprob", "logprobs", "log_pi")
 ASSIGNED: Final = {
     "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
@@ -63,7 +64,7 @@ END: Final = re.compile(  # what an end symbol is called
 )
 _END_CONSTANTS: Final = frozenset({"END", "STOP"})  # in small letters they are any place
 _COMPARES: Final = ("==", "!=", "bool(==)", "bool(!=)")  # Python 3.13 writes down where the result is made a bool
-_NAMES: Final = frozenset({*ASSIGNED, *CUTS}.union(*CALLED.values()))
+_NAMES: Final = frozenset({*ASSIGNED, *CUTS, *ANEW}.union(*CALLED.values()))
 _GENERATOR: Final = 0x20  # CO_GENERATOR
 _MOST_WRAPPERS: Final = 4
 _MOST: Final = 4000  # functions of a file
@@ -104,12 +105,15 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or "labels" in code.co_consts):
         return list(found)
     line, before, owner = code.co_firstlineno, None, ""
+    made = 0  # the line of the latest call that makes a tensor
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         for name in _stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
             if role is not None and (role != "freeze" or attribute) and (role != "labels" or not attribute):
                 found[role, line] = None
+        if made and "requires_grad" in _named_arguments(code, one):
+            found["anew", made] = None
         if one.opname == "STORE_SUBSCR" and before == "labels":
             found["labels", line] = None
         elif one.opname in _TAKES:
@@ -120,9 +124,16 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
                 roles = ["reseed" if role == "seed" else role for role in roles]
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
+            made = line if one.argval in ANEW else made
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in _TAKES else ""
     return list(found)
+
+
+def _named_arguments(code: CodeType, one: dis.Instruction) -> tuple[str, ...]:
+    """The names by which the call that follows gives arguments; a constant that Python 3.11 and 3.12 do not resolve."""
+    names = code.co_consts[one.arg] if one.opname == "KW_NAMES" and one.arg is not None else one.argval
+    return names if type(names) is tuple else ()
 
 
 def averages(code: CodeType) -> list[int]:
