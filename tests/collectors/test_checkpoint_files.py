@@ -38,7 +38,7 @@ torch.save(states | {"optimizer": optimizers[0].state_dict()}, file)
 
 
 @pytest.mark.parametrize(
-    ("how", "missing", "untouched"), [("live", 0, 0), ("copies", 0, 0), ("one", 3, 0), ("start", 0, 8)]
+    ("how", "missing", "untouched"), [("live", 0, 0), ("copies", 0, 0), ("one", 4, 0), ("start", 0, 8)]
 )
 def test_models_of_one_file_use_the_same_names(
     how: str, missing: int, untouched: int, collect: Collect, tmp_path: Path
@@ -112,7 +112,7 @@ def test_what_steps_after_a_file_was_taken_in(
 def test_the_states_that_a_file_holds() -> None:
     """A loop's own count of epochs is no scheduler's, whatever it is called."""
     torch = pytest.importorskip("torch")
-    from tracelyze.collectors.signals.model.checkpoints import File
+    from tracelyze.collectors.program.saved_files import File
 
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -123,3 +123,85 @@ def test_the_states_that_a_file_holds() -> None:
     counted = File(torch, {"model": model.state_dict(), "last_epoch": 3, "opt": optimizer.state_dict()})
     assert (counted.scheduler, counted.optimizer, counted.progress) == (False, True, True)
     assert set(counted.tensors) == {"weight", "bias"}
+
+
+STAGES = """
+import copy
+import sys
+import torch
+from torch import nn
+how, file = sys.argv[1:]
+torch.manual_seed(0)
+def train(step, parameters, steps=40):
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        step(torch.rand(16, 6)).square().mean().backward()
+        optimizer.step()
+    return optimizer
+def build(width):
+    return nn.Sequential(nn.Linear(6, width), nn.Tanh(), nn.Linear(width, 6))
+def cloned(state):
+    return {name: value.clone() for name, value in state.items()}
+class Both(nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.first, self.second = first, second
+    def forward(self, x):
+        return self.second(self.first(x))
+first = build(16)
+train(lambda x: first(x) - x, first.parameters())  # what is trained beforehand: a teacher, an encoder
+second = build(8)
+early = copy.deepcopy(second.state_dict())
+both = Both(first, second)
+if how in ("teacher", "teacher unmoved", "student", "early"):
+    def step(x):
+        if how == "teacher":
+            return second(x) - first(x)
+        with torch.no_grad():
+            target = first(x)
+        return second(x) - target
+    optimizer = train(step, (both if how.startswith("teacher") else second).parameters())
+    state = early if how == "early" else second.state_dict()
+else:
+    optimizer = train(both, both.parameters())
+    state = first.state_dict() if how == "part" else both.state_dict()
+    if how in ("copies", "tuned copy of copies"):
+        state = cloned(state)
+    if how == "copies of a part":
+        state = cloned(first.state_dict())
+    if how.startswith("tuned copy"):
+        tuned = copy.deepcopy(both)
+        kept = train(tuned, tuned.parameters(), 10)
+if how == "two files":
+    torch.save({"model": first.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    state = second.state_dict()
+torch.save({"model": state, "optimizer": optimizer.state_dict()}, file)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "held", "missing", "untouched"),
+    [
+        ("student", 4, 0, 0),
+        ("early", 4, 0, 4),
+        ("teacher", 8, 4, 0),  # it learns from the student, and is not saved with it
+        ("teacher unmoved", 4, 0, 0),  # the optimizer holds it, and no gradient reaches it
+        ("whole", 8, 0, 0),
+        ("copies", 8, 0, 0),
+        ("part", 8, 4, 0),
+        ("copies of a part", 8, 4, 0),
+        ("tuned copy", 8, 0, 0),  # after the training, for a test: no part of it
+        ("tuned copy of copies", 8, 0, 0),
+        ("two files", 8, 0, 0),
+    ],
+)
+def test_the_training_that_follows_another_one(
+    how: str, held: int, missing: int, untouched: int, collect: Collect, tmp_path: Path
+) -> None:
+    done = collect(sys.executable, "-c", STAGES, how, str(tmp_path / "last.pt"))
+    (process,) = done.run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    row = [row for row in process.tables["checkpoints"].records() if row["action"] == "save"][-1]
+    assert [row["missing"] or 0, row["untouched"] or 0] == [missing, untouched]
+    assert row["held"] == held or how.startswith("tuned")

@@ -272,6 +272,8 @@ CONSEQUENCES: Final = (
     Consequence("checkpoint-mismatch",
                 ("updates-not-applied", "zero-gradients", "zero-grad-after-backward", "ema-not-updated"),
                 "What is saved cannot change where the weights do not."),
+    Consequence("checkpoint-mismatch", ("teacher-trains",),
+                "The optimizer holds the teacher as well, which nobody means to save."),
     Consequence("resume-discontinuity", ("weights-not-loaded", "repeated-initialization", "checkpoint-mismatch"),
                 "The training goes on from other weights than it had."),
     Consequence("reference-is-policy", ("snapshot-aliased",), "A copy that shares its memory is no reference."),

@@ -44,6 +44,8 @@ class Steps:
         tracked = self._optimizers.track(optimizer)
         if tracked.steps_early(self._progress.steps):
             self._dispatcher.resume_all()  # Signals have paused for as many steps as the turns before took.
+        if not tracked.count:
+            self._dispatcher.dispatch("before_first_step", tracked)
         if not self._dispatcher.nobody_listens("before_step"):
             self._dispatcher.dispatch("before_step", tracked)
 

@@ -30,6 +30,7 @@ waiting(iterator)                 the script asks it for a batch
 batch(iterator, seconds, batch)   it handed out a batch after `seconds` of waiting
 exhausted(iterator)               it had no more
 turned(iterator, seconds)         making it, or finding its end, took that long: workers start, workers stop
+before_first_step(tracked)        an optimizer's step was called for the first time; before_step follows
 before_step(tracked)              an optimizer's step was called
 first_step(tracked)               and returned, for the first time; after_step follows
 after_step(tracked, row)          and returned (or GradScaler skipped it): fill the row
@@ -58,9 +59,9 @@ from tracelyze.collectors.signals.context import SignalContext
 EVENTS = (
     "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clips_values", "clip", "scale",
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
-    "exhausted", "before_step", "first_step", "after_step", "opened", "every_second", "logged", "scheduled",
-    "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved", "file_loaded",
-    "reported", "evaluation_begins", "evaluation_ends", "finished",
+    "exhausted", "before_first_step", "before_step", "first_step", "after_step", "opened", "every_second", "logged",
+    "scheduled", "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored", "file_saved",
+    "file_loaded", "reported", "evaluation_begins", "evaluation_ends", "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import weakref
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -21,62 +19,17 @@ from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.resumed_states import Resumed
+from tracelyze.collectors.program.saved_files import File, is_mapping, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
+from tracelyze.collectors.tensors.starts import Start, is_real, some_elements
 
-ELEMENTS = 4  # of a parameter
 MAX_PARAMETERS = 2000
 MAX_SAVES = 20  # that are compared; of later ones those whose number is a power of two
 MAX_LOADS = 20
 MAX_SCHEDULERS = 100
-DEEPEST = 3
-OF_SCHEDULERS = frozenset({"base_lrs", "_step_count", "num_bad_epochs"})  # beside last_epoch, which loops count, too
-PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
-
-
-class File:
-    """What an object that is written or read holds. Objects of the program's own kinds are not asked what they hold."""
-
-    def __init__(self, torch: Any, content: Any) -> None:
-        self.tensors: dict[str, list[Any]] = {}  # by name: two models in one file may use the same names
-        self.optimizer = self.scheduler = self.scaler = False
-        self.groups: list[Any] = []  # of the first optimizer's state
-        keys = [key for key in content if type(key) is str] if _is_mapping(content) else []
-        self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
-        self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
-        for holder in _holders(torch, content, DEEPEST):
-            if issubclass(type(holder), torch.nn.Module):
-                self._add(holder.named_parameters())
-            elif {"state", "param_groups"} <= holder.keys():
-                self.optimizer = True
-                self.groups = self.groups or _plain(holder["param_groups"])
-            elif "_last_lr" in holder or ("last_epoch" in holder and not OF_SCHEDULERS.isdisjoint(holder)):
-                self.scheduler = True
-            elif {"scale", "growth_factor"} <= holder.keys():
-                self.scaler = True
-            else:
-                self._add(
-                    (name, value)
-                    for name, value in holder.items()
-                    if type(name) is str and issubclass(type(value), torch.Tensor)
-                )
-
-    def _add(self, named: Iterable[tuple[str, Any]]) -> None:
-        for name, tensor in named:
-            self.tensors.setdefault(name, []).append(tensor)
-
-    def all_tensors(self) -> list[Any]:
-        return [one for ones in self.tensors.values() for one in ones]
-
-
-def _plain(groups: Any) -> list[Any]:
-    return groups if type(groups) is list and all(type(one) is dict for one in groups) else []
-
-
-def _unwrapped(name: str) -> str:
-    """The name of a tensor without what wrappers of the model put in front."""
-    return name.removeprefix("module.").removeprefix("_orig_mod.")
+MAX_STARTS = 20  # of optimizers whose start is noted; of later ones those whose number is a power of two
 
 
 def _unread(keys: str) -> list[str]:
@@ -93,30 +46,6 @@ def _unread(keys: str) -> list[str]:
     for file in files:
         codes |= {id(one): one for one in script_text.of_file(file).functions}
     return sorted(script_text.unread(set(keys.split()), list(codes.values())))
-
-
-def _is_mapping(content: Any) -> bool:
-    """Whether it is a dictionary that nothing but Python answers for."""
-    return type(content) in (dict, OrderedDict, defaultdict)
-
-
-def _holders(torch: Any, content: Any, depth: int) -> Iterator[Any]:
-    """Mappings and modules within an object; not those within an optimizer's state."""
-    if _is_mapping(content):
-        yield content
-        if {"state", "param_groups"} <= content.keys():
-            return
-        inner = list(content.values())[:4096]
-    elif type(content) in (list, tuple):
-        inner = list(content[:64])
-    elif issubclass(type(content), torch.nn.Module):
-        yield content
-        return
-    else:
-        return
-    if depth:
-        for one in inner:
-            yield from _holders(torch, one, depth - 1)
 
 
 class Checkpoints(Signal):
@@ -137,51 +66,39 @@ class Checkpoints(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        # A few elements of each parameter, as training begins, and where those of a parameter are; gone with the last.
-        self._first: Any = None
-        self._places: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self._living = 0
+        # What parameters held as the process began to train, and as optimizers that came later made their first steps.
+        self._first: Start | None = None
+        self._starts: dict[int, Start] = {}  # by number of the optimizer
+        self._written: tuple[int, set[int]] = (0, set())  # identities of tensors in files of the same step
         self._saves = self._taken = self._loads = 0
         self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]], Resumed]] = []
         self._resumed: list[tuple[dict[str, Any], Resumed]] = []  # no step since
         self._schedulers = SetByIdentity()
 
     def opened(self) -> None:
-        modules = self.program.calls.modules()
-        found = list(dict.fromkeys(p for _, module in modules for p in module.parameters()))[:MAX_PARAMETERS]
+        self._first = self._noted([p for _, module in self.program.calls.modules() for p in module.parameters()])
+
+    def _noted(self, tensors: list[Any]) -> Start | None:
+        found = list(dict.fromkeys(tensors))[:MAX_PARAMETERS]
         if not found or not may_compute(self.torch, found[0].is_cuda):
+            return None
+        found = [p for p in found if is_real(self.torch, p) and p.device == found[0].device]
+        return Start(self.torch, found, self.progress.steps) if found else None
+
+    def before_first_step(self, tracked: Tracked) -> None:
+        """What the first of all holds was noted as the process began to train; inside a backward it is too late."""
+        steps, number = self.progress.steps, tracked.index
+        if not steps or tracked.inside_backward or (number > MAX_STARTS and number & (number - 1)):
             return
-        found = [p for p in found if self._is_real(p) and p.device == found[0].device]
-        if found:
-            self._first = self._elements(found)
-            self._places = {id(p): (weakref.ref(p, self._ended), index) for index, p in enumerate(found)}
-            self._living = len(found)
-
-    def _ended(self, _parameter: Any) -> None:
-        """A parameter is gone."""
-        self._living -= 1
-        if not self._living:
-            self._first = None
-
-    def _is_real(self, tensor: Any) -> bool:
-        """Whether its elements can be compared: they are there, and lose nothing (a warning) as real numbers."""
-        return is_plain(self.torch, tensor) and bool(tensor.numel()) and not tensor.is_complex()
-
-    def _elements(self, tensors: list[Any]) -> Any:
-        """Shape [tensors, ELEMENTS]."""
-        with self.torch.no_grad():
-            some = [every_nth(tensor, ELEMENTS)[:ELEMENTS].float() for tensor in tensors]
-            some = [one if one.numel() == ELEMENTS else self._padded(one) for one in some]
-            return self.torch.stack(some)
-
-    def _padded(self, some: Any) -> Any:
-        return self.torch.nn.functional.pad(some, (0, ELEMENTS - some.numel()))
+        start = self._noted([p for group in tracked.optimizer.param_groups for p in group["params"]])
+        if start is not None:
+            self._starts = {key: one for key, one in self._starts.items() if not one.empty} | {number: start}
 
     def state_taken(self, module: Any, state: Any) -> None:
         """Files of other libraries are written of this, too."""
         if self.progress.steps and self._taken < 3:
             self._taken += 1
-            self._put({"action": "state", "tensors": len(state) if _is_mapping(state) else 0})
+            self._put({"action": "state", "tensors": len(state) if is_mapping(state) else 0})
 
     def file_saved(self, content: Any, name: str) -> None:
         self._saves += 1
@@ -209,57 +126,119 @@ class Checkpoints(Signal):
         self.context.emit("checkpoints", {"time": self.context.now(), "step": self.progress.steps} | row)
 
     def _compared(self, file: File) -> dict[str, Any]:
-        """The tensors of a file beside those that are trained."""
-        held = {id(p): p for one in self.program.optimizers.active() for p in one.parameters() if id(p) in self._places}
-        held = {number: p for number, p in held.items() if self._places[number][0]() is p and self._is_real(p)}
-        held = {number: p for number, p in held.items() if p.device == self._first.device}
-        if not held or not may_compute(self.torch, self._first.is_cuda):
+        """The tensors of a file beside those that are trained when it is written."""
+        names = self._names()
+        under_way = self._under_way()
+        if not names or not may_compute(self.torch, any(one.on_cuda for one in under_way)):
             return {}
-        named: dict[int, str] = {}
-        for _, module in self.program.calls.modules():
-            for name, parameter in module.named_parameters():
-                named.setdefault(id(parameter), _unwrapped(str(name)))
-        there: dict[str, list[Any]] = {}
-        for name, ones in file.tensors.items():
-            there.setdefault(_unwrapped(name), []).extend(ones)
+        candidates = self._candidates(file, names)
         same = {one.data_ptr() for one in file.all_tensors() if is_plain(self.torch, one) and one.numel()}
-        parameters = list(held.values())
-        live = self._elements(parameters)
-        first = self._first[[self._places[id(p)][1] for p in parameters]]
-        moved = (live != first).any(1).tolist()
-        missing, compared = [], 0
-        pairs: list[tuple[int, Any]] = []
-        for index, parameter in enumerate(parameters):
-            if not moved[index]:
-                continue
-            name = named.get(id(parameter), "")
-            others = [one for one in there.get(name, ()) if one.shape == parameter.shape]
-            if parameter.data_ptr() in same:
-                compared += 1
-            elif not others:
-                missing.append(name or "unnamed")
-            elif all(self._is_real(one) and one.dtype == parameter.dtype for one in others):
-                device = (pairs[0][1] if pairs else others[0]).device
-                if all(one.device == device for one in others):
-                    pairs.extend((index, one) for one in others)
-        changed: set[int] = set()  # one of the tensors of this name holds what training made of it
-        if pairs:
-            saved = self._elements([other for _, other in pairs]).to(first.device)
-            start = first[[index for index, _ in pairs]]
-            # Beside the tensor of another model that has this name, it is that one's start that must not be there.
-            several = len({index for index, _ in pairs}) < len(pairs)
-            as_before = ((saved[:, None] == start).all(2).any(1) if several else (saved == start).all(1)).tolist()
-            changed = {index for (index, _), before in zip(pairs, as_before, strict=True) if not before}
-        beside = {index for index, _ in pairs}
-        compared += len(beside)
-        untouched = len(beside - changed)
+        held: list[tuple[Any, Start, Start]] = []
+        for tracked in under_way:
+            own = [p for p in tracked.parameters() if id(p) in names and is_real(self.torch, p)]
+            # What another training leaves on its own is no part of this file: a probe, a copy that is tuned for a test.
+            if any(self._is_of_first(p) or p.data_ptr() in same or id(p) in candidates for p in own):
+                held += [(p, *starts) for p in own if (starts := self._starts_of(p, tracked)) is not None]
+        held = list({id(one[0]): one for one in held if one[0].device == held[0][0].device}.values())
+        if not held:
+            return {}
+        now, before = some_elements(self.torch, [p for p, _, _ in held]), self._values([(p, at) for p, _, at in held])
+        moved = [one for one, different in zip(held, (now != before).any(1).tolist(), strict=True) if different]
+        there = {id(p) for p, _, _ in held if p.data_ptr() in same or id(p) in candidates}
+        step, written = self._written
+        written = there | written if step == self.progress.steps else there
+        self._written = self.progress.steps, written
+        missing = [max(names[id(p)], key=len) for p, _, _ in moved if id(p) not in written]
+        copies = [(p, first) for p, first, _ in moved if id(p) in there and p.data_ptr() not in same]
+        pairs = self._comparable([(p, first, candidates[id(p)]) for p, first in copies])
+        beside = {id(p) for p, _, _ in pairs}
         return {
-            "held": sum(moved),
+            "held": len(moved),
             "missing": len(missing),
             "names": ", ".join(missing[:3]) or None,
-            "compared": compared,
-            "untouched": untouched,
+            "compared": len(beside) + sum(p.data_ptr() in same for p, _, _ in moved),
+            "untouched": len(beside - self._changed(pairs)),
         }
+
+    def _comparable(self, copies: list[tuple[Any, Start, list[Any]]]) -> list[tuple[Any, Start, Any]]:
+        """Parameters with each of the tensors of a file that may be copies of them; all of these are on one device."""
+        pairs: list[tuple[Any, Start, Any]] = []
+        for parameter, first, others in copies:
+            place = (pairs[0][2] if pairs else others[0]).device
+            fit = (is_real(self.torch, one) and one.dtype == parameter.dtype and one.device == place for one in others)
+            if all(fit):
+                pairs += [(parameter, first, one) for one in others]
+        return pairs
+
+    def _changed(self, pairs: list[tuple[Any, Start, Any]]) -> set[int]:
+        """The parameters, by identity, of which the file holds values that are not those from before training."""
+        if not pairs:
+            return set()
+        start = self._values([(parameter, first) for parameter, first, _ in pairs])
+        saved = some_elements(self.torch, [other for _, _, other in pairs]).to(start.device)
+        # Beside the tensor of another model that has this name, it is that one's start that must not be there.
+        several = len({id(parameter) for parameter, _, _ in pairs}) < len(pairs)
+        as_before = ((saved[:, None] == start).all(2).any(1) if several else (saved == start).all(1)).tolist()
+        return {id(parameter) for (parameter, _, _), before in zip(pairs, as_before, strict=True) if not before}
+
+    def _under_way(self) -> list[Tracked]:
+        """The optimizers that still step, but for those that have not since the latest of them began."""
+        active = self.program.optimizers.active()
+        begun = {one.index: start.step for one in active if (start := self._starts.get(one.index)) is not None}
+        latest = max(begun.values(), default=0)
+        return [one for one in active if one.at_step > latest]
+
+    def _starts_of(self, parameter: Any, tracked: Tracked) -> tuple[Start, Start] | None:
+        """Where its values are from before any training, and from before this optimizer's steps."""
+        noted = [self._first, *self._starts.values()]
+        starts = [one for one in noted if one is not None and one.place(parameter) is not None]
+        own = self._starts.get(tracked.index)
+        return (starts[0], own if own in starts else starts[0]) if starts else None
+
+    def _is_of_first(self, parameter: Any) -> bool:
+        """Whether a model that was called before the first step of all holds it."""
+        return self._first is not None and self._first.place(parameter) is not None
+
+    def _values(self, noted: list[tuple[Any, Start]]) -> Any:
+        """Shape [tensors, ELEMENTS]: what tensors held at a start."""
+        return self.torch.stack([start.values[start.place(tensor)] for tensor, start in noted])
+
+    def _names(self) -> dict[int, set[str]]:
+        """What parameters are called in the models that were called, by identity."""
+        names: dict[int, set[str]] = {}
+        for _, module in self.program.calls.modules():
+            for name, parameter in module.named_parameters():
+                names.setdefault(id(parameter), set()).add(unwrapped(str(name)))
+        return names
+
+    def _candidates(self, file: File, names: dict[int, set[str]]) -> dict[int, list[Any]]:
+        """Tensors of a file that may be copies of a parameter, by its identity: they have its name and its shape.
+
+        What lies in the memory of another trained parameter, or holds just what that one holds now, is that one's.
+        """
+        torch = self.torch
+        trained = {id(p): p for one in self.program.optimizers.tracked() for p in one.parameters() if id(p) in names}
+        trained = {number: p for number, p in trained.items() if is_real(torch, p)}
+        memory = {p.data_ptr(): number for number, p in trained.items()}
+        there = file.by_names()
+        found: dict[int, dict[int, Any]] = {}
+        claims: dict[int, tuple[Any, list[int]]] = {}  # by identity of the tensor in the file: who might be meant
+        for number, p in trained.items():
+            for name in names[number]:
+                for one in there.get(name, ()):
+                    at = memory.get(one.data_ptr(), number) if is_plain(torch, one) else number
+                    if one.shape == p.shape and at == number and id(one) not in found.setdefault(number, {}):
+                        found[number][id(one)] = one
+                        claims.setdefault(id(one), (one, []))[1].append(number)
+        for one, numbers in claims.values():
+            if len(numbers) > 1 and is_real(torch, one) and len({trained[number].device for number in numbers}) == 1:
+                values = some_elements(torch, [one]).tolist()
+                now = some_elements(torch, [trained[number] for number in numbers]).tolist()
+                owners = [number for number, row in zip(numbers, now, strict=True) if row == values[0]]
+                for number in numbers if len(owners) == 1 else ():
+                    if number != owners[0]:
+                        del found[number][id(one)]
+        return {number: list(ones.values()) for number, ones in found.items() if ones}
 
     def file_loaded(self, content: Any, name: str) -> None:
         self._loads += 1
@@ -285,7 +264,7 @@ class Checkpoints(Signal):
 
     def _files_of(self, given: Any) -> list[tuple[dict[str, Any], Resumed]]:
         """The files that a state which is loaded comes from."""
-        if not self._loaded or not _is_mapping(given):
+        if not self._loaded or not is_mapping(given):
             return []
         tensors = {id(one) for one in list(given.values())[:64]}
         return [

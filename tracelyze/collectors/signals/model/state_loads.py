@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.kept_states import KeptStates, Taken
+from tracelyze.collectors.program.saved_files import File
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.model.checkpoints import File
 from tracelyze.collectors.signals.signal import Signal
 
 ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.

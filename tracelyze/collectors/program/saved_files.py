@@ -1,0 +1,90 @@
+"""What an object that is written into a file of weights, or read from one, holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+DEEPEST = 3
+OF_SCHEDULERS = frozenset({"base_lrs", "_step_count", "num_bad_epochs"})  # beside last_epoch, which loops count, too
+PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
+
+
+class File:
+    """What an object that is written or read holds. Objects of the program's own kinds are not asked what they hold."""
+
+    def __init__(self, torch: Any, content: Any) -> None:
+        self.tensors: dict[str, list[Any]] = {}  # by name: two models in one file may use the same names
+        self.optimizer = self.scheduler = self.scaler = False
+        self.groups: list[Any] = []  # of the first optimizer's state
+        keys = [key for key in content if type(key) is str] if is_mapping(content) else []
+        self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
+        self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
+        for holder in _holders(torch, content, DEEPEST):
+            if issubclass(type(holder), torch.nn.Module):
+                self._add(holder.named_parameters())
+            elif {"state", "param_groups"} <= holder.keys():
+                self.optimizer = True
+                self.groups = self.groups or _plain(holder["param_groups"])
+            elif "_last_lr" in holder or ("last_epoch" in holder and not OF_SCHEDULERS.isdisjoint(holder)):
+                self.scheduler = True
+            elif {"scale", "growth_factor"} <= holder.keys():
+                self.scaler = True
+            else:
+                self._add(
+                    (name, value)
+                    for name, value in holder.items()
+                    if type(name) is str and issubclass(type(value), torch.Tensor)
+                )
+
+    def _add(self, named: Iterable[tuple[str, Any]]) -> None:
+        for name, tensor in named:
+            self.tensors.setdefault(name, []).append(tensor)
+
+    def all_tensors(self) -> list[Any]:
+        return [one for ones in self.tensors.values() for one in ones]
+
+    def by_names(self) -> dict[str, list[Any]]:
+        """Its tensors by what they are called without wrappers, and by the ends of that: "encoder.0.bias", "0.bias"."""
+        whole: dict[str, list[Any]] = {}
+        ends: dict[str, list[Any]] = {}
+        for name, ones in self.tensors.items():
+            whole.setdefault(unwrapped(name), []).extend(ones)
+            _, *inner = unwrapped(name).split(".")
+            for first in range(len(inner)):
+                ends.setdefault(".".join(inner[first:]), []).extend(ones)
+        return ends | whole
+
+
+def _plain(groups: Any) -> list[Any]:
+    return groups if type(groups) is list and all(type(one) is dict for one in groups) else []
+
+
+def unwrapped(name: str) -> str:
+    """The name of a tensor without what wrappers of the model put in front."""
+    return name.removeprefix("module.").removeprefix("_orig_mod.")
+
+
+def is_mapping(content: Any) -> bool:
+    """Whether it is a dictionary that nothing but Python answers for."""
+    return type(content) in (dict, OrderedDict, defaultdict)
+
+
+def _holders(torch: Any, content: Any, depth: int) -> Iterator[Any]:
+    """Mappings and modules within an object; not those within an optimizer's state."""
+    if is_mapping(content):
+        yield content
+        if {"state", "param_groups"} <= content.keys():
+            return
+        inner = list(content.values())[:4096]
+    elif type(content) in (list, tuple):
+        inner = list(content[:64])
+    elif issubclass(type(content), torch.nn.Module):
+        yield content
+        return
+    else:
+        return
+    if depth:
+        for one in inner:
+            yield from _holders(torch, one, depth - 1)
