@@ -23,6 +23,15 @@ class Backbone(nn.Module):
         return F.relu(self.bn2(self.conv2(x))).flatten(1)
 
 
+def pretrained(images):
+    """Weights and statistics of a backbone that has seen images."""
+    backbone = Backbone()
+    with torch.no_grad():
+        for part in images.split(100):
+            backbone(part)
+    return backbone.state_dict()
+
+
 class Classifier(nn.Module):
     def __init__(self, fault):
         super().__init__()
@@ -55,6 +64,7 @@ def main():
     train_loader = DataLoader(train_set, batch_size=24, shuffle=True)
     val_loader = DataLoader(val_set, batch_size=100)
     model = Classifier(args.fault)
+    model.backbone.load_state_dict(pretrained(images))
     for p in model.backbone.parameters():
         p.requires_grad = False
     if args.fault == "frozen-head":
