@@ -334,6 +334,15 @@ def test_nonfinite_gradients_before_the_loss(make) -> None:
     assert status == "fired"
     assert finding.first_step == 251
     assert "head.weight" in finding.title
+    counted = {one.name: one.value for one in finding.evidence}
+    assert counted["steps with such gradients"] == 150
+    looked = [0] * 250 + [3] + [None, 3, None] * 49 + [3, None]
+    sampled = steps | {"grads_nonfinite": looked, "grad_norm": [None] * COUNT}
+    _, _, finding = make.check("nonfinite-gradients", make.process(sampled, events=events))
+    counted = {one.name: one.value for one in finding.evidence}
+    assert "steps with such gradients" not in counted, "nobody looked at all of them"
+    assert counted["steps whose gradients were looked at since"] == 51
+    assert counted["of those looked at, steps with such gradients"] == 51
 
 
 def test_nonfinite_gradients_is_silent(make) -> None:

@@ -154,6 +154,7 @@ def test_a_loss_of_exactly_zero_from_the_first_step_on(make) -> None:
     status, _, finding = make.check("zero-gradients", make.process(steps))
     assert status == "fired"
     assert "exactly 0 from the first step" in finding.summary
+    assert "loss that is exactly zero" not in " ".join(finding.excluded), "these steps are what it counts"
     met = steps | {"loss": [1.0] * 9 + [0.0] * (COUNT - 9), "grads_zero": [0] * 9 + [8] * (COUNT - 9)}
     assert make.check("zero-gradients", make.process(met))[0] == "passed", "a hinge that is satisfied"
     policy = steps | {"grads_zero": [0] * COUNT}  # the loss of GRPO reads 0, its gradient is none

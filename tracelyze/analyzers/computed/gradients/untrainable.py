@@ -64,5 +64,6 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
         location=optimization.made_at or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "nothing to train")]),
+        excluded=["Steps that a loss scaler skipped are not counted."],  # those with a loss of zero are
         false_alarm="A model that is frozen on purpose, in a loop that only pretends to train.",
     )

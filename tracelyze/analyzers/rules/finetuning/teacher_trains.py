@@ -67,7 +67,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         summary=(
             f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
             f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "
-            "moves towards the student, and both agree on something that neither was right about."
+            "moves towards the student, instead of staying the target that it was."
             + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
         fix="Compute the teacher's output without autograd, and leave its parameters out of the optimizer.",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 EFFECT = ": nothing is learned"
+SCALED = "Steps that a loss scaler skipped are not counted."
 ANEW = "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
 JOINED = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
 
@@ -101,6 +102,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
             [Mark(float(number), "no gradient")],
         )
         + pictures.loss(optimization),
+        excluded=[SCALED] if stretch.without_loss else [],  # else what the rule excludes
         false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
     )
 
@@ -135,15 +137,10 @@ RULE = Rule(
     about="An optimizer that steps on zero or missing gradients changes nothing, however long it runs.",
     check=check,
     verify="Record the run again: after backward, gradients are there and not zero.",
-    excluded=(
-        "A loss that is exactly zero: such steps are not counted.",
-        "Steps that a loss scaler skipped are not counted.",
-    ),
+    excluded=("A loss that is exactly zero: such steps are not counted.", SCALED),
     needs=(("steps.parameters", "steps.grads_none"),),
     thresholds=(
-        Threshold(
-            "steps", 10, "steps", "live networks have no ten steps without a single gradient; padding batches may"
-        ),
+        Threshold("steps", 10, "steps", "live networks have no ten steps without a gradient; padding batches may"),
         Threshold("least", 3, "steps", "for a run that never had a gradient"),
     ),
     not_when="Alternating optimizers, steps skipped by GradScaler, losses that become exactly zero on the way.",

@@ -16,6 +16,7 @@ from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 @each_optimization
@@ -31,7 +32,7 @@ def check(optimization: Optimization, _limits: Limits) -> OneOutcome:
     first = int(np.argmax(broken))
     if lost.any() and int(np.argmax(lost)) <= first:
         return _after_the_loss(optimization, int(np.argmax(lost)))
-    return _finding(optimization, first, int(broken.sum()))
+    return _finding(optimization, first, broken)
 
 
 def _after_the_loss(optimization: Optimization, lost: int) -> Passed | Skipped:
@@ -44,7 +45,19 @@ def _after_the_loss(optimization: Optimization, lost: int) -> Passed | Skipped:
     return Passed("gradients were not finite only from the step on at which the loss was not: see loss-nonfinite")
 
 
-def _finding(optimization: Optimization, first: int, count: int) -> Finding:
+def _count(optimization: Optimization, first: int, broken: Mask) -> list[Evidence]:
+    """How many steps had such gradients: of those looked at, where these are not all from the first one on."""
+    looked = prelude.looked_at(optimization)[first:]
+    count = int(broken.sum())
+    if looked.all():
+        return [Evidence("steps with such gradients", count, "steps")]
+    return [
+        Evidence("steps whose gradients were looked at since", int(looked.sum()), "steps", role="basis"),
+        Evidence("of those looked at, steps with such gradients", count, "steps"),
+    ]
+
+
+def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     begin = timing.step_at(optimization, first)
     grown = prelude.outgrown(optimization, first)
     several = optimization.steps["backwards"][first] > 1  # The loss of one of them is known.
@@ -94,7 +107,7 @@ def _finding(optimization: Optimization, first: int, count: int) -> Finding:
                 0,
                 "a gradient is a number",
             ),
-            Evidence("steps with such gradients", count, "steps"),
+            *_count(optimization, first, broken),
             *([Evidence("operation that can have made them", operation)] if operation else []),
             Evidence("loss at that step", _number(optimization.steps["loss"][first])),
         ],

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
+HELD_FAST = (
+    "Tensors with requires_grad=False: they are not counted, unless nothing but biases and normalisations is left."
+)
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
 
@@ -119,6 +122,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         location=change or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
+        excluded=["Branches that are taken now and then: no backward reached these tensors in any step.", HELD_FAST],
         false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
     )
 
@@ -131,10 +135,7 @@ RULE = Rule(
     about="A tensor learns if backward reaches it and an optimizer holds it. With one of the two it stays as it was.",
     check=check,
     verify="Record the run again: every tensor that the optimizer holds gets a gradient, or it holds fewer.",
-    excluded=(
-        "Branches that are taken now and then: no backward reached these tensors in all steps.",
-        "Tensors with requires_grad=False: they are not counted, unless nothing but biases and normalisations is left.",
-    ),
+    excluded=(HELD_FAST,),
     needs=(("reach.steps",),),
     thresholds=(
         Threshold("steps", 20, "steps", "a branch that is taken now and then is taken by then"),
