@@ -58,6 +58,17 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
     status, reason, finding = make.check(rule, process(make, **columns))
     assert status == "fired", reason
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 41)
+
+
+@pytest.mark.parametrize(
+    ("rule", "columns"), [(EOS, UNTAUGHT), (BOS, {"begin_twice": 1.0}), (PROMPT, SEPARATED), (PACKED, JOINED)]
+)
+def test_calls_that_nobody_looked_into_are_not_counted(make: Any, rule: str, columns: dict[str, Any]) -> None:
+    """Of 12 calls the ids of 5 were not compared: all of the 7 others are like this."""
+    some = {"ids_next": [1.0] * 7 + [math.nan, None] * 2 + [math.nan]}
+    _, _, finding = make.check(rule, process(make, count=12, **columns, **some))
+    counted = {one.name: one.value for one in finding.evidence}
+    assert (counted["calls looked at"], counted["of them like this"]) == (7, 7)
     assert finding.fix_code
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def judge(process: Process, functions: Sequence[str], wrong: Verdict, to_finding
         bad = [row for row, verdict in verdicts if verdict]
         compiled |= not verdicts and any(row["made_by"] == COMPILED for row in line.rows)
         if len(bad) >= limits["calls"] and len(bad) >= limits["share"] * len(verdicts):
-            findings.append(to_finding(line, bad))
+            findings.append(to_finding(replace(line, rows=[row for row, _ in verdicts]), bad))
         elif verdicts:
             trained |= line.training
             clean += len(verdicts) - len(bad)
@@ -113,6 +113,8 @@ def finding(
     counted: str = "of them like this",
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
+
+    `line` has the calls that show whether they are like that: the report counts `bad` among them.
 
     `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless.
     `counted`: what `bad` are, among all calls.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,14 +25,17 @@ NOT_SEEN = Skipped(
 
 
 def lines(process: Process, limits: Limits) -> list[tuple[Line, list[Row]]]:
-    """The training losses of language models, with the calls whose rows of ids were looked at, if there are enough."""
+    """The training losses of language models, with the calls whose rows of ids were looked at, if there are enough.
+
+    Calls whose ids were not compared are no part of the line: nobody knows what those are like.
+    """
     found = []
     for line in loss_calls.lines(process, loss_calls.OF_TOKENS):
         rows = [row for row in line.rows if line.training and row["ids_next"] is not None]
         next_ids = [row for row in rows if row["ids_next"] >= limits["next"]]
-        unknown = [row for row in rows if math.isnan(row["ids_next"])]
-        if len(next_ids) >= max(limits["calls"], limits["share"] * (len(rows) - len(unknown))):
-            found.append((line, next_ids))
+        compared = [row for row in rows if not math.isnan(row["ids_next"])]
+        if len(next_ids) >= max(limits["calls"], limits["share"] * len(compared)):
+            found.append((replace(line, rows=compared), next_ids))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,14 +40,15 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, line: Line, known: list[float], limits: Limits) -> Finding:
-    bad = [row for row in line.rows if row["ignored"] is not None and row["ignored"] >= 1.0]
+    looked = [row for row in line.rows if row["ignored"] is not None]
+    bad = [row for row in looked if row["ignored"] >= 1.0]
     part = len(bad) / len(known)
     outcome = "NaN" if _is_nan(process, bad) else "0"
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
     return loss_calls.finding(
         process,
-        line,
+        replace(line, rows=looked),
         bad,
         limits,
         rule=RULE.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
@@ -37,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         elif line.function in OTHERS and any(row["target_in_train"] for row in rows):
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
-            found.append(_finding(process, line, rows, limits))
+            found.append(_finding(process, replace(line, rows=looked), rows, limits))
     if found:
         return found
     if not lines:
