@@ -92,6 +92,24 @@ def test_an_example_reads_the_keys_that_the_file_has(make, keys: str, load: dict
     assert finding.fix_code.splitlines() == ["checkpoint = torch.load(path)", code]
 
 
+@pytest.mark.parametrize(
+    ("optimizers", "effect"), [(ADAM, "moments begin at zero"), (SGD, "rate is that of the start")]
+)
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_scheduler_is_restored_after_the_optimizer_whose_rate_it_leaves(make, optimizers, effect, in_file) -> None:
+    """Its load_state_dict sets no rate: alone it goes on from that of the new optimizer."""
+    load = {"scheduler": True, "optimizer": in_file, "optimizer_restored": False, "keys": "net opt sched"}
+    more = {"checkpoints": [SAVE | load, LOAD | load], "schedules": [{"scheduler": 0, "name": "StepLR", "step": 300}]}
+    _, _, finding = make.check("resume-discontinuity", make.process(more=more, optimizers=optimizers))
+    assert "optimizer and scheduler" in finding.title
+    assert "optimizer comes first" in finding.fix
+    assert effect in finding.summary
+    first, second = finding.fix_code.splitlines()[-2:]
+    assert (first.split(".")[0], second.split(".")[0]) == ("optimizer", "scheduler")
+    assert ('"optimizer": optimizer.state_dict()' in finding.fix_code) is not in_file
+    assert '"scheduler": scheduler.state_dict()' not in finding.fix_code
+
+
 def test_an_example_writes_what_the_file_lacks_beside_what_it_holds(make) -> None:
     weights = {"optimizer": False, "optimizer_restored": False, "keys": "epoch net"}
     _, _, finding = judge(make, "resume-discontinuity", [SAVE | weights, LOAD | weights])

@@ -74,6 +74,11 @@ model.load_state_dict(state["model"], assign=how == "assigned")
 if how == "assigned":
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 optimizer.load_state_dict(state["optimizer"])
+if how == "own":  # as accelerate's prepare() does
+    model, optimizer, scheduler = build()
+    state = torch.load(file)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(optimizer.state_dict())
 if how == "anew":
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 if how == "next":
@@ -107,6 +112,16 @@ def test_what_steps_after_a_file_was_taken_in(
     assert (seen.get("renewed"), seen.get("anew"), seen["same_model"]) == (renewed, anew, same)
     assert (seen["step"], seen["file_rate"], seen["steps"]) == (12, 0.01, 1)
     assert seen["unread"] == (["epoch"] if sys.version_info < (3, 14) else [])
+
+
+@pytest.mark.parametrize(("how", "restored"), [("own", False), ("restored", True)])
+def test_an_optimizer_that_takes_in_its_own_empty_state(
+    how: str, restored: bool, collect: Collect, tmp_path: Path
+) -> None:
+    done = collect(sys.executable, "-c", RESUMED, how, str(tmp_path / "last.pt"))
+    (process,) = done.run.processes
+    *_, load = [row for row in process.tables["checkpoints"].records() if row["action"] == "load"]
+    assert load["optimizer_restored"] is restored
 
 
 def test_the_states_that_a_file_holds() -> None:

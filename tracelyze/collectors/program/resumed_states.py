@@ -16,7 +16,8 @@ SETS_THE_RATE = ("LambdaLR", "OneCycleLR", "CyclicLR")  # when it is made, whate
 class Resumed:
     """States that are taken in after one file was read, up to the first step. Holds none of the program's objects."""
 
-    def __init__(self, groups: list[Any]) -> None:
+    def __init__(self, groups: list[Any], moments: bool = False) -> None:
+        self.moments = moments  # whether the optimizers' states in the file hold more than settings
         self.file_rate = _base_rate(groups)  # in the optimizer's state in the file
         self.file_parameters = sum([len(group.get("params", ())) for group in groups])
         self._took = False

@@ -17,6 +17,7 @@ class File:
     def __init__(self, torch: Any, content: Any) -> None:
         self.tensors: dict[str, list[Any]] = {}  # by name: two models in one file may use the same names
         self.optimizer = self.scheduler = self.scaler = False
+        self.moments = False  # whether the state of each optimizer holds more than settings
         self.groups: list[Any] = []  # of the first optimizer's state
         keys = [key for key in content if type(key) is str] if is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
@@ -25,6 +26,8 @@ class File:
             if issubclass(type(holder), torch.nn.Module):
                 self._add(holder.named_parameters())
             elif {"state", "param_groups"} <= holder.keys():
+                held = is_mapping(holder["state"]) and bool(len(holder["state"]))
+                self.moments = held and (self.moments or not self.optimizer)
                 self.optimizer = True
                 self.groups = self.groups or _plain(holder["param_groups"])
             elif "_last_lr" in holder or ("last_epoch" in holder and not OF_SCHEDULERS.isdisjoint(holder)):

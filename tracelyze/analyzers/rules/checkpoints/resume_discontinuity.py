@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
-STATELESS = ("SGD",)  # without momentum
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -34,7 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         lost = _lost(process, row, facts, schedules, limits)
         if lost is not None:
             return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
-    if _has_state(process) and not any(row["optimizer"] for row in own):
+    if resumed_states.has_state(process) and not any(row["optimizer"] for row in own):
         for row in own:
             facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
             if resumed_states.goes_on_from_weights(process, row, saves, facts):
@@ -53,15 +51,18 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
         return None
     lost = [name for name in ("optimizer", "scheduler", "scaler") if row[name] and not row[f"{name}_restored"]]
     lost = [name for name in lost if name != "scheduler" or schedules]
-    lost = [name for name in lost if name != "optimizer" or _has_state(process)]
+    # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
+    lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or resumed_states.has_state(process)]
     second = row["optimizer"] and resumed_states.is_second_phase(process, facts)
     if second and ("optimizer" in lost or facts.get("renewed")):
         return None
+    if lost[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
+        return Lost(["optimizer", *lost], "half in file")
     if lost:
         return Lost(lost, "in file")
-    if row["progress"] and not row["optimizer"] and _has_state(process):
+    if row["progress"] and not row["optimizer"] and resumed_states.has_state(process):
         return Lost(["optimizer"], "not in file")
-    if facts.get("renewed") and _has_state(process):
+    if facts.get("renewed") and resumed_states.has_state(process):
         return Lost(["optimizer"], "renewed")
     if row["progress"] and facts.get("anew") and not row["scheduler_restored"]:
         return Lost(["scheduler"], "anew")
@@ -77,15 +78,6 @@ def _is_own(row: Row, saves: list[Row]) -> bool:
     """Whether the file is of the kind that this program writes, by its name or by the keys of what it holds."""
     named = bool(row["file"]) and any(row["file"] == save["file"] for save in saves)
     return named or (bool(row["keys"]) and any(row["keys"] == save["keys"] for save in saves))
-
-
-def _has_state(process: Process) -> bool:
-    """Whether an optimizer keeps more than its parameters: moments, momentum."""
-    for row in process.optimizers.records():
-        options = json.loads(row["options"] or "{}")
-        if str(row["name"]) not in STATELESS or options.get("momentum"):
-            return True
-    return False
 
 
 RULE = Rule(

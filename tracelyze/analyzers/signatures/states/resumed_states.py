@@ -27,6 +27,7 @@ class Lost(NamedTuple):
     severity: Any = "warning"
 
 
+_STATELESS: Final = ("SGD",)  # without momentum
 _AVERAGE: Final = re.compile(r"(?:^|_)ema(?:_|$)|averag|shadow", re.IGNORECASE)
 _PROGRESS: Final = re.compile(r"^(?:\w*_)?(?:epochs?|steps?|iter(?:ation)?s?)$", re.IGNORECASE)
 _KEYS: Final = {  # what the states are called in files
@@ -36,6 +37,8 @@ _KEYS: Final = {  # what the states are called in files
 }
 _HOW = {
     "in file": "{file} holds the state of the {names}, and it was not taken in before the next step.",
+    "half in file": "{file} holds the state of the scheduler, which was not taken in before the next step, and none of "
+    "the optimizer.",
     "not in file": "{file} says how far the training is, and holds no state of the optimizer.",
     "renewed": "An optimizer took in its state from {file}, and another one was made after that, which steps in its "
     "place with no state at all.",
@@ -54,6 +57,7 @@ _TITLES = {
 _FIX = {
     "unread": "Restore {unread} of the file as well.",
     "in file": "Restore the state of the {names} as well, right where the weights are restored.",
+    "half in file": "Save the state of the optimizer as well, and restore both.",
     "renewed": "Make the optimizer first, then restore its state; make none after that.",
     "anew": "Save the state of the scheduler beside that of the optimizer, and restore both.",
     "rates": "Restore the number of the epoch, or step, from which the rate is computed.",
@@ -64,6 +68,15 @@ def first_steps(process: Process) -> dict[tuple[str, int], Row]:
     """What the first step after each file showed, by the file's name and the step before."""
     events = [row for row in process.events.records() if row["kind"] == "resumed"]
     return {(row["name"], facts["step"]): facts for row in events if (facts := json.loads(row["text"]))}
+
+
+def has_state(process: Process) -> bool:
+    """Whether an optimizer keeps more than its parameters: moments, momentum."""
+    for row in process.optimizers.records():
+        options = json.loads(row["options"] or "{}")
+        if str(row["name"]) not in _STATELESS or options.get("momentum"):
+            return True
+    return False
 
 
 def is_second_phase(process: Process, facts: Row) -> bool:
@@ -164,7 +177,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     words |= {"unread": " and ".join(never_read(facts))}
     words |= {"restored": rates[0], "initial": rates[1]}
     effect = {
-        "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training.",
+        "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training."
+        if has_state(process)
+        else "Its rate is that of the start.",
         "scheduler": "The learning rate begins its schedule anew.",
         "average": "The average of the weights begins anew.",
         "epoch counter": "The epochs, or steps, are counted from zero again.",
@@ -174,6 +189,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read = process.site(row["site"])
+    fix = _FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words)
+    if lost.names[:2] == ["optimizer", "scheduler"]:
+        fix += " The optimizer comes first: it brings the rate, which no scheduler sets when it takes in its state."
     return Finding(
         rule=rule,
         severity=lost.severity,
@@ -182,7 +200,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         if lost.how != "rates"
         else "The training goes on from a checkpoint, and its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
-        fix=_FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words),
+        fix=fix,
         fix_code=_code(lost, (row["keys"] or "").split(), never_read(facts)),
         first_step=1 if training else step + 1,
         first_second=row["time"],
@@ -207,7 +225,8 @@ def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
     loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
     if lost.how == "renewed":
         return "\n".join(["optimizer = torch.optim.AdamW(model.parameters())  # before its state", *loads])
-    states = ", ".join(f'"{name}": {name}.state_dict()' for name in lost.names)
+    absent = lost.names[:1] if lost.how == "half in file" else lost.names
+    states = ", ".join(f'"{name}": {name}.state_dict()' for name in absent)
     saving = [f"torch.save({{**saved, {states}}}, path)  # saved: what is written to the file today"]
     if lost.how == "in file":
         saving = []

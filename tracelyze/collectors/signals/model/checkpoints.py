@@ -249,7 +249,7 @@ class Checkpoints(Signal):
             return
         row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}
         row |= dict.fromkeys(("model_restored", "optimizer_restored", "scheduler_restored", "scaler_restored"), False)
-        resumed = Resumed(file.groups)
+        resumed = Resumed(file.groups, file.moments)
         self._loaded.append((row, [weakref.ref(one) for one in file.all_tensors()[:4]], resumed))
         self._resumed.append((row, resumed))
         self.activate()
@@ -275,6 +275,8 @@ class Checkpoints(Signal):
 
     def state_restored(self, role: str, owner: Any) -> None:
         for row, _, resumed in self._loaded:
+            if role == "optimizer" and resumed.moments and is_mapping(owner.state) and not len(owner.state):
+                continue  # its own, before it has any: accelerate's prepare() has it take that in on its device
             row[f"{role}_restored"] = True
             if role == "optimizer":
                 resumed.take(owner)
