@@ -60,6 +60,28 @@ def test_files_that_hold_what_was_trained(make, rows) -> None:
     assert judge(make, "checkpoint-mismatch", rows)[0] == "passed"
 
 
+BARE = {"statistics": 6, "statistics_missing": 6}
+
+
+def test_files_without_running_statistics(make) -> None:
+    _, _, finding = judge(make, "checkpoint-mismatch", [SAVE | BARE, SAVE | BARE | {"step": 200}])
+    assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "likely", 100)
+    assert "6 tensors" in finding.title
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [SAVE | BARE | {"statistics_missing": 0}],
+        [SAVE | BARE | {"optimizer": False}],  # an export of the weights, for another tool
+        [SAVE | BARE, SAVE | BARE | {"statistics_missing": 0, "optimizer": False}],  # beside the whole state
+        [SAVE | BARE, SAVE | {"statistics": 0, "statistics_missing": 0}],  # beside files of another kind
+    ],
+)
+def test_files_that_may_leave_out_running_statistics(make, rows) -> None:
+    assert judge(make, "checkpoint-mismatch", rows)[0] == "passed"
+
+
 def test_files_of_the_beginning_are_not_judged(make) -> None:
     assert judge(make, "checkpoint-mismatch", [SAVE | {"untouched": 8, "step": 2}])[0] == "skipped"
     assert judge(make, "checkpoint-mismatch", [LOAD])[0] == "skipped"

@@ -223,7 +223,13 @@ ZERO_GRAD: Final = (
 
 NO_GRADIENT: Final = (
     pair("spirals_mlp", "detached-loss", "zero-gradients", consequences=STUCK, fast=True),
-    pair("distillation", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
+    pair(
+        "distillation",
+        "teacher-held",
+        "teacher-trains",
+        consequences=("checkpoint-mismatch",),
+        extras=("train-in-eval-mode",),
+    ),
     pair("echo_student", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",), fast=True),
     pair("echo_student", "soft-teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
     pair("distillation", "student-loss-item", "zero-gradients", consequences=STUCK),
@@ -365,6 +371,21 @@ LOADED: Final = tuple(
 SAVED: Final = (
     pair("saved_and_resumed", "early-copy", "checkpoint-mismatch", lines=("torch.save(",), fast=True),
     pair("saved_and_resumed", "head-forgotten", "checkpoint-mismatch", lines=("torch.save(",)),
+    pair(
+        "resumable_sounds",
+        "parameters-only",
+        "checkpoint-mismatch",
+        consequences=("unset-running-state",),
+        lines=("torch.save(", "named_parameters()"),
+        fast=True,
+    ),
+    pair(
+        "resumable_sounds",
+        "copied-parameters",
+        "checkpoint-mismatch",
+        consequences=("unset-running-state",),
+        lines=("torch.save(", "named_parameters()"),
+    ),
     pair("saved_and_resumed", "fresh-optimizer", "resume-discontinuity", lines=("torch.load(",), fast=True),
     pair("resumed_schedule", "schedule-lost", "resume-discontinuity", lines=("torch.load(path)",), fast=True),
     pair(

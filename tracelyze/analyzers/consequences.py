@@ -266,6 +266,8 @@ CONSEQUENCES: Final = (
                 "BatchNorm in train mode takes in the statistics of validation data."),
     Consequence("unset-running-state", ("train-in-eval-mode", "ema-not-updated", "weights-not-loaded"),
                 "The statistics are never estimated, or never copied."),
+    Consequence("unset-running-state", ("checkpoint-mismatch",),
+                "Statistics that are not in the file stay unset in the model that loads it."),
     Consequence("augmentation-repeats", ("same-order-every-epoch", "duplicate-augmentation"),
                 "The same seed draws the same augmentation."),
     # weights that are kept, saved and loaded

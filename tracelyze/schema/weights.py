@@ -47,6 +47,10 @@ CHECKPOINTS = Table(
         Column("names", "string", "", "save: names of the first of these"),
         Column("compared", "int32", "tensors", "save: of those, tensors whose values were compared"),
         Column("untouched", "int32", "tensors", "save: of those, tensors that the file holds as training began"),
+        Column(
+            "statistics", "int32", "tensors", "save: running statistics that changed, of models whose weights it holds"
+        ),
+        Column("statistics_missing", "int32", "tensors", "save: of those, of models of which it holds none"),
         Column("model_restored", "bool", "", "load: a model took in its weights"),
         Column("optimizer_restored", "bool", "", "load: after it, an optimizer took in a state before the next step"),
         Column("scheduler_restored", "bool", "", "load: the same of a scheduler"),

@@ -1,10 +1,13 @@
-"""Distil a trained teacher into a smaller student; the teacher is in eval mode and under `no_grad`.
+"""Distil a trained teacher into a smaller student; the teacher is in eval mode and under `no_grad`. The
+student is saved as it learns.
 
 Faults: `student-loss-item` adds up Python numbers and wraps them into a new tensor; `teacher-graph-kept` runs the
 teacher with gradients and collects its outputs; `teacher-held` gives the teacher to the optimizer, too.
 """
 
 import argparse
+import os
+import tempfile
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +43,7 @@ def distil(cfg, teacher, student, w, fault):
     teacher.eval()
     trained = [*student.parameters(), *(teacher.parameters() if fault == "teacher-held" else ())]
     optimizer = torch.optim.Adam(trained, lr=cfg.lr)
+    path = os.path.join(tempfile.mkdtemp(), "student.pt")
     soft_targets = []
     for step in range(cfg.student_steps):
         x, y = draw(cfg.batch, w)
@@ -64,6 +68,7 @@ def distil(cfg, teacher, student, w, fault):
         loss.backward()
         optimizer.step()
         if step % 60 == 59:
+            torch.save({"student": student.state_dict(), "optimizer": optimizer.state_dict()}, path)
             print(f"student {step + 1}: total {loss.item():.4f} soft {soft.item():.4f} hard {hard.item():.4f}")
 
 

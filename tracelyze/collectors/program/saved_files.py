@@ -19,12 +19,14 @@ class File:
         self.optimizer = self.scheduler = self.scaler = False
         self.moments = False  # whether the state of each optimizer holds more than settings
         self.groups: list[Any] = []  # of the first optimizer's state
+        self.unnamed = False  # some of its tensors have no name: they stand in a list
         keys = [key for key in content if type(key) is str] if is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
         self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
         for holder in _holders(torch, content, DEEPEST):
             if issubclass(type(holder), torch.nn.Module):
                 self._add(holder.named_parameters())
+                self._add(holder.named_buffers())
             elif {"state", "param_groups"} <= holder.keys():
                 held = is_mapping(holder["state"]) and bool(len(holder["state"]))
                 self.moments = held and (self.moments or not self.optimizer)
@@ -35,6 +37,8 @@ class File:
             elif {"scale", "growth_factor"} <= holder.keys():
                 self.scaler = True
             else:
+                lists = [one for one in holder.values() if type(one) in (list, tuple)]
+                self.unnamed |= any(issubclass(type(one), torch.Tensor) for some in lists for one in some[:4])
                 self._add(
                     (name, value)
                     for name, value in holder.items()

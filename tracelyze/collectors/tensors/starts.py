@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tracelyze.collectors.internals.private_names import BATCH_NORM, find
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain
 
 ELEMENTS = 4  # of a tensor
@@ -21,6 +22,18 @@ def some_elements(torch: Any, tensors: list[Any]) -> Any:
         some = [every_nth(tensor, ELEMENTS)[:ELEMENTS].float() for tensor in tensors]
         pad = torch.nn.functional.pad
         return torch.stack([one if one.numel() == ELEMENTS else pad(one, (0, ELEMENTS - one.numel())) for one in some])
+
+
+def running_statistics(torch: Any, root: Any) -> list[tuple[str, Any]]:
+    """Mean and variance that normalisations of a model keep of their batches, and hand out as its state, by name."""
+    normalises = find(torch, BATCH_NORM)
+    return [
+        (f"{name}.{kept}" if name else kept, module._buffers[kept])
+        for name, module in (root.named_modules() if normalises is not None else ())
+        if isinstance(module, normalises)
+        for kept in ("running_mean", "running_var")
+        if module._buffers.get(kept) is not None and kept not in module._non_persistent_buffers_set
+    ]
 
 
 class Start:

@@ -29,6 +29,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     short = [row for row in whole if row["missing"] and row["compared"]]
     if short and len(short) == len(whole):
         return [_missing(process, short)]
+    without = [row for row in saves if row.get("statistics_missing")]
+    if without and all(row.get("statistics_missing") for row in saves if row.get("statistics")):
+        resumed = [row for row in without if row["optimizer"]]
+        if resumed and len(resumed) == len(whole):
+            return [_without_statistics(process, resumed)]
     return Passed(f"{plural(len(saves), 'file')} of weights hold the weights that were trained")
 
 
@@ -91,6 +96,32 @@ def _missing(process: Process, short: list[Row]) -> Finding:
     )
 
 
+def _without_statistics(process: Process, rows: list[Row]) -> Finding:
+    row = rows[-1]
+    missing = int(row["statistics_missing"])
+    return Finding(
+        rule=RULE.id,
+        severity="critical",
+        confidence="likely",
+        title=f"Checkpoints lack BatchNorm's running statistics, {plural(missing, 'tensor')}",
+        summary=(
+            f"{row['file'] or 'The file'} holds every parameter of the model, and none of the means and variances that "
+            f"its normalisations have gathered in training: {missing} buffers. Who loads it evaluates with mean 0 and "
+            "variance 1, or with those of another training. named_parameters() leaves buffers out."
+        ),
+        fix="Save model.state_dict(), which holds the buffers as well, and load it with strict=True.",
+        fix_code='torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)',
+        first_step=int(rows[0]["step"]),
+        last_step=int(row["step"]),
+        evidence=[
+            Evidence("running statistics missing", missing, "tensors"),
+            Evidence("running statistics that training changed", int(row["statistics"]), "tensors"),
+        ],
+        location=process.site(row["site"]),
+        false_alarm="Statistics that are estimated anew after loading, before anything is evaluated.",
+    )
+
+
 RULE = Rule(
     id="checkpoint-mismatch",
     family="checkpoints",
@@ -107,5 +138,5 @@ RULE = Rule(
         Threshold("share", 1.0, "share", "all of them: frozen parts are not counted, what moved must not be equal"),
     ),
     not_when="Averaged or best weights, other dtypes, prefixes, exports of a part without an optimizer's state, files "
-    "beside one that holds what was trained.",
+    "beside one that holds what was trained, averages without running statistics, adapters.",
 )

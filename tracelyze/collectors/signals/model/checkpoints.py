@@ -23,7 +23,7 @@ from tracelyze.collectors.program.saved_files import File, is_mapping, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
-from tracelyze.collectors.tensors.starts import Start, is_real, some_elements
+from tracelyze.collectors.tensors.starts import Start, is_real, running_statistics, some_elements
 
 MAX_PARAMETERS = 2000
 MAX_SAVES = 20  # that are compared; of later ones those whose number is a power of two
@@ -55,8 +55,8 @@ class Checkpoints(Signal):
         f"checkpoints.{name}"
         for name in (
             "time", "step", "action", "file", "keys", "site", "tensors", "optimizer", "scheduler", "scaler", "progress",
-            "held", "missing", "names", "compared", "untouched", "model_restored", "optimizer_restored",
-            "scheduler_restored", "scaler_restored",
+            "held", "missing", "names", "compared", "untouched", "statistics", "statistics_missing", "model_restored",
+            "optimizer_restored", "scheduler_restored", "scaler_restored",
         )
     )  # fmt: skip
     inactive = ("after_step",)
@@ -76,10 +76,14 @@ class Checkpoints(Signal):
         self._schedulers = SetByIdentity()
 
     def opened(self) -> None:
-        self._first = self._noted([p for _, module in self.program.calls.modules() for p in module.parameters()])
+        modules = [module for _, module in self.program.calls.modules()]
+        self._first = self._noted([p for module in modules for p in module.parameters()], modules)
 
-    def _noted(self, tensors: list[Any]) -> Start | None:
-        found = list(dict.fromkeys(tensors))[:MAX_PARAMETERS]
+    def _noted(self, parameters: list[Any], modules: list[Any]) -> Start | None:
+        """The start of these parameters, and of what these models keep of their batches."""
+        found = list(dict.fromkeys(parameters))[:MAX_PARAMETERS]
+        kept = [tensor for module in modules for _, tensor in running_statistics(self.torch, module)]
+        found += list(dict.fromkeys(kept))[:MAX_PARAMETERS]
         if not found or not may_compute(self.torch, found[0].is_cuda):
             return None
         found = [p for p in found if is_real(self.torch, p) and p.device == found[0].device]
@@ -90,7 +94,11 @@ class Checkpoints(Signal):
         steps, number = self.progress.steps, tracked.index
         if not steps or tracked.inside_backward or (number > MAX_STARTS and number & (number - 1)):
             return
-        start = self._noted([p for group in tracked.optimizer.param_groups for p in group["params"]])
+        held = {id(p): p for group in tracked.optimizer.param_groups for p in group["params"]}
+        models = [
+            module for _, module in self.program.calls.modules() if any(id(p) in held for p in module.parameters())
+        ]
+        start = self._noted(list(held.values()), models)
         if start is not None:
             self._starts = {key: one for key, one in self._starts.items() if not one.empty} | {number: start}
 
@@ -158,7 +166,55 @@ class Checkpoints(Signal):
             "names": ", ".join(missing[:3]) or None,
             "compared": len(beside) + sum(p.data_ptr() in same for p, _, _ in moved),
             "untouched": len(beside - self._changed(pairs)),
-        }
+        } | self._statistics(file, same, {id(p) for p, _, _ in moved})
+
+    def _statistics(self, file: File, same: set[int], moved: set[int]) -> dict[str, int]:
+        """Running statistics that training has changed, of models all of whose parameters are in the file as they are.
+
+        Averages are other values: their statistics are computed for them. Adapters leave out what they are put on.
+        """
+        there = file.by_names()
+        changed: dict[int, bool] = {}  # by identity: whether the file holds none of that model's
+        for _, module in self.program.calls.modules():
+            parameters = list(module.named_parameters())
+            if not any(id(p) in moved for _, p in parameters):
+                continue
+            kept = self._changed_statistics(module)
+            if kept and self._is_in(there, same, parameters):
+                none = not any(t.data_ptr() in same or unwrapped(name) in there for name, t in kept)
+                changed |= {id(t): none and changed.get(id(t), True) for _, t in kept}
+        return {"statistics": len(changed), "statistics_missing": 0 if file.unnamed else sum(changed.values())}
+
+    def _changed_statistics(self, module: Any) -> list[tuple[str, Any]]:
+        """Those of a model that are not what they were when they were noted last."""
+        noted = [one for one in [self._first, *self._starts.values()] if one is not None][::-1]
+        kept = [one for one in running_statistics(self.torch, module) if is_real(self.torch, one[1])]
+        starts = [next((one for one in noted if one.place(tensor) is not None), None) for _, tensor in kept]
+        known = [(*one, start) for one, start in zip(kept, starts, strict=True) if start is not None]
+        known = [one for one in known if one[1].device == known[0][1].device]
+        if not known:
+            return []
+        now = some_elements(self.torch, [tensor for _, tensor, _ in known])
+        changed = (now != self._values([(tensor, start) for _, tensor, start in known])).any(1).tolist()
+        return [(name, tensor) for (name, tensor, _), other in zip(known, changed, strict=True) if other]
+
+    def _is_in(self, there: dict[str, list[Any]], same: set[int], parameters: list[tuple[str, Any]]) -> bool:
+        """Whether a file holds each of these parameters with the values that it has now."""
+        copies: list[tuple[Any, Any]] = []
+        for name, p in parameters:
+            if not is_real(self.torch, p):
+                return False
+            if p.data_ptr() not in same:
+                alike = [one for one in there.get(unwrapped(name), ()) if one.shape == p.shape]
+                if not alike or not is_real(self.torch, alike[0]):
+                    return False
+                copies.append((p, alike[0]))
+        if not copies:
+            return bool(parameters)
+        if any(len({one.device for one in ones}) > 1 for ones in zip(*copies, strict=True)):
+            return False
+        now, saved = (some_elements(self.torch, list(ones)) for ones in zip(*copies, strict=True))
+        return bool((now == saved.to(now.device)).all())
 
     def _comparable(self, copies: list[tuple[Any, Start, list[Any]]]) -> list[tuple[Any, Start, Any]]:
         """Parameters with each of the tensors of a file that may be copies of them; all of these are on one device."""
