@@ -35,6 +35,15 @@ def crash(step: int, exception: str, message: str) -> Finding:
     return finding("crash", step, step, confidence="certain", evidence=told)
 
 
+def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
+    own = {"fix": "Raise the rate.", "fix_code": "SGD(model.parameters(), lr=13)"}
+    effect, cause = finding("clipping-freezes-updates", 1, **own), finding("clip-before-unscale", 1)
+    (alone,) = causality.explain([effect], DECLARED, RUN)
+    assert alone.fix_code == own["fix_code"]
+    _, follows = sorted(causality.explain([effect, cause], DECLARED, RUN), key=lambda one: one.caused_by or "")
+    assert (follows.caused_by, follows.fix_code, "Mend the cause" in follows.fix) == (cause.rule, "", True)
+
+
 def test_what_names_a_mechanism_comes_before_what_sees_that_nothing_is_learned() -> None:
     leak = finding("host-memory-leak", 900, confidence="possible")
     constant = finding("constant-output", 200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 COUNT = 400
 QUANTUM = 2.0**-24
@@ -90,6 +91,15 @@ def test_a_region_around_the_loss_alone(make) -> None:
     assert (status, finding.location.line) == ("fired", 41)
     assert autocast(make, half(make, 0), layers(["float32"] * 3), calls(0))[0] == "skipped"
     assert autocast(make, half(make, 2), layers(["bfloat16"] * 3), calls(2))[0] == "passed"
+
+
+@pytest.mark.parametrize(("held", "device"), [("cpu", "cpu"), ("cuda:1", "cuda")])
+def test_a_scaler_of_an_example_is_for_the_device_of_the_run(make, held: str, device: str) -> None:
+    """One that is told none is for CUDA, and disabled on a CPU."""
+    half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
+    optimizers = [{"optimizer": 0, "name": "SGD", "device": held}]
+    _, _, finding = make.check("scaler-misuse", make.process(half, optimizers=optimizers))
+    assert f'GradScaler("{device}")' in finding.fix_code
 
 
 def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:

@@ -96,6 +96,15 @@ def test_a_clip_that_leaves_nothing(make) -> None:
     assert "norm 50" in finding.title
 
 
+@pytest.mark.parametrize(("update", "norm", "limit"), [(1e-7, 50.0, "1)"), (1e-5, 50.0, "0.1)"), (1e-7, 0.2, "0.2)")])
+def test_a_clip_is_raised_and_no_rate(make, update: float, norm: float, limit: str) -> None:
+    """A rate a thousand times as high would blow up wherever a gradient passes the clip."""
+    _, _, finding = clipped(make, looks(update, gradient=100 * update), grad_norm=[norm] * COUNT)
+    assert finding.fix_code.endswith(f"max_norm={limit}")
+    assert "lr=" not in finding.fix_code
+    assert "leave the learning rate" in finding.fix
+
+
 def test_clips_that_freeze_nothing(make) -> None:
     assert clipped(make, looks(1e-3, gradient=1e-5))[0] == "passed", "the weights move"
     assert clipped(make, looks(1e-6, gradient=1e-8))[0] == "passed", "Adam does not go by the size of a gradient"

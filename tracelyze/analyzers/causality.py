@@ -39,7 +39,15 @@ def explain(findings: Sequence[Finding], rules: Sequence[Declaration], run_steps
             chosen[rule] = max(possible[rule], key=lambda cause: (depth(cause), *began[cause]), default=None)
         return chosen[rule]
 
-    return [replace(finding, caused_by=cause_of(finding.rule)) for finding in findings]
+    return [_follows(finding, cause_of(finding.rule)) for finding in findings]
+
+
+def _follows(finding: Finding, cause: str | None) -> Finding:
+    """The finding with its cause; without a rate or limit that would make up for the cause."""
+    if cause is None or finding.rule not in consequences.SIZE_FOLLOWS:
+        return replace(finding, caused_by=cause)
+    fix = "Mend the cause first, and leave limit and learning rate as they are: without the cause they may be right."
+    return replace(finding, caused_by=cause, fix=fix, fix_code="", diff=None)
 
 
 def possible_causes(

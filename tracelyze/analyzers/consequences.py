@@ -59,6 +59,10 @@ FOR_MEMORY: Final[tuple[EndCause, ...]] = ("memory-likely", "oom-kill", "memory-
 """Ends that the system brought about because memory ran out, which a hang does not explain."""
 
 
+SIZE_FOLLOWS: Final = ("clipping-freezes-updates", "update-ratio")
+"""Effects whose own repair is another learning rate or limit, which is wrong as soon as their cause is mended."""
+
+
 @dataclass(frozen=True)
 class Consequence:
     """`effect` can follow from each of `causes`, within `delay`, because of `why`.

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 ONE_BATCH = (
     "for _ in range(200):  # the inputs and targets of one batch: its loss must fall to nearly nothing\n"
+    "    # the step of your own loop, with all terms of its loss, its scaler and its clipping:\n"
     "    optimizer.zero_grad()\n    loss = criterion(model(inputs), targets)\n    loss.backward()\n    optimizer.step()"
 )
-"""An example: learning one batch by heart shows whether the step or the data are broken."""
+"""An example: learning one batch by heart shows that the model and its step are wired up, and no more."""
 
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10

@@ -23,7 +23,7 @@ LARGEST: Final = 1e-2
 TENTH: Final = 0.1
 """The usual first try of a lower rate."""
 HIGHEST: Final = 1000
-"""A rate is raised by no more at once: what a step does then has to be seen first."""
+"""Steps are made longer by no more at once: what one does then has to be seen first."""
 
 
 def written(value: float) -> str:
@@ -44,10 +44,16 @@ def rate_for(optimization: Optimization, factor: float) -> str:
     return f"\n{schedulers.with_rate(optimization, rate * factor)}" if rate > 0 else ""
 
 
-def raised(optimization: Optimization, way: float) -> str:
-    """The line that gives the rate, with one that makes steps of a usual length of those that went this way in all."""
-    factor = USUAL * len(optimization.steps) / way if way > 0 else HIGHEST
-    return rate_for(optimization, min(factor, HIGHEST)).strip()
+def higher_limit(optimization: Optimization, way: float) -> str:
+    """A clip that makes steps of a usual length of those that went this way in all, or one at the usual norm.
+
+    The rate and the limit act alike, as their product. It is the limit that is far off: a rate that makes up for it is
+    absurd as soon as gradients get small enough to pass the clip.
+    """
+    factor = min(USUAL * len(optimization.steps) / way if way > 0 else HIGHEST, HIGHEST)
+    limit = float(np.nanmedian(optimization.steps["clip_max_norm"]))
+    higher = min(limit * factor, float(np.nanmedian(optimization.steps["grad_norm"])))
+    return f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={written(higher)})"
 
 
 def with_lower_rate(optimization: Optimization) -> str:

@@ -53,8 +53,8 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             f"at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
         ),
         fix="Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
-        "Then clip near the usual norm. Until then raise the learning rate: under such a clip it alone sets the step.",
-        fix_code=clip_values.raised(optimization, way),
+        "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is.",
+        fix_code=clip_values.higher_limit(optimization, way),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -64,8 +64,9 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         "mean over elements beside a mean, not beside a sum."
         if found.part is not None
         else "Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
-        "batch only. If its loss falls to nearly nothing, the labels or the data are wrong; if not, look for dead "
-        "units, a rate that is too high, or a term of the loss that keeps the output constant.",
+        "batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says nothing of "
+        "the labels: look at how the training differs from this loop. If not, look for dead units, a rate that is "
+        "too high, or a term of the loss that keeps the output constant.",
         fix_code=_TERMS if found.part is not None else flat_losses.ONE_BATCH,
         evidence=[
             Evidence(

@@ -62,7 +62,8 @@ def _finding(
             + (" The loss scale is too small for these gradients." if scaled else " Nothing scales the loss.")
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
-        fix_code="scaler = torch.amp.GradScaler()\nscaler.scale(loss).backward()\nscaler.step(optimizer)\n"
+        fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")\n'
+        "scaler.scale(loss).backward()\nscaler.step(optimizer)\n"
         "scaler.update()",
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),

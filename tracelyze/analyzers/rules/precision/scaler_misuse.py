@@ -86,7 +86,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
         fix="Make the scaler once, before the loop. Scale every loss for backward, and let the scaler make the step.",
-        fix_code="scaler = torch.amp.GradScaler()  # before the loop\n"
+        fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, if none is made\n'
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
