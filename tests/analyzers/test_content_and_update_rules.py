@@ -178,6 +178,9 @@ def test_a_parameter_that_no_step_changes(make) -> None:
     assert status == "fired"
     assert finding.title.startswith("1 of 2 sampled parameters")
     assert "norm.bias" in finding.summary
+    assert finding.cost is None, "the other one learns"
+    whole = make.check("updates-not-applied", make.process(more={"parameters": looks(1.0, **STILL)}))[2]
+    assert whole.cost.share == 1.0
 
 
 @pytest.mark.parametrize(

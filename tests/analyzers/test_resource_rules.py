@@ -74,6 +74,7 @@ def test_fp16_overflow_is_skipped_without_a_scaler(make) -> None:
 def test_fp16_without_scaler(make) -> None:
     half = make.steps() | {"autocast": [1] * COUNT}
     status, _, finding = make.check("fp16-without-scaler", make.process(half))
+    assert finding.cost is None, "what is not lost to underflow is learned"
     assert (status, "small gradients can become zero" in finding.title) == ("fired", True)
     assert "keep the weights" not in finding.fix, "they are in float32 already"
     weights = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float16"}]

@@ -58,6 +58,7 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
     status, reason, finding = make.check(rule, process(make, **columns))
     assert status == "fired", reason
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 41)
+    assert finding.cost is None, "all but the end, or the beginning, of a text is learned"
 
 
 @pytest.mark.parametrize(

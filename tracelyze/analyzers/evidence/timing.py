@@ -57,7 +57,11 @@ def last_step(optimization: Optimization) -> int:
 
 
 def cost_of(optimization: Optimization, affected: Mask) -> Cost | None:
-    """Time that went into the `affected` steps (shape [steps]), and their share; None if no time was recorded."""
+    """Time that went into the `affected` steps (shape [steps]), and their share; None if no time was recorded.
+
+    For a fault that leaves nothing of these steps to use. One that makes a training worse, or spoils a part of the
+    model, has no such cost: it would read "all of the training time" above a model that has learned.
+    """
     seconds = np.nan_to_num(optimization.steps["seconds"])
     total = float(seconds.sum())
     if total <= 0:

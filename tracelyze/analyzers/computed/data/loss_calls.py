@@ -109,19 +109,21 @@ def finding(
     severity: Severity = "critical",
     confidence: Confidence = "certain",
     change: Location | None = None,
-    lost: float = 1.0,
+    lost: float | None = None,
     counted: str = "of them like this",
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
 
     `line` has the calls that show whether they are like that: the report counts `bad` among them.
 
-    `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless.
-    `counted`: what `bad` are, among all calls.
+    `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless;
+    where it is not given, all of it if the finding is critical, and else nothing: the model learns its task all the
+    same. `counted`: what `bad` are, among all calls.
     """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
     optimization = process.longest if process.optimizations else None
     alone = optimization is not None and len(process.optimizations) == 1
+    part = lost if lost is not None else float(severity == "critical")
     affected = timing.numbers(optimization) >= begin if optimization is not None else np.zeros(0, dtype=bool)
     return Finding(
         rule=rule,
@@ -137,8 +139,8 @@ def finding(
             Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls"), role="basis"),
             Evidence(counted, len(bad), "calls", role="basis"),
         ],
-        cost=timing.scaled(timing.cost_of(optimization, affected), lost)
-        if optimization is not None and alone and line.training
+        cost=timing.scaled(timing.cost_of(optimization, affected), part)
+        if optimization is not None and alone and line.training and part
         else None,
         location=change or line.location,
         seen_at=line.location,

@@ -71,7 +71,6 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        cost=timing.cost_of(optimization, part),
         location=optimization.zero_grad_location or optimization.step_location,
         charts=pictures.over_steps(
             optimization,

@@ -54,7 +54,6 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong"),
         ],
-        cost=timing.cost_of(optimization, bad),
         location=optimization.process.location("clip"),
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])
         + pictures.grad_norm(optimization, [Mark(float(begin), "clipped while scaled")]),

@@ -84,7 +84,6 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules", role="basis"),
         ],
-        cost=timing.cost_of(optimization, off) if flipped else None,
         location=forward or optimization.backward_location,
         seen_at=switched,
         charts=pictures.over_steps(

@@ -73,6 +73,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ],
         false_alarm="Scores that are meant to lie between 0 and 1.",
         confidence="certain" if seen else "likely",
+        lost=0.0,  # scores of the right class still rise, only more slowly
         change=squashed,
     )
 

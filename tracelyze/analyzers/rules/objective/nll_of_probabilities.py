@@ -64,6 +64,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
+        lost=0.0,  # scores of the right class still rise, only more slowly
         change=change,
     )  # fmt: skip
     named = change is not None and line_edits.of_a_part(line.location)

@@ -95,6 +95,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         severity="critical" if strict else "warning",
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
+        lost=0.0,  # where a class is rare in the batch, its scores still rise
         change=change,
     )
     flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape

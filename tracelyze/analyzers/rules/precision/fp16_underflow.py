@@ -79,7 +79,6 @@ def _finding(
             Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
             Evidence("such measurements", plural(len(usual), "measurement"), role="basis"),
         ],
-        cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
         location=optimization.backward_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Gradients that are that small because the model has converged.",

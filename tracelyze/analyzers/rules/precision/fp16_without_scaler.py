@@ -71,7 +71,6 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one"),
             Evidence("parameters", dtype),
         ],
-        cost=timing.cost_of(optimization, half),
         location=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "float16 without scaler")])
         + pictures.grad_norm(optimization),

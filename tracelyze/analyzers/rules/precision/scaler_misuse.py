@@ -95,7 +95,6 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
             Evidence("such steps", int(bad.sum()), "steps", limits["steps"], limits.source("steps"), role="basis"),
             Evidence("their share", float(bad.mean()), "share", limits["share"], limits.source("share"), role="basis"),
         ],
-        cost=timing.cost_of(optimization, bad),
         location=place,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         diff=edits.step_by_scaler(optimization)

@@ -103,7 +103,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             Evidence("of the first of them", len(still[0].step), "measurements"),
             Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
-        cost=timing.cost_of(optimization, affected),
+        cost=timing.cost_of(optimization, affected) if len(still) == count else None,  # else some of it learned
         location=rebound or defined or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
