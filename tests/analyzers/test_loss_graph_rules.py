@@ -29,6 +29,12 @@ def test_attention_that_is_masked_behind_its_softmax(make: Any) -> None:
     status, _, finding = make.check(MASK, process(make, masked(0.9)))
     assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "certain", 41)
     assert "mask == 0" in finding.fix_code, "for masks of numbers as well"
+    assert "in 90% of the rows of the layer that loses most" in finding.summary
+    assert "comes later" not in finding.summary, "it may be a mask of padding"
+    mixed = make.check(MASK, process(make, [*masked(0.92), *masked(0.98, count=1)]))[2]
+    assert "In the 5 batches looked at" in mixed.summary
+    assert "in 92% to 98% of the rows" in mixed.summary
+    assert "up to 98% of a batch's rows" in mixed.title
     assert make.check(MASK, process(make, masked(0.9, count=1)))[2].confidence == "likely"
 
 

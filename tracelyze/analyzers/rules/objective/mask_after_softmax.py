@@ -26,7 +26,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             f"in {plural(len(graphs), 'graph')} of the loss, "
             + ("weights were dropped at random behind the softmax" if masked else "nothing masked what a softmax made")
         )
-    share = max(row["masked_rows"] for row in regular)
+    least, share = (of(row["masked_rows"] for row in regular) for of in (min, max))
+    rows = percent(share) if percent(least) == percent(share) else f"{percent(least)} to {percent(share)}"
+    layer = " of the layer that loses most" if any(row["softmaxes"] > 1 for row in regular) else ""
+    batches = "the batch" if len(regular) == 1 else f"the {plural(len(regular), 'batch', 'batches')}"
     optimization = process.longest if process.optimizations else None
     begin = int(regular[0]["step"] or 0) + 1
     return [
@@ -34,18 +37,20 @@ def check(process: Process, limits: Limits) -> Outcome:
             rule=RULE.id,
             severity="warning",
             confidence="certain" if len(regular) >= limits["looks"] else "likely",
-            title=f"Attention is masked after its softmax: {percent(share)} of its rows do not sum to 1",
+            title=f"Attention is masked after its softmax: up to {percent(share)} of a batch's rows do not sum to 1",
             summary=(
-                f"In {percent(share)} of the rows of attention, a mask sets weights to zero after the softmax has "
-                "shared them out, and nothing makes up for it. What is left sums to less than 1, by more the more is "
-                "masked, so outputs shrink at some positions; and the hidden positions still take part in the sum "
-                "that all weights are divided by, so that what comes later is not really hidden."
+                f"In {batches} looked at, a mask sets weights of attention to zero after the softmax has shared them "
+                f"out, in {rows} of the rows{layer}, and nothing makes up for it. What is left sums to less than 1, by "
+                "more the more is masked, so outputs shrink at some positions; and the hidden positions still take "
+                "part in the sum that all weights are divided by, so that they are not really hidden."
             ),
             fix="Mask the scores before the softmax.",
             fix_code='scores = scores.masked_fill(mask == 0, float("-inf"))\nweights = scores.softmax(-1)',
             first_step=begin,
             evidence=[
-                Evidence("rows that lost weight", share, "share", limits["rows"], limits.source("rows")),
+                Evidence(
+                    "rows that lost weight, most in a batch", share, "share", limits["rows"], limits.source("rows")
+                ),
                 Evidence("graphs looked at", len(graphs), "graphs", role="basis"),
                 Evidence(
                     "of them like this", len(regular), "graphs", limits["looks"], limits.source("looks"), role="basis"
