@@ -35,6 +35,7 @@ def test_attention_that_is_masked_behind_its_softmax(make: Any) -> None:
     assert "In the 5 batches looked at" in mixed.summary
     assert "in 92% to 98% of the rows" in mixed.summary
     assert "up to 98% of a batch's rows" in mixed.title
+    assert "mask[:, None, None, :]" in finding.fix_code, "a mask of padding has fewer dimensions than the scores"
     assert make.check(MASK, process(make, masked(0.9, count=1)))[2].confidence == "likely"
 
 

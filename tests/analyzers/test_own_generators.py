@@ -39,6 +39,8 @@ def test_samples_that_come_again_as_they_were(make: Any) -> None:
     status, finding = judge(make, epochs())
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title == "Images draws the same random numbers for a sample in each epoch"
+    assert "rng = np.random.default_rng(torch.randint(" in finding.fix_code
+    assert "randn_like" not in finding.fix_code, "samples may be arrays, and other numbers be drawn beside noise"
 
 
 @pytest.mark.parametrize(

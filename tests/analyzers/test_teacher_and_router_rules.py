@@ -33,6 +33,7 @@ def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
     names = [{"model": 0, "name": "Net", "called_as": "self.teacher"}, {"model": 1, "name": "Net", "called_as": "net"}]
     finding = make.check(TEACHER, make.process(models=names, more={"loss_calls": rows}))[2]
     assert finding.title.endswith("reach teacher (Net)")
+    assert "softmax" not in finding.fix_code, "the script's own may have a temperature"
     alike = [{**one, "called_as": "net"} for one in names]
     finding = make.check(TEACHER, make.process(models=alike, more={"loss_calls": rows}))[2]
     assert finding.title.endswith("reach Net"), "a name that both have tells them apart as little as the class"

@@ -274,6 +274,7 @@ def test_epochs_that_share_an_iterator(make) -> None:
     status, finding = asked_again(make, [COUNT] * 7)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title == "7 epochs had no batch: the iterator over the loader was used up"
+    assert "for batch in loader" not in finding.fix_code, "the iterator may do more than the loader"
     assert asked_again(make, [COUNT])[0] == "skipped", "asked once more"
     assert asked_again(make, [100, 200, COUNT, COUNT])[0] == "skipped", "the training went on after it was asked"
     assert asked_again(make, [COUNT] * 7, end=Exit("killed", None))[0] == "skipped"

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import passes, validation
 from tracelyze.analyzers.computed.splits import overlap
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
+FIX_CODE = """# where __getitem__ makes its generator; of the kind that it is, so that it has the same methods:
+rng = np.random.default_rng(torch.randint(2**31, ()).item())"""
 FILES = "files"  # as the collector writes it, for samples that lie in files
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -82,8 +85,9 @@ def _finding(
             "numbers. Augmentation that should differ in each epoch repeats that of the first one, so that the network "
             "sees far fewer variants than it seems to."
         ),
-        fix="Draw from torch's generator, which goes on from epoch to epoch and which the loader seeds in each worker.",
-        fix_code="x = x + 0.1 * torch.randn_like(x)  # no generator of its own",
+        fix="Seed that generator by a number from torch's, which goes on from epoch to epoch and which the loader "
+        "seeds in each worker. What is drawn from it stays as it is.",
+        fix_code=own_expressions.seeded_by_torch(place) or FIX_CODE,
         first_step=0,
         evidence=[
             Evidence("samples that came again as they were", found.hits, "samples", limits["again"],

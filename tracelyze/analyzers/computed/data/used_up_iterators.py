@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -25,6 +26,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     if len(empty) < limits["asked"] or len(empty) < len(asked):
         return None
     optimization, times = process.longest, len(empty)
+    asked_at = process.site(empty[0]["value"])
     return Finding(
         rule=rule,
         severity="warning",
@@ -35,16 +37,16 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
             "and got nothing: an iterator gives every batch once. All later epochs trained nothing, without an error, "
             "and whatever they printed or saved is that of the first."
         ),
-        fix="Iterate over the loader itself in each epoch: that makes a new iterator, and shuffles anew.",
-        fix_code="for epoch in range(epochs):\n    for batch in loader:  # not over one iter(loader) for all\n"
-        "        train_step(batch)",
+        fix="Make the iterator anew in each epoch, inside the loop over the epochs, with all that it does to the "
+        "batches: the loader shuffles anew for each.",
+        fix_code=own_expressions.iterator_made_anew(process, asked_at),
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("times that it was asked after its end", times, "times", limits["asked"], limits.source("asked")),
             Evidence("steps made after that", 0, "steps"),
         ],
-        location=process.site(empty[0]["value"]) or optimization.step_location,
+        location=asked_at or optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A program that goes on asking an iterator that it knows to be at its end.",
     )

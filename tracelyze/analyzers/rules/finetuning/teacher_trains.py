@@ -72,7 +72,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
         fix="Compute the teacher's output without autograd, and leave its parameters out of the optimizer.",
-        fix_code="with torch.no_grad():\n    target = teacher(x).softmax(-1)",
+        fix_code="with torch.no_grad():\n    logits = teacher(x)  # the call alone: what you compute of it stays",
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
         change=_made_at(process, int(rows[0]["step"])),

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import softmax_axes
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+
+
+FIX_CODE = """scores = scores.masked_fill(mask == 0, float("-inf"))  # in place of the mask behind the softmax
+weights = scores.softmax(-1)
+# a mask of [batch, keys] beside scores of [batch, heads, queries, keys]: mask[:, None, None, :] == 0"""
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -32,6 +38,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     batches = "the batch" if len(regular) == 1 else f"the {plural(len(regular), 'batch', 'batches')}"
     optimization = process.longest if process.optimizations else None
     begin = int(regular[0]["step"] or 0) + 1
+    softmax = softmax_axes.line_of_softmax(process)
+    own = own_expressions.mask_before_softmax(process, softmax)
     return [
         Finding(
             rule=RULE.id,
@@ -44,8 +52,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "more the more is masked, so outputs shrink at some positions; and the hidden positions still take "
                 "part in the sum that all weights are divided by, so that they are not really hidden."
             ),
-            fix="Mask the scores before the softmax.",
-            fix_code='scores = scores.masked_fill(mask == 0, float("-inf"))\nweights = scores.softmax(-1)',
+            fix="Mask the scores before the softmax"
+            + (", and take the mask behind it away." if own else ". The mask must fit their shape."),
+            fix_code=own or FIX_CODE,
             first_step=begin,
             evidence=[
                 Evidence(
@@ -56,7 +65,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                     "of them like this", len(regular), "graphs", limits["looks"], limits.source("looks"), role="basis"
                 ),
             ],
-            location=softmax_axes.line_of_softmax(process) or process.site(regular[0]["site"]),
+            location=softmax or process.site(regular[0]["site"]),
             seen_at=process.site(regular[0]["site"]),
             charts=pictures.loss(optimization) if optimization is not None else [],
             false_alarm="Attention that is thinned out on purpose, without making up for it.",

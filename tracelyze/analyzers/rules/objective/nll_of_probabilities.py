@@ -54,7 +54,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         "loss = F.nll_loss(log_probabilities, target)\n"
         "# or, without any softmax: loss = F.cross_entropy(scores, target)"
         if nll
-        else 'loss = F.kl_div(F.log_softmax(logits, dim=-1), target, reduction="batchmean")',
+        else "log_probabilities = F.log_softmax(scores, dim=-1)  # in place of the softmax, of all that it takes\n"
+        'loss = F.kl_div(log_probabilities, target, reduction="batchmean")',
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value of the input", min(row["lowest"] for row in bad), "", 0.0,

@@ -1,0 +1,66 @@
+"""Examples that keep the script's own expressions, so that whoever pastes them loses nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analyzers.test_edits import sites_of
+from tracelyze.analyzers.evidence.editing import own_expressions
+
+
+def placed(make: Any, source: str, text: str) -> tuple[Any, Any]:
+    process = make.process(sites=sites_of(source, attention=text))
+    return process, process.site(1)
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("rng = np.random.RandomState(self.seed + idx)", "rng = np.random.RandomState({seed})"),
+        ("gen = np.random.default_rng(index)", "gen = np.random.default_rng({seed})"),
+        ("rng = random.Random(i * 7)", "rng = random.Random({seed})"),
+        ("g = torch.Generator().manual_seed(i)", "g = torch.Generator().manual_seed({seed})"),
+        ("rng = np.random.Generator(np.random.PCG64(i))", "rng = np.random.Generator(np.random.PCG64({seed}))"),
+        ("rng = self.generator_of(i)", None),
+    ],
+)
+def test_a_generator_stays_one_of_its_kind(make, line: str, example: str | None) -> None:
+    _, place = placed(make, f"def get(self, i):\n    {line}\n", line)
+    wanted = example and example.format(seed=own_expressions.SEED)
+    assert own_expressions.seeded_by_torch(place) == wanted
+
+
+@pytest.mark.parametrize(
+    ("softmax", "mask", "example"),
+    [
+        ("w = s.softmax(-1)", "w = w.masked_fill(~mask[:, None, None], 0.0)", "~mask[:, None, None]"),
+        ("w = F.softmax(s, dim=-1)", "w = w.masked_fill(keep.unsqueeze(1) == 0, 0)", "keep.unsqueeze(1) == 0"),
+        ("att = torch.softmax(s, -1)", "att = att * mask[:, None]", "mask[:, None] == 0"),
+        ("w = s.softmax(-1)", "w *= self.tril[:t, :t]", "self.tril[:t, :t] == 0"),
+        ("w = s.softmax(-1)", "w = self.drop(w)", None),
+        ("w = (q @ k).softmax(-1)", "w = w * mask", None),  # the scores have no name
+    ],
+)
+def test_a_mask_keeps_its_shape(make, softmax: str, mask: str, example: str | None) -> None:
+    process, place = placed(make, f"def attend(q, k, v):\n    {softmax}\n    {mask}\n    return w @ v\n", softmax)
+    code = own_expressions.mask_before_softmax(process, place)
+    assert code == (example and f's = s.masked_fill({example}, float("-inf"))\n{softmax}')
+
+
+@pytest.mark.parametrize(
+    ("made", "loop", "kept"),
+    [
+        ("batches = map(prepare, loader)", "for x in batches:", "batches = map(prepare, loader)  # moved"),
+        ("it = (b.to(device) for b in loader)", "for x, y in it:", "it = (b.to(device) for b in loader)  # moved"),
+        ("stream = prefetch(", "for x in stream:", "stream = ...  # the line that makes it, moved"),
+    ],
+)
+def test_an_iterator_is_made_anew_with_what_it_does(make, made: str, loop: str, kept: str) -> None:
+    source = f"def train():\n    {made}\n    for epoch in range(9):\n        {loop}\n            step(x)\n"
+    process, place = placed(make, source, loop)
+    _, first, second, _ = own_expressions.iterator_made_anew(process, place).splitlines()
+    assert first.strip().startswith(kept)
+    assert second.strip() == loop
+    assert "the line that makes it" in own_expressions.iterator_made_anew(process, None)

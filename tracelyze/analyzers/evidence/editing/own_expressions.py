@@ -1,0 +1,70 @@
+"""Examples that keep what the script's own line computes: its mask, its generator, its iterator."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import parsed_line
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+SEED: Final = "torch.randint(2**31, ()).item()"
+"""A number that any kind of generator takes as its seed."""
+_GENERATORS: Final = ("RandomState", "default_rng", "Random", "Generator", "PCG64", "manual_seed", "seed")
+_MASKED: Final = '{scores} = {scores}.masked_fill({hidden}, float("-inf"))'
+
+
+def seeded_by_torch(place: Location | None) -> str | None:
+    """The line that seeds a generator, with a seed drawn from torch's: it stays one of its kind."""
+    line = parsed_line.parse(place.source) if place else None
+    calls = [call for call in line.calls(*_GENERATORS) if len(call.args) == 1 and not call.keywords] if line else []
+    seeds = [call.args[0] for call in calls if not isinstance(call.args[0], ast.Call)]
+    return line.with_parts({seeds[0]: SEED}) if line is not None and len(seeds) == 1 else None
+
+
+def mask_before_softmax(process: Process, softmax: Location | None) -> str | None:
+    """The script's own lines, with the mask that it applies behind the softmax on the scores: shaped as it is there."""
+    lines = edits.recorded_lines(process, softmax) if softmax else {}
+    made = parsed_line.parse(softmax.source) if softmax else None
+    statement = made.statement if made is not None else None
+    if softmax is None or made is None or not isinstance(statement, ast.Assign) or len(made.calls("softmax")) != 1:
+        return None
+    (call,) = made.calls("softmax")
+    by_function = parsed_line.is_function_of_torch(call.func)
+    holder = call.func.value if isinstance(call.func, ast.Attribute) else None
+    scores = call.args[0] if by_function and call.args else holder
+    if not isinstance(scores, ast.Name):
+        return None
+    weights = re.escape(made.text_of(statement.targets[0]))
+    for number in range(softmax.line + 1, softmax.line + 4):
+        text = lines.get(number, "").strip()
+        filled = re.fullmatch(rf"{weights} = {weights}\.masked_fill_?\((?P<hidden>.+), 0(?:\.0?)?\)", text)
+        kept = re.fullmatch(rf"{weights} (?:\*= |= {weights} \* )(?P<mask>\w[\w.]*(?:\[[^\]]*\])?)", text)
+        hidden = filled["hidden"] if filled else f"{kept['mask']} == 0" if kept else None
+        if hidden:
+            return f"{_MASKED.format(scores=made.text_of(scores), hidden=hidden)}\n{softmax.source}"
+    return None
+
+
+def iterator_made_anew(process: Process, asked: Location | None) -> str:
+    """A loop over the epochs that makes the iterator of this `for` in each: by the line that makes it, if that was
+    recorded."""
+    head = parsed_line.parse(asked.source) if asked else None
+    loop = head.statement if head is not None else None
+    if asked is None or head is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
+        return _loop("batches", "...  # the line that makes it, moved from above", "for batch in batches:")
+    name, target = loop.iter.id, head.text_of(loop.target)
+    lines = edits.recorded_lines(process, asked).values()
+    made = [found[1] for line in lines if (found := re.fullmatch(rf"\s*{name} = (.+)", line))]
+    whole = made[0] if len(made) == 1 and parsed_line.parse(f"{name} = {made[0]}") else None
+    made_by = f"{whole}  # moved from above" if whole else "...  # the line that makes it, moved from above"
+    return _loop(name, made_by, f"for {target} in {name}:")
+
+
+def _loop(name: str, made_by: str, head: str) -> str:
+    return f"for epoch in range(epochs):\n    {name} = {made_by}\n    {head}\n        ..."
