@@ -94,6 +94,22 @@ def test_memory_leak_of_graphs(make) -> None:
     assert "loss.detach()" in finding.fix
 
 
+def test_a_leak_of_graphs_says_what_its_charts_show(make) -> None:
+    """A second call of the model behind the optimizer's step: its output is kept, and the first step lacks it."""
+    resident = [3e8 + 2e6 * max(0, step - 1) for step in range(COUNT)]
+    steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1)), "model_calls": [1] + [2] * (COUNT - 1)}
+    _, _, finding = make.check("memory-leak", make.process(steps | {"host_rss": resident}))
+    values = {one.name: one.value for one in finding.evidence}
+    assert values["autograd graphs kept alive"] == COUNT
+    assert "From step 1 on" in finding.summary
+    since = next(name for name in values if name.startswith("growth since step "))
+    step = int(since.rpartition(" ")[2])
+    assert f"MiB since step {step}." in finding.summary
+    assert values[since] == pytest.approx((resident[-1] - resident[step - 1]) / 2**20, rel=0.02)
+    late = make.steps() | {"live_graphs": [0] + [1] * 99 + list(range(2, 302))}
+    assert make.check("memory-leak", make.process(late))[2].first_step == 100
+
+
 def test_memory_leak_of_graphs_until_the_end_of_each_epoch(make) -> None:
     steps = make.steps() | {"live_graphs": [index % 100 for index in range(COUNT)]}
     assert make.check("memory-leak", make.process(steps))[0] == "fired"

@@ -146,16 +146,23 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
 def _beyond_the_step(alive: Floats, calls: Floats) -> Floats:
     """Graphs alive without those that a step has because it calls models more often than the shortest step does.
 
-    Its own last loss keeps as many graphs as it made calls, and that of the step before as many again.
+    Its own last loss keeps as many graphs as it made calls, and that of the step before as many again. The first step
+    is not the shortest one: it lacks the calls that a loop makes behind the optimizer's step.
     """
-    fewest = float(np.nanmin(calls)) if np.isfinite(calls).any() else 0.0
-    return np.maximum(alive - 2 * np.nan_to_num(calls - fewest), 0.0)
+    usual = calls[1:]
+    fewest = float(np.nanmin(usual)) if np.isfinite(usual).any() else 0.0
+    more: Floats = np.maximum(np.nan_to_num(calls - fewest), 0.0)
+    return np.maximum(alive - 2 * more, 0.0)
 
 
 def _leaves_floor(alive: Floats) -> int:
-    """Index of the first value above what a healthy loop holds (its last loss or two) that never comes back."""
+    """Index of the value from which on they rise to what no healthy loop holds, beyond its last loss or two, and never
+    come back."""
     first = statistics.onset(alive, float(alive[0]) + 2)
-    return 0 if first is None else max(0, first - 2)
+    if first is None:
+        return 0
+    level = np.flatnonzero(np.diff(alive[: first + 1]) <= 0)
+    return int(level[-1]) + 1 if len(level) else 0
 
 
 def first_epoch(optimization: Optimization) -> bool:
@@ -178,13 +185,15 @@ def charts(optimization: Optimization, begin: int, graphs: bool) -> list[Chart]:
     return (alive if graphs else []) + pictures.memory(optimization, marks)
 
 
-def evidence(series: Series, climb: MemoryClimb, limits: Limits) -> list[Evidence]:
-    """The numbers that speak for a climb."""
+def evidence(series: Series, climb: MemoryClimb, since: int, limits: Limits) -> list[Evidence]:
+    """The numbers that speak for a climb. `since`: the number of the step that `climb.growth` counts from."""
     low, high = climb.interval
     found = [
         Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
         Evidence("95% interval of the growth", f"{size(low, 4)} to {size(high, 4)}", "per step"),
-        Evidence("growth so far", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")),
+        Evidence(
+            f"growth since step {since:,}", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")
+        ),
         Evidence(
             "steadiness (mean increment over its error)",
             float(np.minimum(climb.steadiness, 1e6)),

@@ -64,12 +64,13 @@ def _finding(
     stored = kept_tensors.lines(optimization) if graphs else []
     line, diff = stored[0].location if stored else None, kept_tensors.edit(stored)
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
-    evidence = leaks.evidence(series, climb, limits) if series and climb else []
+    since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
+    evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
         evidence = [kept, Evidence("graphs per step", graphs.per_step, "graphs/step"), *evidence]
-        title = f"Memory leak: {number(graphs.kept)} autograd graphs were never freed"
+        title = f"Memory leak: {number(graphs.kept)} autograd graphs are kept alive"
         cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
             f"{kept_tensors.culprits(stored)} beyond its step, and with it the graph that computed it."
             + kept_tensors.emptied(stored)
@@ -82,7 +83,7 @@ def _finding(
     if climb and series:
         growth = f"{series.name.capitalize()} memory grows by {size(climb.slope)} per step"
         title = title or f"Memory leak: {series.name} memory grows by {size(climb.slope)} per step"
-        cause = f"{growth}, {size(climb.growth)} since step {begin:,}. {cause}"
+        cause = f"{growth}, {size(climb.growth)} since step {since:,}. {cause}"
         if left is not None:
             cause += f" At this pace memory is exhausted after {duration(left)} more."
     elif graphs:
