@@ -159,6 +159,35 @@ def test_a_relu_that_never_fires(make) -> None:
     assert "zeros_(layer.bias)" in finding.fix_code, "weights drawn anew do not help beside a bias far below zero"
 
 
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [
+        ([], True),
+        (["x[i, 0].diagonal(3).fill_(1)", "mask.fill_(-1e9)"], True),  # makes up data
+        (["nn.init.constant_(m.bias, 0.0)", "norm.weight.data.fill_(1)", "self.out.bias.data.fill_(0)"], True),
+        (["self.head.bias.data.fill_(-4.6)"], False),  # which of the two is not known
+    ],
+)
+def test_the_line_that_fills_the_layer_is_named(make, others: list[str], named: bool) -> None:
+    """And an example stands behind it: before it, at the layer, it would be overwritten."""
+    lines = [*others, "nn.init.constant_(m.bias, -14.0)"]
+    fills = [
+        {
+            "site": 80 + at,
+            "role": "fill",
+            "file": "train.py",
+            "line": 200 + 20 * at,
+            "function": f"f{at}",
+            "source": one,
+        }
+        for at, one in enumerate(lines)
+    ]
+    rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
+    finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=fills))[2]
+    assert (finding.location is not None and finding.location.source == lines[-1]) is named
+    assert finding.fix_code.startswith("# right before the optimizer is made")
+
+
 def test_a_relu_behind_weights_that_are_zero(make) -> None:
     rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12, weight_norm=0.0)}
     status, _, finding = make.check("dead-relu", make.process(stuck(make), more=rows))

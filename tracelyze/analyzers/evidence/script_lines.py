@@ -19,7 +19,12 @@ _GLOBAL_SEED: Final = (
 )
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
 _BY_MODE: Final = r"\btraining\b"
-FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_"
+FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_, zero biases and ones aside"
+_FILLING: Final = r"\b(?:constant_|fill_|uniform_)\s*\("
+_NEUTRAL: Final = (
+    r"\bbias\b.*[,(]\s*(?:val=)?0(?:\.0*)?\s*\)|[,(]\s*(?:val=)?1(?:\.0*)?\s*\)"  # biases, scales of norms
+)
+_OF_WEIGHTS: Final = r"\binit\.\w+_\s*\(|\b(?:weight|bias|weights|biases)\b"  # others make up data, or a mask
 _SHORT: Final = (
     r"\bset_default_dtype\s*\(|\.data\s*=(?!=)|\b\w*dtype\s*=(?!=)\s*(?:torch\.)?(?:bfloat16|float16|half)\b"
 )
@@ -129,7 +134,9 @@ def reseeded_by_hand(process: Process) -> Location | None:
 
 def filled(process: Process) -> Location | None:
     """The only place that fills tensors with a constant, or evenly between two numbers; it may draw others besides."""
-    return only(process, "fill", r"\b(?:constant_|fill_|uniform_)\s*\(")
+    places = [one for one in process.locations("fill") if re.search(_FILLING, one.source)]
+    places = [one for one in places if not re.search(_NEUTRAL, one.source)]
+    return _only([one for one in places if re.search(_OF_WEIGHTS, one.source)] or places)
 
 
 def always_dropping(process: Process) -> list[Location]:

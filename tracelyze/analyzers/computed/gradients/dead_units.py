@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 
+AFTER_ALL = (
+    "# right before the optimizer is made: whatever initialises the model, as model.apply() does, overwrites it else\n"
+)
+"""Where an example belongs that initialises a layer of the model."""
+
+
 class Layer(NamedTuple):
     """A ReLU most of whose units are dead, from some measurement to the last: the smallest share of them in any."""
 
@@ -60,7 +66,7 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         ),
         fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
         "are not normalised. LeakyReLU or GELU keep a gradient.",
-        fix_code="nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
+        fix_code=f"{AFTER_ALL}nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
         first_step=worst.step,
         last_step=timing.last_step(optimization),
         evidence=[
