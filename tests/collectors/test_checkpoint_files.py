@@ -149,10 +149,13 @@ how, file = sys.argv[1:]
 torch.manual_seed(0)
 def train(step, parameters, steps=40):
     optimizer = torch.optim.Adam(parameters, lr=0.01)
-    for _ in range(steps):
+    scaler = torch.amp.GradScaler("cpu", enabled=how == "early, scaled")
+    for number in range(steps):
         optimizer.zero_grad()
-        step(torch.rand(16, 6)).square().mean().backward()
-        optimizer.step()
+        loss = step(torch.rand(16, 6)).square().mean()
+        scaler.scale(loss if number or not scaler.is_enabled() else loss * float("inf")).backward()
+        scaler.step(optimizer)
+        scaler.update()
     return optimizer
 def build(width):
     return nn.Sequential(nn.Linear(6, width), nn.Tanh(), nn.Linear(width, 6))
@@ -169,7 +172,7 @@ train(lambda x: first(x) - x, first.parameters())  # what is trained beforehand:
 second = build(8)
 early = copy.deepcopy(second.state_dict())
 both = Both(first, second)
-if how in ("teacher", "teacher unmoved", "student", "early"):
+if how in ("teacher", "teacher unmoved", "student", "early", "early, scaled"):
     def step(x):
         if how == "teacher":
             return second(x) - first(x)
@@ -177,7 +180,7 @@ if how in ("teacher", "teacher unmoved", "student", "early"):
             target = first(x)
         return second(x) - target
     optimizer = train(step, (both if how.startswith("teacher") else second).parameters())
-    state = early if how == "early" else second.state_dict()
+    state = early if how.startswith("early") else second.state_dict()
 else:
     optimizer = train(both, both.parameters())
     state = first.state_dict() if how == "part" else both.state_dict()
@@ -200,6 +203,7 @@ torch.save({"model": state, "optimizer": optimizer.state_dict()}, file)
     [
         ("student", 4, 0, 0),
         ("early", 4, 0, 4),
+        ("early, scaled", 4, 0, 4),  # its first step overflows, and is skipped
         ("teacher", 8, 4, 0),  # it learns from the student, and is not saved with it
         ("teacher unmoved", 4, 0, 0),  # the optimizer holds it, and no gradient reaches it
         ("whole", 8, 0, 0),

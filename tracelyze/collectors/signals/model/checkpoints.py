@@ -77,9 +77,9 @@ class Checkpoints(Signal):
 
     def opened(self) -> None:
         modules = [module for _, module in self.program.calls.modules()]
-        self._first = self._noted([p for module in modules for p in module.parameters()], modules)
+        self._first = self._noted([p for module in modules for p in module.parameters()], modules, 0)
 
-    def _noted(self, parameters: list[Any], modules: list[Any]) -> Start | None:
+    def _noted(self, parameters: list[Any], modules: list[Any], step: int) -> Start | None:
         """The start of these parameters, and of what these models keep of their batches."""
         found = list(dict.fromkeys(parameters))[:MAX_PARAMETERS]
         kept = [tensor for module in modules for _, tensor in running_statistics(self.torch, module)]
@@ -87,7 +87,7 @@ class Checkpoints(Signal):
         if not found or not may_compute(self.torch, found[0].is_cuda):
             return None
         found = [p for p in found if is_real(self.torch, p) and p.device == found[0].device]
-        return Start(self.torch, found, self.progress.steps) if found else None
+        return Start(self.torch, found, step) if found else None
 
     def before_first_step(self, tracked: Tracked) -> None:
         """What the first of all holds was noted as the process began to train; inside a backward it is too late."""
@@ -98,9 +98,14 @@ class Checkpoints(Signal):
         models = [
             module for _, module in self.program.calls.modules() if any(id(p) in held for p in module.parameters())
         ]
-        start = self._noted(list(held.values()), models)
+        start = self._noted(list(held.values()), models, steps - tracked.count)
         if start is not None:
             self._starts = {key: one for key, one in self._starts.items() if not one.empty} | {number: start}
+
+    def first_step(self, tracked: Tracked) -> None:
+        """A first step that GradScaler skipped was not called, and has changed nothing."""
+        if self.progress.steps > 1 and tracked.index not in self._starts:
+            self.before_first_step(tracked)
 
     def state_taken(self, module: Any, state: Any) -> None:
         """Files of other libraries are written of this, too."""
