@@ -63,6 +63,7 @@ class Source:
     batch_sampler = sampler = ()
     batch_size, num_workers, pin_memory, persistent_workers = 8, 2, False, False
     prefetch_factor, drop_last = 2, False
+    collate_fn = None
 
 
 class Loop:

@@ -80,7 +80,10 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     computes = _compute_loss(optimization) if by_framework else None
     mean = "Each loss is a mean over its batch:" if by_framework else "If each loss is a mean over its batch,"
     logged = ", and so is the training loss that the Trainer logs" if computes else ""
-    harms = matters or (by_framework and bool((optimization.steps["clips"] > 0).any()))
+    # What transformers' own models do under its own Trainer is nobody's mistake who uses them: that is a hint.
+    clipped = by_framework and bool((optimization.steps["clips"] > 0).any())
+    of_library = by_framework and _line(optimization.loss_location) == _line(optimization.backward_location)
+    harms = (matters or clipped) and not of_library
     return Finding(
         rule=RULE.id,
         severity="warning" if harms else "info",
@@ -116,6 +119,10 @@ def _compute_loss(optimization: Optimization) -> Location | None:
     process = optimization.process
     lines = [one for role in ("loss", "training-call") for one in process.locations(role)]
     return next((one for one in lines if one.function.rpartition(".")[2] == "compute_loss"), None)
+
+
+def _line(place: Location | None) -> tuple[str, int] | None:
+    return None if place is None else (place.file, place.line)
 
 
 RULE = Rule(
