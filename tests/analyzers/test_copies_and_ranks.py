@@ -68,8 +68,25 @@ def test_a_part_of_the_model_that_is_not_in_the_wrapper(make) -> None:
     unnamed = judged(make, halves(make, 0, own, models=alike), halves(make, 1, drifted))[2]
     assert unnamed.title.startswith("2 tensors are outside of DistributedDataParallel")
     bare = judged(make, halves(make, 0, own), halves(make, 1, drifted))[2]
-    assert "nothing averages the gradients" in bare.summary, "no wrapper"
+    assert bare.title.startswith("2 of 3 tensors drift apart on 2 ranks"), "no wrapper, and something averages one"
+    assert "(l.weight and l.bias). 1 other is trained and stays equal" in bare.summary
+    assert "nothing averages" not in bare.summary
     assert judged(make, halves(make, 0, own, models=models), halves(make, 1, own))[0] == "passed"
+
+
+def test_tensors_that_never_train_are_not_taken_for_averaged_ones(make) -> None:
+    """A frozen part is equal on all ranks, whatever becomes of the gradients of the other one."""
+    apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]
+    for norms, said in (([2.5] * 6, "nothing averages the gradients"), (NORMS, "1 other is trained and stays equal")):
+        ranks = [rank(make, 0, NORMS), rank(make, 1, apart)]
+        for process in ranks:
+            rows = list(process.tables["parameters"].records())
+            rows += [
+                row | {"parameter": "body.weight", "weight_norm": norm} for row, norm in zip(rows, norms, strict=True)
+            ]
+            parameters = make.process(more={"parameters": rows}).tables["parameters"]
+            process.tables = {**process.tables, "parameters": parameters}
+        assert said in judged(make, *ranks)[2].summary
 
 
 def test_ranks_that_average_gradients_of_models_that_were_never_equal(make) -> None:

@@ -164,7 +164,7 @@ def _gradients(sums: Mapping[int, Mapping[int, Sums]], held: str | None, uneven:
         return Agreement("Gradients", "agree", f"{seen}: they are equal when the optimizer takes them")
     if held != "odd":
         return Agreement("Gradients", "own", f"{seen}: each rank has its own when the optimizer takes them")
-    why = "and the ranks' epochs are not equally long" if uneven else "so nothing averages them"
+    why = "and the ranks' epochs are not equally long" if uneven else "so not all of them are averaged"
     said = f"{seen}: they differ when the optimizer takes them, {why}"
     return Agreement("Gradients", "odd", said, _unlike(kinds[apart[0]]), apart[0])
 

@@ -57,40 +57,63 @@ class Outside:
         return f"{self.called} = {DDP}({self.called})  # before the optimizer is made" if self.called else ""
 
 
+def is_used(process: Process) -> bool:
+    """Whether a model of this process is in the wrapper."""
+    return any(row["name"] == DDP for row in process.models.records())
+
+
 def of(process: Process, others: Sequence[Process], equal: float) -> Outside | None:
     """What the wrapper leaves out; None without a wrapper, and where all tensors differ or too few were looked at."""
-    models = list(process.models.records())
-    if not any(row["name"] == DDP for row in models):
+    if not is_used(process):
         return None
-    own = _last(process)
-    apart: set[Key] = set()
-    same: set[Key] = set(own)
-    for other in others:
-        theirs = _last(other)
-        common = own.keys() & theirs.keys()
-        far = {key for key in common if abs(own[key] - theirs[key]) > equal * abs(own[key])}
-        apart |= far
-        same &= common - far
+    models = list(process.models.records())
+    apart, same = told_apart(process, others, equal)
     if not apart or not same:
         return None
     alone = [row for row in models if row["name"] != DDP and row["parameters"] == len(apart)]
     called = str(alone[0]["called_as"] or "") if len(alone) == 1 else ""
     made = [row for row in process.tables["modules"].records() if called and row["model"] == alone[0]["model"]]
     place = process.site(next((row["made_at"] for row in made if not row["module"]), None))
-    return Outside([name for name, number in own if (name, number) in apart], len(same), called, place)
+    return Outside([name for name, _ in apart], len(same), called, place)
 
 
-def _last(process: Process) -> dict[Key, float]:
-    """Norms of the weights at the last step but those that only this rank has; a name that two models use counts up."""
-    rows = [row for row in process.tables["parameters"].records() if row["weight_norm"] is not None]
-    last = max((int(row["step"]) for row in rows), default=0)
-    found: dict[Key, float] = {}
-    seen: Counter[str] = Counter()
-    for row in rows:
-        if int(row["step"]) == last and np.isfinite(row["weight_norm"]):
-            name = str(row["parameter"])
-            found[name, seen[name]] = float(row["weight_norm"])
-            seen[name] += 1
+def told_apart(process: Process, others: Sequence[Process], equal: float) -> tuple[list[Key], list[Key]]:
+    """The tensors whose norms differ on some ranks at the last step that each of these looked at as well, and those
+    whose norms are equal on all of them."""
+    own = _by_step(process)
+    apart: set[Key] = set()
+    same: set[Key] = {key for norms in own.values() for key in norms}
+    for other in others:
+        theirs = _by_step(other)
+        last = max(own.keys() & theirs.keys(), default=None)
+        if last is None:
+            return [], []
+        common = own[last].keys() & theirs[last].keys()
+        far = {key for key in common if abs(own[last][key] - theirs[last][key]) > equal * abs(own[last][key])}
+        apart |= far
+        same &= common - far
+    order = list(dict.fromkeys(key for norms in own.values() for key in norms))
+    return [key for key in order if key in apart], [key for key in order if key in same]
+
+
+def moved(process: Process, equal: float) -> set[Key]:
+    """The tensors whose norms are not what they were when they were first looked at."""
+    by_step = _by_step(process)
+    if not by_step:
+        return set()
+    first, last = by_step[min(by_step)], by_step[max(by_step)]
+    return {key for key in first.keys() & last.keys() if abs(first[key] - last[key]) > equal * abs(first[key])}
+
+
+def _by_step(process: Process) -> dict[int, dict[Key, float]]:
+    """Norms of the weights by step; a name that two models use counts up."""
+    found: dict[int, dict[Key, float]] = {}
+    seen: Counter[tuple[int, str]] = Counter()
+    for row in process.tables["parameters"].records():
+        if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
+            step, name = int(row["step"]), str(row["parameter"])
+            found.setdefault(step, {})[name, seen[step, name]] = float(row["weight_norm"])
+            seen[step, name] += 1
     return found
 
 

@@ -1,10 +1,10 @@
-"""ranks-out-of-sync: weights that were equal on all ranks drift apart: nothing averages their gradients."""
+"""ranks-out-of-sync: weights that were equal on all ranks drift apart: their gradients are not averaged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, outside_wrapper, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks import drift, outside_wrapper, partly_averaged, settings, side_by_side, weights
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -94,7 +94,8 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
     since = max([2, *(one.since for one in unlike)])
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
     effect, fix = ALONE, FIX
-    outside = None if averaged or unlike else outside_wrapper.of(process, opened, limits["equal"])
+    whose = process, opened, limits["equal"]
+    outside = None if averaged or unlike else outside_wrapper.of(*whose) or partly_averaged.of(*whose)
     if outside:
         title, effect, fix = outside.title(len(ranks)), outside.summary(), outside.fix()
     if averaged or unlike:
