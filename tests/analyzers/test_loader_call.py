@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers.evidence import loader_call
+from tracelyze.analyzers.evidence.editing import loader_arguments
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,24 @@ def test_an_example_keeps_what_the_loader_was_given(loader: dict[str, Any], said
 
 def test_a_loader_of_which_nothing_is_known() -> None:
     assert loader_call.example({}) == "loader = DataLoader(dataset)"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("return DataLoader(ds, batch_size=64, sampler=sampler)", "batch_size=64, sampler=sampler"),
+        (
+            "loader = DataLoader(ds, 64, sampler=RandomSampler(ds, num_samples=6400))",
+            "batch_size=64, sampler=RandomSampler(ds, num_samples=6400)",
+        ),
+        ("loader = DataLoader(ds, batch_sampler=buckets)", "batch_sampler=buckets"),
+        ("loader = DataLoader(ds, sampler=draw(\n        6400), **options)", "batch_size=64, sampler=sampler"),
+        ("loader = DataLoader(ds, 64, shuffle=True)", "batch_size=64, shuffle=True"),
+    ],
+)
+def test_an_example_keeps_the_sampler_and_what_it_was_told(make: Any, made: str, said: str) -> None:
+    """shuffle=True in place of one that draws a part of the data makes another training."""
+    process = make.process(sites=sites_of(f"def train():\n    {made}\n", dataloader="DataLoader("))
+    row = {"batch_size": 64, "sampler": "RandomSampler", "made_at": 1}
+    code = loader_call.example(row, **loader_arguments.own_sampler(process, row))
+    assert code == f"loader = DataLoader(dataset, {said})"

@@ -181,3 +181,22 @@ def test_the_loader_of_the_validation_is_none_that_trains(make) -> None:
         "for batch in source:",
         "for batch in val_dl:",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("collate = DataCollatorForLanguageModeling(tok, mlm=False)", "tok"),
+        ("trainer = Trainer(model=net, processing_class=tok)", "tok"),
+        ("self.tok.pad_token = self.tok.eos_token", "self.tok"),
+        ("net.config.pad_token_id = tok.eos_token_id", "tok"),
+        ("tok = AutoTokenizer.from_pretrained(name)", "tok"),
+        ("a.pad_token = b.eos_token", "tokenizer"),  # which of the two is not known
+        ("def tokenizer(): return build()", "tokenizer"),
+    ],
+)
+def test_the_tokenizer_goes_by_its_name(make, line: str, own: str) -> None:
+    """The usual one may be a function of the script's that makes it."""
+    process = process_of(make, CLASSIC, data=line)
+    code = own_names.in_example('tokenizer.add_special_tokens({"pad_token": "<pad>"})', process, None)
+    assert code == f'{own}.add_special_tokens({{"pad_token": "<pad>"}})'

@@ -15,6 +15,7 @@ SEED_OF_EACH_WORKER = (
     "    info.dataset.rng = np.random.default_rng(info.seed)\n\n"
 )
 """Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
+_EXCLUDES = {"batch_sampler": ("batch_size", "shuffle", "sampler", "drop_last"), "sampler": ("shuffle",)}
 _DRAWN_BY_TORCH = ("RandomSampler", "SequentialSampler", "_InfiniteConstantSampler", "", None)
 
 
@@ -33,5 +34,7 @@ def example(loader: Mapping[str, Any], **given: object) -> str:
     if loader.get("num_workers"):
         arguments["num_workers"] = loader["num_workers"]
     arguments |= {name: True for name in ("pin_memory", "drop_last") if loader.get(name)}
-    said = ", ".join(f"{name}={value}" for name, value in (arguments | given).items())
+    excluded = next((others for name, others in _EXCLUDES.items() if name in given), ())
+    arguments = {name: value for name, value in arguments.items() if name not in excluded} | given
+    said = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return f"loader = DataLoader(dataset, {said})" if said else "loader = DataLoader(dataset)"

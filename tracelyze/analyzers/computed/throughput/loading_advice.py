@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.evidence import loader_call
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str,
         )
     if way == CHEAPER:
         return ""
-    given: dict[str, object] = {"num_workers": predicted.workers, "persistent_workers": True}
+    own = loader_arguments.own_sampler(process, loader)
+    given: dict[str, object] = {**own, "num_workers": predicted.workers, "persistent_workers": True}
     if draws_itself(process, loader):
         return loader_call.SEED_OF_EACH_WORKER + loader_call.example(loader, **given, worker_init_fn="worker_init_fn")
     return loader_call.example(loader, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
@@ -80,17 +81,26 @@ def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[fl
 
 def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
     """Whether the line that makes the loader, or one of the lines after it, names a sampler."""
+    return bool(own_sampler(process, loader))
+
+
+def own_sampler(process: Process, loader: Mapping[str, Any]) -> dict[str, str]:
+    """The sampler that the call which makes the loader is given, as it is written there: with all that it was told,
+    as how many samples it draws; empty without one."""
     place = process.site(loader.get("made_at"))
     excerpt = edits.excerpt_of(process, place) if place else None
     if place is None or excerpt is None:
-        return False
+        return {}
     text = "\n".join(excerpt.lines[place.line - excerpt.first_line :])
     text = text[max(text.find("DataLoader("), 0) :]
     call = text[: _end_of_call(text)]
     line = parsed_line.parse(call)
     made = _only_call(line) if line else None
     given = _given(made) if made else None
-    return any(_is_set(given, name) for name in _SAMPLERS) if given is not None else "sampler=" in call
+    if line is None or given is None:
+        found = next((name for name in _SAMPLERS if re.search(rf"\b{name}=", call)), None)
+        return {found: found} if found else {}
+    return {name: line.text_of(given[name]) for name in _SAMPLERS if _is_set(given, name)}
 
 
 def _end_of_call(text: str) -> int:

@@ -29,6 +29,11 @@ _STEP: Final = re.compile(rf"{_NAME}\.step\((?:closure)?\)|{_SCALER}\.step\((?P<
 _SCALES: Final = re.compile(rf"\b(?P<name>{_SCALER})\.(?:scale|step|unscale_)\(")
 _PARAMETERS: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\.(?:named_)?parameters\(\)")
 _STATES: Final = re.compile(r"\b((?!opt|sched)[A-Za-z_]\w*(?:\.(?!opt|sched)[A-Za-z_]\w*)?)\.load_state_dict\(")
+_TOKENIZER: Final = re.compile(
+    r"\bDataCollator\w*\((?:tokenizer=)?([A-Za-z_]\w*)[,)]|\b(?:tokenizer|processing_class)=([A-Za-z_][\w.]*)"
+    r"|\b([A-Za-z_][\w.]*)\.(?:pad|eos|bos)_token(?:_id)?\b"
+    r"|^\s*([A-Za-z_][\w.]*) = \w*Tokenizer\w*(?:\.from_pretrained)?\("
+)
 _COPIES: Final = re.compile(r"\b(?P<to>[A-Za-z_][\w.]*)\.load_state_dict\(\s*(?P<of>[A-Za-z_][\w.]*)\.state_dict\(")
 _LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
 _DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)$))?")
@@ -93,6 +98,7 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         "optimizer": _told(process, "step", _STEP, location),
         "scheduler": _told(process, "schedule", _STEP, location),
         "scaler": _told(process, "backward", _SCALES, location) or _told(process, "step", _SCALES, location),
+        "tokenizer": _tokenizer(process, location) if "tokenizer" in code else "",
         **_loaders(process, location, code),
     }
     forward = _forward(process, loss, model)
@@ -113,6 +119,18 @@ def _told(process: Process, role: str, pattern: re.Pattern[str], location: Locat
         match["name"] or match.groupdict().get("scaled") or "" for match in _matches(process, role, pattern, location)
     }
     return names.pop() if len(names) == 1 else ""
+
+
+def _tokenizer(process: Process, location: Location | None) -> str:
+    """What the recorded lines call the tokenizer: in the place's function, or else anywhere."""
+    near = list(edits.recorded_lines(process, location).values()) if location else []
+    every = [line for row in process.sites.records() for line in str(row["excerpt"] or "").split("\n")]
+    for lines in (near, every):
+        names = {next(filter(None, found.groups())) for line in lines for found in _TOKENIZER.finditer(line)}
+        names = {one for one in names if one != "None" and not one.endswith("config")}  # which hold such ids as well
+        if names:
+            return names.pop() if len(names) == 1 else ""
+    return ""
 
 
 def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> list[re.Match[str]]:

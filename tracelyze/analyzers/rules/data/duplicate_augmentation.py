@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import loader_call, pictures
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -61,7 +62,9 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
                 "    info = torch.utils.data.get_worker_info()\n"
                 "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
             )
-            + f"{loader_call.example(loader, worker_init_fn='worker_init_fn')}"
+            + loader_call.example(
+                loader, **loader_arguments.own_sampler(process, loader), worker_init_fn="worker_init_fn"
+            )
         ),
         first_step=1,
         evidence=[

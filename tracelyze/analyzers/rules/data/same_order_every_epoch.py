@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.computed.order import repeated_order
 from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -82,7 +83,9 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
-        code = "# both once, above the loop over epochs:\ntorch.manual_seed(0)\n" + loader_call.example(loader)
+        own = loader_arguments.own_sampler(process, loader)
+        what = "all once, the sampler and its generator too" if own else "both once"
+        code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{loader_call.example(loader, **own)}"
     return Finding(
         rule=RULE.id,
         severity="warning",
