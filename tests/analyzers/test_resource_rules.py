@@ -102,8 +102,8 @@ def test_a_leak_of_graphs_says_what_its_charts_show(make) -> None:
     values = {one.name: one.value for one in finding.evidence}
     assert values["autograd graphs kept alive"] == COUNT
     assert "From step 1 on" in finding.summary
-    since = next(name for name in values if name.startswith("growth since step "))
-    step = int(since.rpartition(" ")[2])
+    since = next(name for name in values if name.startswith("growth from step "))
+    step = int(since.split()[3])
     assert f"MiB since step {step}." in finding.summary
     assert values[since] == pytest.approx((resident[-1] - resident[step - 1]) / 2**20, rel=0.02)
     late = make.steps() | {"live_graphs": [0] + [1] * 99 + list(range(2, 302))}
