@@ -943,7 +943,7 @@ TARGETS_AND_LAYERS: Final = (
         "heat_demand",
         "first-house-only",
         "batch-dimension-mismatch",
-        lines=("houses[0]["walls"]",),
+        lines=('houses[0]["walls"]',),
         fast=True,
     ),
     pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("set_detect_anomaly(True)",), fast=True),
