@@ -44,6 +44,10 @@ def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
     assert (follows.caused_by, follows.fix_code, "Mend the cause" in follows.fix) == (cause.rule, "", True)
 
 
+def test_a_loss_that_the_scaler_divides_away_leaves_a_constant() -> None:
+    assert causes(finding("constant-output", 212), finding("scaler-misuse", 1))["constant-output"] == "scaler-misuse"
+
+
 def test_what_names_a_mechanism_comes_before_what_sees_that_nothing_is_learned() -> None:
     leak = finding("host-memory-leak", 900, confidence="possible")
     constant = finding("constant-output", 200)

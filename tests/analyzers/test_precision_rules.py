@@ -96,10 +96,13 @@ def test_a_region_around_the_loss_alone(make) -> None:
 @pytest.mark.parametrize(("held", "device"), [("cpu", "cpu"), ("cuda:1", "cuda")])
 def test_a_scaler_of_an_example_is_for_the_device_of_the_run(make, held: str, device: str) -> None:
     """One that is told none is for CUDA, and disabled on a CPU."""
-    half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
     optimizers = [{"optimizer": 0, "name": "SGD", "device": held}]
-    _, _, finding = make.check("scaler-misuse", make.process(half, optimizers=optimizers))
+    anew = make.steps() | {"scaler_use": [2] * 400, "losses_scaled": [1] * 400, "scaler_new": [1] * 400}
+    _, _, finding = make.check("scaler-misuse", make.process(anew, optimizers=optimizers))
     assert f'GradScaler("{device}")' in finding.fix_code
+    half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
+    _, _, finding = make.check("scaler-misuse", make.process(half, optimizers=optimizers))
+    assert "GradScaler(" not in finding.fix_code, "there is one, with settings of its own"
 
 
 def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:

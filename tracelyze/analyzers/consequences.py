@@ -236,7 +236,7 @@ CONSEQUENCES: Final = (
     Consequence("constant-output",
                 ("frozen-parameters", "zero-grad-after-backward", "updates-not-applied", "lost-updates",
                  "step-without-backward", "update-ratio", "clip-before-unscale", "clipping-freezes-updates",
-                 "fp16-underflow", "fp16-without-scaler"),
+                 "fp16-underflow", "fp16-without-scaler", "scaler-misuse"),
                 "A model that is hardly trained answers with the mean."),
     # clipping
     Consequence("clipping-always-active", (*BLOWN_UP, "fp16-overflow", "loss-nonfinite"),

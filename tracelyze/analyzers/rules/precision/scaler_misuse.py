@@ -79,15 +79,17 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     factor = number(float(scale[0])) if len(scale) else "65,536 where init_scale says nothing else"
     place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
     title, summary = words
+    made = f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, as you make it today\n'
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
-        fix="Make the scaler once, before the loop. Scale every loss for backward, and let the scaler make the step.",
-        fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, if none is made\n'
-        "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        fix=("Make the scaler once, before the loop. " if words is ANEW else "")
+        + "Scale every loss for backward, and let the scaler make the step.",
+        fix_code=(made if words is ANEW else "")
+        + "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
