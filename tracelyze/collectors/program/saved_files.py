@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -52,6 +53,7 @@ class File:
     def all_tensors(self) -> list[Any]:
         return [one for ones in self.tensors.values() for one in ones]
 
+    @functools.cached_property
     def by_names(self) -> dict[str, list[Any]]:
         """Its tensors by what they are called without wrappers, and by the ends of that: "encoder.0.bias", "0.bias"."""
         whole: dict[str, list[Any]] = {}
