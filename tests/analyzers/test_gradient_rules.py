@@ -61,6 +61,11 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     _, _, finding = make.check("missing-zero-grad", make.process(steps))
     assert finding.first_step == 201
     assert finding.cost.share == pytest.approx(0.5, abs=0.02)
+    assert "200 of 400 steps reused" in finding.title
+    looked = [value if step % 5 == 0 else None for step, value in enumerate([0] * 200 + [8] * 200)]
+    _, _, sampled = make.check("missing-zero-grad", make.process(steps | {"grads_carried": looked}))
+    assert "40 of 80 steps looked at reused" in sampled.title
+    assert sampled.cost.share == pytest.approx(0.5, abs=0.02), "the steps between were no better"
 
 
 @pytest.mark.parametrize(

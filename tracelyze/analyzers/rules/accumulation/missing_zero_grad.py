@@ -63,15 +63,17 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     begin, name, closure = timing.step_at(optimization, first), timing.name_of(optimization), _in_closure(optimization)
     if accumulation.another_is_cleared(optimization, 1 - limits["share"]):
         return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
+    sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
+    of = f"{int(usable.sum()):,} steps{sampled}"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Gradients{name} are never cleared: {count:,} of {int(usable.sum()):,} steps reused old gradients",
+        title=f"Gradients{name} are never cleared: {count:,} of {of} reused old gradients",
         summary=(
             f"From step {begin:,} on, each backward pass added its gradients to old ones, and "
-            f"{share_of(share, 'steps')} used that sum. Every update follows all gradients since the start, so do not "
-            f"trust weights trained from step {begin:,} on."
+            f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since the start, "
+            f"so do not trust weights trained from step {begin:,} on."
         ),
         fix=FIX_CLOSURE if closure else FIX,
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
@@ -80,10 +82,14 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),
-            Evidence("steps that used old gradients", count, "steps", limits["steps"], limits.source("steps")),
+            Evidence(
+                f"steps{sampled} that used old gradients", count, "steps", limits["steps"], limits.source("steps")
+            ),
             Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
         ],
-        cost=timing.cost_of(optimization, carried),
+        cost=timing.scaled(timing.cost_of(optimization, timing.numbers(optimization) >= begin), share)
+        if sampled
+        else timing.cost_of(optimization, carried),
         location=optimization.step_location if name else optimization.backward_location,  # several may share a backward
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
