@@ -178,7 +178,7 @@ def test_a_run_and_its_twin_with_one_line_missing():
     fates = {one.rule: one.fate for one in found.findings}
     assert fates["missing-zero-grad"] == "new"
     assert found.headline == "New in B: Gradients are never cleared: 239 of 240 steps reused old gradients"
-    assert found.lead.startswith("Also new: loss-divergence, ")
+    assert found.lead.startswith("Also new: loss-divergence")
     assert "per step (" in found.lead
     assert change(found, "loss", "training loss").significance == "more"
     assert [one.name for one in found.settings] == ["command line"]
