@@ -146,7 +146,7 @@ def written(shares: list[float], line: bool = True, **more: Any) -> Any:
     usual = {"undetached": False, "both_signs": True, "rows": 64.0, "length": 32.0, "last_same": 0.2}
     facts = [usual | {"full": one, "last": float(n % 7)} | more for n, one in enumerate(shares)]
     events = [{"kind": "policy-loss", "step": 5 * n, "text": json.dumps(one)} for n, one in enumerate(facts)]
-    site = {"site": 70, "role": "ends", "file": "/work/grpo.py", "line": 31, "function": "rewards"}
+    site = {"site": 70, "role": "ends", "file": "/home/me/grpo.py", "line": 31, "function": "rewards"}
     sites = [site | {"source": "ended = (ids == tokenizer.eos_token_id).cumsum(1)"}] if line else []
     return {"events": events, "sites": sites}
 
