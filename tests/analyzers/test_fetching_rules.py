@@ -158,6 +158,7 @@ def test_workers_that_keep_what_they_read(make) -> None:
         memory([10, 12, 14, 60, 60, 60]),  # a cache that is full
         memory([10, 12, 14, 22, 38, 70], epochs=1),  # and one that fills in the first pass
         memory([100, 180, 182, 184, 188, 192]),  # a few MiB of many
+        memory([10, 12, 14, 15, 16, 50]),  # a garbage collection that copies the pages that they shared
     ],
 )
 def test_workers_that_settle(make, rows) -> None:

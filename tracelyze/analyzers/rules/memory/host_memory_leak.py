@@ -23,8 +23,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The workers first: what they keep is not the training process's. Then the process itself."""
     optimization = process.longest
     grown = worker_memory.growth(process)
-    steady = [one for one in grown if one.pace >= limits["pace"] and one.grown >= limits["workers"] * MIB]
-    steady = [one for one in steady if one.grown >= limits["share"] * one.before]
+    steady = [one for one in grown if limits["pace"] <= one.pace <= limits["leap"]]
+    steady = [one for one in steady if one.grown >= max(limits["workers"] * MIB, limits["share"] * one.before)]
     if any(one.beyond for one in steady):
         return [_of_workers(process, next(one for one in steady if one.beyond), limits)]
     series = leaks.series(optimization, host=True)
@@ -143,6 +143,7 @@ RULE = Rule(
         Threshold("workers", 16, "MiB", "measured: workers without a leak gain up to 1.5 MiB after four batches"),
         Threshold("share", 0.2, "share", "derived: of what they had after four batches; less is a buffer that grew"),
         Threshold("pace", 0.2, "share", "a leak keeps its pace (1); pages that come apart slow down; a cache ends (0)"),
+        Threshold("leap", 3, "times", "derived: of the pace before; a garbage collection copies shared pages at once"),
     ),
     not_when="The first pass over the data, mapped files (page cache), buffers that fill and stay, kept graphs.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
