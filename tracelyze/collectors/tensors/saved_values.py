@@ -7,7 +7,10 @@ are read through the program's own hook: a checkpointed forward would run once m
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
+
+MAX_NODES: Final = 5000  # of a graph that are walked through
 
 _used: list[bool] = []  # whether the program has used such hooks, once that is watched
 
@@ -36,6 +39,25 @@ def operation(node: Any) -> str:
 def kind(node: Any) -> str:
     """The operation whose node this is: "Mul" for MulBackward0."""
     return operation(node).partition("Backward")[0]
+
+
+def graph_behind(root: Any, kinds: Collection[str]) -> tuple[list[Any], set[int]]:
+    """The nodes of a graph, MAX_NODES or a few more, those nearest to the root first, and the ids of those that are
+    reached through a node of these kinds."""
+    order, known, behind = [root], {id(root)}, set[int]()
+    for node in order:
+        if len(order) >= MAX_NODES:
+            break
+        through = id(node) in behind or kind(node) in kinds
+        for following, _ in node.next_functions:
+            if following is None:
+                continue
+            if through:
+                behind.add(id(following))
+            if id(following) not in known:
+                known.add(id(following))
+                order.append(following)
+    return order, behind
 
 
 def signed(number: int) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 
 from tracelyze.collectors.tensors import saved_values
 
-MAX_NODES = 5000
 MAX_NAMED = 3
+HIDES = ("Where",)  # one branch of its results
 POWER = "a power below 1 at 0"
 SINGULAR = {
     "Sqrt": "sqrt at 0", "Rsqrt": "rsqrt at 0", "Norm": "norm of zeros", "LinalgVectorNorm": "norm of zeros",
@@ -26,8 +26,8 @@ SINGULAR = {
 
 def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> list[str]:
     """What can have made the gradients of the leaves `broken` (by id) not finite, nearest to the loss first."""
-    order, behind_where = _walk(root)
-    if len(order) >= MAX_NODES:
+    order, behind_where = saved_values.graph_behind(root, HIDES)
+    if len(order) >= saved_values.MAX_NODES:
         return []
     leads_to_finite, leads_to_broken = _reach(order, finite), _reach(order, broken)
     found: dict[str, None] = {}
@@ -48,24 +48,6 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
 def _can_be_singular(node: Any) -> bool:
     """Not a division by what is not trained."""
     return saved_values.kind(node) != "Div" or (len(node.next_functions) > 1 and node.next_functions[1][0] is not None)
-
-
-def _walk(root: Any) -> tuple[list[Any], set[int]]:
-    """All nodes, those nearest to the loss first, and the ids of those behind a `where`."""
-    order, known, behind = [root], {id(root)}, set[int]()
-    for node in order:
-        if len(order) >= MAX_NODES:
-            break
-        hides = id(node) in behind or saved_values.kind(node) == "Where"
-        for following, _ in node.next_functions:
-            if following is None:
-                continue
-            if hides:
-                behind.add(id(following))
-            if id(following) not in known:
-                known.add(id(following))
-                order.append(following)
-    return order, behind
 
 
 def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:

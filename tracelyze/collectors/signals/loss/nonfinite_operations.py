@@ -7,14 +7,12 @@ of several operations those count that have no other behind them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
-MAX_NODES: Final = 5000
 MAX_LOOKED_AT: Final = 200  # tensors of one graph
 MAX_LEAVES: Final = 10_000
 CHOOSES: Final = frozenset(  # whose result need not hold what went in
@@ -74,8 +72,8 @@ _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", 
 def first_broken(torch: Any, root: Any) -> list[Broken]:
     """The operations behind this autograd node that made a result that is not finite of what was; those nearest to
     the loss first. Where some are chosen from (`where`, `clamp`) and others are not, the others alone."""
-    order, chosen = _walk(root)
-    if len(order) >= MAX_NODES:
+    order, chosen = saved_values.graph_behind(root, CHOOSES)
+    if len(order) >= saved_values.MAX_NODES:
         return []
     told: dict[int, str] = {}
     for node in [one for one in order if saved_values.kind(one) in _TESTS][:MAX_LOOKED_AT]:
@@ -97,7 +95,7 @@ def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:
 
 def broken_weight(torch: Any, root: Any) -> Any:
     """A tensor at the end of this graph that is not finite itself; None if all are, or too many to look at."""
-    order, _ = _walk(root)
+    order, _ = saved_values.graph_behind(root, CHOOSES)
     leaves = [leaf for node in order if (leaf := getattr(node, "variable", None)) is not None]
     for leaf in leaves[:MAX_LEAVES]:
         value = _number(torch, leaf)
@@ -117,7 +115,7 @@ def _number(torch: Any, value: Any) -> Any:
 def _finite_behind(torch: Any, node: Any) -> bool:
     """Whether what was saved behind this node is finite, and there is something."""
     seen = 0
-    for one in _walk(node)[0][1:MAX_LOOKED_AT]:
+    for one in saved_values.graph_behind(node, CHOOSES)[0][1:MAX_LOOKED_AT]:
         for given in (getattr(one, "variable", None), *(saved_values.saved(one, name) for name in _SAVED)):
             value = _number(torch, given)
             if value is not None:
@@ -138,19 +136,3 @@ def _leads_to(node: Any, told: dict[int, str]) -> bool:
                 known.add(id(following))
                 order.append(following)
     return False
-
-
-def _walk(root: Any) -> tuple[list[Any], set[int]]:
-    """All nodes, those nearest to the loss first, and the ids of those that something chooses from."""
-    order, known, chosen = [root], {id(root)}, set[int]()
-    for node in itertools.takewhile(lambda _: len(order) < MAX_NODES, order):
-        chooses = id(node) in chosen or saved_values.kind(node) in CHOOSES
-        for following, _ in node.next_functions:
-            if following is None:
-                continue
-            if chooses:
-                chosen.add(id(following))
-            if id(following) not in known:
-                known.add(id(following))
-                order.append(following)
-    return order, chosen
