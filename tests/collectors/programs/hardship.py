@@ -31,6 +31,13 @@ def train(steps):
     return loss.item()
 
 
+def take_away(folder):
+    """Out of sight at once, then deleted: files that the collector opens meanwhile would stop a plain deletion."""
+    away = run.parent / f"{folder.name}-away"
+    folder.rename(away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
 if how == "no folder can be made" and run.exists():
     run.rename(f"{run}-moved")
     run.write_text("a file now")
@@ -40,11 +47,11 @@ if how == "no descriptors":
 if how == "read-only run" and run.exists():
     subprocess.run(["mount", "-o", "remount,ro,bind", run.parent], check=True)
 train(20)
-if how == "run deleted":
-    shutil.rmtree(run, ignore_errors=True)
+if how == "run deleted" and run.exists():
+    take_away(run)
 if how == "folder deleted":
     for folder in run.glob("rank*"):
-        shutil.rmtree(folder)
+        take_away(folder)
 if how == "out of memory":
     torch.empty(1 << 50)
 if how == "memory used up":
