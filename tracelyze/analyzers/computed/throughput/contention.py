@@ -59,20 +59,23 @@ def shares(optimization: Optimization) -> Contention:
     return Contention(min(1.0, own * left), min(1.0, waited / workers * left), worked)
 
 
-def severity(crowd: float, gain: float, grave: bool, slow: bool, limits: Limits) -> Severity:
+def severity(crowd: float, gain: float, grave: bool, slow: bool, alone: float, limits: Limits) -> Severity:
     """How severe a wait is that was measured while others held the processors for this share of the time. `gain`: share
-    of the step as it was measured that a fix saves; `slow`: samples are known to take long without others."""
+    of the step as it was measured that a fix saves; `slow`: samples are known to take long without others; `alone`:
+    share of a step that would be waited without them."""
     little = crowd >= limits["others"] and gain < limits["saving"]  # on this machine, as busy as it is
-    if little or (crowd >= limits["mostly"] and not slow):
+    needed = limits["grave"] if little else limits["share"] if crowd >= limits["mostly"] else 0.0
+    if needed and not (slow and alone >= needed):
         return "info"
     return "critical" if grave and crowd < limits["crowd"] else "warning"
 
 
-def said(crowd: float, limits: Limits) -> str:
+def said(crowd: float, alone: float, limits: Limits) -> str:
     """A sentence that warns of a measurement beside others; nothing where they were few."""
     if crowd < limits["crowd"]:
         return ""
-    return f" Others held the processors for {percent(crowd)} of the time: on a machine of its own it waits less."
+    held = f" Others held the processors for {percent(crowd)} of the time: on a machine of its own "
+    return held + (f"it waits about {percent(alone)} of it." if alone >= limits["share"] else "it waits less.")
 
 
 def was_alone(optimization: Optimization, most: float) -> bool:

@@ -159,9 +159,22 @@ def undisturbed(seen: Waiting) -> Waiting:
 
 
 def slow(seen: Waiting, limits: Limits) -> bool:
-    """Whether the process itself makes its samples, and each takes long even without the time that others took."""
-    sample = None if seen.workers else undisturbed(seen).per_sample
-    return sample is not None and sample / MICROSECOND >= limits["costly"] * limits["sample"]
+    """Whether a sample is known to take whoever makes it long, without the time that others took."""
+    if seen.workers:
+        size = seen.work / seen.per_sample if seen.per_sample else np.inf  # samples of a step
+        sample = seen.made * seen.batches / size
+    else:
+        sample = undisturbed(seen).per_sample or 0.0
+    return sample / MICROSECOND >= limits["costly"] * limits["sample"]
+
+
+def share_alone(seen: Waiting) -> float:
+    """Share of a step that would be waited on processors of one's own. Workers hide what they make meanwhile."""
+    own = undisturbed(seen)
+    if not seen.workers:
+        return own.share
+    making = seen.made * seen.batches / seen.workers
+    return max(0.0, 1.0 - own.compute / making) if making > 0 else 0.0
 
 
 def predict(waiting: Waiting, cpus: int | None, handover: float, most: int) -> Prediction:

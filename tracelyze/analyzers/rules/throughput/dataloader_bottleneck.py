@@ -59,7 +59,7 @@ def _finding(
 ) -> Finding:
     stream = bool(seen.loader.get("iterable"))
     alone = contention.was_alone(optimization, limits["others"])
-    crowd = max(seen.crowded.own, seen.crowded.workers)
+    crowd, idle_alone = max(seen.crowded.own, seen.crowded.workers), waiting.share_alone(seen)
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
     # Of the step as it was, what others' use of the processors took included, where that was much.
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
@@ -70,14 +70,14 @@ def _finding(
     return Finding(
         rule=RULE.id,
         severity=contention.severity(
-            crowd, gain, predicted.share >= limits["grave"], waiting.slow(seen, limits), limits),
+            crowd, gain, predicted.share >= limits["grave"], waiting.slow(seen, limits), idle_alone, limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
         f"{duration(seen.idle)} of {duration(seen.step)} a step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
             f"(num_workers={seen.workers}).{slow} {promise}{live if stream else ''}"
-            + contention.said(crowd, limits)
+            + contention.said(crowd, idle_alone, limits)
         ),
         fix=fix + more,
         fix_code=advice.code(way, predicted, optimization.process, seen.loader),
