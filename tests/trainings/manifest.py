@@ -342,6 +342,16 @@ MEMORY: Final = (
     pair("dqn_corridor", "q-values-kept", LEAK_EITHER, consequences=LEAKING),
     pair("dqn_corridor", "shallow-target", "snapshot-aliased", lines=("target.load_state_dict(q.state_dict())",)),
     pair("denoiser_ema", "outputs-kept", LEAK_EITHER, consequences=LEAKING),
+    *(
+        pair("orchard_yields", fault, LEAK_EITHER, consequences=LEAKING, lines=(line,), fast=fault == "sum-remade")
+        for fault, line in (
+            ("list-remade", "losses = losses + [entry]"),
+            ("sum-remade", "total = total + worth"),
+            ("sums-in-dictionary", "self.sums = {name: total + values[name]"),
+            ("meter-of-tensors", "self.total = self.total + value * count"),
+            ("report-extended", "self.rows.extend(predictions)"),
+        )
+    ),
     faulty("running_total_loss", LEAK_EITHER, consequences=LEAKING, fast=True),
     faulty("predictions_kept", LEAK_EITHER, consequences=LEAKING),
     faulty("activation_cache", LEAK_EITHER, consequences=LEAKING),
@@ -830,7 +840,14 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("sliced_accumulation", "cleared-every-microbatch", "discarded-microbatches"),
     pair("sliced_accumulation", "not-divided", "unscaled-accumulation", consequences=BLOW_UP),
-    pair("product_mlp", "no-activations", "linear-stack", consequences=STUCK, fast=True),
+    pair(
+        "product_mlp",
+        "no-activations",
+        "linear-stack",
+        consequences=STUCK,
+        lines=("x = self.second(x)", "return self.last(x)"),
+        fast=True,
+    ),
     pair("weld_inspector", "own-statistics", "batchnorm-in-validation|eval-in-train-mode", fast=True),
     pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("def train(self, mode=True):",)),
     pair("weld_inspector", "tests-a-new-model", "unset-running-state", consequences=NOISY_VALIDATION, fast=True),

@@ -143,6 +143,9 @@ ACTIVATIONS = Table(
         Column("inputs", "int32", "", "linear layers and convolutions: features or channels that go in"),
         Column("outputs", "int32", "", "the same, and batch normalisation: features or channels that come out"),
         Column("fed_by", "string", "", "the same: layer of this kind, with a bias, whose output went in as it was"),
+        Column(
+            "called_at", "int32", "", "the same, where one feeds it: line of the script that calls it (table sites)"
+        ),
         Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
         Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),
         Column("experts", "int32", "", "gates of a mixture of experts: how many there are"),

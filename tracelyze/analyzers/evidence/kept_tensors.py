@@ -1,7 +1,8 @@
 """Lines of the script that keep a tensor beyond its step, with the autograd graph behind it.
 
-Appends to a list that grew from step to step were seen as they ran (signals/gradients/live_graphs.py). Of other ways
-to keep something the text tells, of the lines that were recorded around the loop's own calls, in its function. A name
+Appends to a list that grew from step to step, and lines that make what grew of itself, were found as the training ran
+(signals/gradients/live_graphs.py). Of other ways to keep something the text tells, of the lines that were recorded
+around the loop's own calls, in its function. A name
 holds a graph if it is the loss, if the loss is computed from it, or if it is computed from such a name.
 """
 
@@ -23,6 +24,11 @@ STORED: Final = re.compile(
     r"(?:(?P<sum>[\w.]+(?:\[[^\]]*\])?)\s*\+=\s*|(?P<list>[\w.]+(?:\[[^\]]*\])*)\.append\(|"
     r"(?P<entry>[\w.]+\[[^\]]+\])\s*=(?!=)\s*)(?P<value>.+?)\)?$"
 )
+AGAIN: Final = re.compile(
+    r"(?P<name>[\w.]+)\s*(?:=\s*(?P=name)\s*\+|\+=)\s*(?P<value>[A-Za-z_]\w*)|"
+    r"(?P<list>[\w.]+)\s*(?:=\s*(?P=list)\s*\+|\+=)\s*\[(?P<entry>[A-Za-z_]\w*)\]"
+)
+"""A sum or a list that is made anew of itself and one more value."""
 HEAD: Final = re.compile(r"\s*(?:async )?(?:def|class) (?P<name>\w+)")
 LENGTH: Final = re.compile(r"\blen\([^()]*\)")
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
@@ -57,16 +63,25 @@ def _appends(kept: Kept) -> bool:
 
 
 def _plain(optimization: Optimization, line: Location) -> Diff | None:
-    """The edit of an append of a name, in the function that calls backward: elsewhere, as in a meter's `update`, a name
-    may stand for a number now and then, which cannot be detached."""
-    there, stored = edits.statement(optimization.process, line), STORED.fullmatch(line.source)
-    backward = optimization.backward_location
-    own = backward is not None and (backward.file, backward.function) == (line.file, line.function)
-    if there is None or stored is None or not stored["list"] or not own:
+    """The edit of an append of a name, or of a sum with one that holds a graph, in the function that calls backward:
+    elsewhere, as in a meter's `update`, a name may stand for a number now and then, which cannot be detached."""
+    there, backward = edits.statement(optimization.process, line), optimization.backward_location
+    if there is None or backward is None or (backward.file, backward.function) != (line.file, line.function):
         return None
     text = "".join(there)
-    found = STORED.fullmatch(text.strip())
-    return _diff(line, text, found) if found else None
+    again = AGAIN.fullmatch(text.strip())
+    if again is not None:
+        part = "value" if again["value"] else "entry"
+        return _diff(line, text, again, part) if again[part] in _graphs(optimization, backward) else None
+    stored = STORED.fullmatch(text.strip())
+    return _diff(line, text, stored) if stored is not None and stored["list"] else None
+
+
+def _graphs(optimization: Optimization, backward: Location) -> set[str]:
+    """Names that hold a graph, in the function that calls backward."""
+    match = edits.BACKWARD.match(backward.source)
+    text = _of_function(edits.recorded_lines(optimization.process, backward), backward)
+    return _holding(text, _behind(text, match["loss"])) if match else set()
 
 
 def _told(optimization: Optimization) -> list[Kept]:
@@ -188,10 +203,10 @@ def _mentions(value: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name.partition('[')[0])}(?!\w)", value) is not None
 
 
-def _diff(location: Location, line: str, stored: re.Match[str]) -> Diff | None:
-    value = stored["value"]
+def _diff(location: Location, line: str, stored: re.Match[str], part: str = "value") -> Diff | None:
+    value = stored[part]
     if not value.isidentifier() or "#" in line:
         return None
-    end = len(line) - len(line.lstrip()) + stored.end("value")
+    end = len(line) - len(line.lstrip()) + stored.end(part)
     # A tensor as before, also in a sum: the script may call its methods further down.
     return Diff(location.file, location.line, [line], [f"{line[:end]}.detach(){line[end:]}"])

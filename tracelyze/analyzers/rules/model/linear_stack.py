@@ -29,7 +29,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(
             f"{plural(len(layers), 'layer')} looked at, none of which always takes the plain output of another"
         )
-    return [_finding(process, redundant, layers, forwards, limits)]
+    called = {str(row["module"]): row.get("called_at") for row in rows}  # of the last forward that was looked at
+    return [_finding(process, redundant, layers, called, forwards, limits)]
 
 
 def _links(rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -68,12 +69,17 @@ def _example(later: str, first: str) -> str:
 
 
 def _finding(
-    process: Process, redundant: dict[str, str], layers: dict[str, dict[str, Any]], forwards: int, limits: Limits
+    process: Process,
+    redundant: dict[str, str],
+    layers: dict[str, dict[str, Any]],
+    called: dict[str, Any],
+    forwards: int,
+    limits: Limits,
 ) -> Finding:
     optimization = process.longest
     pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
     serious = len(redundant) >= limits["links"]
-    count = len(redundant) + 1
+    count, later = len(redundant) + 1, next(iter(redundant))
     return Finding(
         rule=RULE.id,
         severity="warning" if serious else "info",
@@ -94,7 +100,7 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers", role="basis"),
             Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=process.module_location(next(iter(redundant))) or process.location("forward"),
+        location=process.site(called.get(later)) or process.module_location(later) or process.location("forward"),
         seen_at=process.location("forward"),
         charts=pictures.loss(optimization),
         false_alarm="An output that something else uses as well, as a residual branch or a gate; a factorised layer; "

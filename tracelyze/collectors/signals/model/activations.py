@@ -8,6 +8,7 @@ compiled model does inside is not seen.
 from __future__ import annotations
 
 import math
+import sys
 from time import perf_counter
 from typing import Any
 
@@ -41,8 +42,8 @@ class Activations(Signal):
         f"activations.{name}"
         for name in (
             "time", "step", "alert", "order", "module", "kind", "dtype", "elements", "mean", "std", "largest", "zeros",
-            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite", "experts", "busiest", "busiest_share",
-            "idle",
+            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite", "called_at", "experts", "busiest",
+            "busiest_share", "idle",
         )
     )  # fmt: skip
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
@@ -188,6 +189,8 @@ class _Forward(ModuleWatch):
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
         }
+        if row.get("fed_by") is not None:
+            row["called_at"] = self._signal.program.sites.called_by(sys._getframe(2), "layer")
         if self._gates is not None and (gate := self._gates.facts(module)):
             row |= gate
             with torch.no_grad():

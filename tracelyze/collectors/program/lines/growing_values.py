@@ -1,0 +1,182 @@
+"""The lines by which a variable or an attribute holds more autograd graphs with every step, found by its values.
+
+At the ends of a few steps the variables of the script's functions that run, and what these hold, are looked at: which
+list or dictionary has become longer, and which tensor is computed from the one that was there a step before. Nothing of
+it is held meanwhile but numbers; Python up to 3.12 itself holds what was looked at of a function until that ends. The
+line is told where the script's text has just one that makes such a value of its
+predecessor.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NamedTuple
+
+from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.lines import own_values
+
+LOOKS = 3  # steps after which what grows with every step has done so
+LONG = 10  # entries: a list that a step makes for itself is seldom as long
+MAX_FRAMES = 12
+MAX_NAMES = 500  # of one function, file or object
+MAX_VALUES = 4000  # in one look
+MAX_DEEP = 3  # attributes of attributes
+MAX_ENTRIES = 16  # of a dictionary or tuple that is looked into
+MAX_NODES, MAX_BEHIND = 8000, 500  # of autograd graphs, in one look, and behind one tensor
+_PLAIN = (int, float, str, bool, bytes, complex, type(None), type, ModuleType)
+
+
+class _Name(NamedTuple):
+    """A variable (`owner`: the class is None) or an attribute of an object, as far down as an entry of what it is."""
+
+    owner: int
+    name: str
+    entry: Any
+
+
+class _Seen(NamedTuple):
+    """How long a container was, or the numbers of a tensor's node and of those behind it."""
+
+    length: int
+    node: int
+    behind: frozenset[int]
+
+
+class GrowingValues:
+    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
+
+    def __init__(self, torch: Any, sites: Sites, role: str, counts: Callable[[Any], bool]) -> None:
+        self._torch, self._sites, self._role, self._counts = torch, sites, role, counts
+        self._looks: list[dict[_Name, _Seen]] = []
+        self._codes: dict[CodeType, int] = {}  # functions that run, and the line that each is at
+        self._owners: dict[_Name, tuple[type | None, CodeType | None]] = {}
+        self.done = False
+
+    def look(self, frame: FrameType | None, objects: list[Any]) -> None:
+        """At the end of a step. `objects`: such as models, whose attributes are looked at as well."""
+        left = [MAX_VALUES, MAX_NODES]
+        seen: dict[_Name, _Seen] = {}
+        for code, owner, values in _variables(frame, self._codes):
+            for name, value in itertools.islice(values, MAX_NAMES):
+                self._value(_Name(owner, name, None), (None, code), value, seen, left, 0)
+        for one in objects:
+            self._attributes(one, seen, left, 0)
+        self._looks.append(seen)
+        if len(self._looks) == LOOKS:
+            self.done = True
+            self._tell()
+
+    def _value(self, name: _Name, place: Any, value: Any, seen: dict[_Name, _Seen], left: list[int], deep: int) -> None:
+        kind = type(value)
+        left[0] -= 1
+        if left[0] < 0 or kind in _PLAIN or name in seen:
+            return
+        if issubclass(kind, self._torch.Tensor):
+            node = value.grad_fn
+            if node is not None:
+                seen[name] = _Seen(0, node._sequence_nr(), _behind(node, left))
+                self._owners[name] = place
+        elif kind in (list, deque) or issubclass(kind, dict):
+            self._container(name, place, value, seen, left, deep)
+        elif kind is tuple:
+            for index, one in enumerate(value[:MAX_ENTRIES]):
+                if name.entry is None:
+                    self._value(name._replace(entry=index), place, one, seen, left, deep)
+        elif deep < MAX_DEEP and not _of_library(kind):
+            self._attributes(value, seen, left, deep + 1)
+
+    def _container(
+        self, name: _Name, place: Any, value: Any, seen: dict[_Name, _Seen], left: list[int], deep: int
+    ) -> None:
+        if len(value) >= LONG:
+            last = next(reversed(value.values()), None) if issubclass(type(value), dict) else value[-1]
+            if self._counts(last):
+                seen[name] = _Seen(len(value), 0, frozenset())
+                self._owners[name] = place
+        elif issubclass(type(value), dict) and name.entry is None:
+            for key, one in itertools.islice(list(value.items()), MAX_ENTRIES):
+                if type(key) in (str, int):
+                    self._value(name._replace(entry=key), place, one, seen, left, deep)
+
+    def _attributes(self, owner: Any, seen: dict[_Name, _Seen], left: list[int], deep: int) -> None:
+        try:
+            held = object.__getattribute__(owner, "__dict__")
+        except AttributeError:  # one with slots
+            return
+        for name, value in itertools.islice(list(held.items()) if type(held) is dict else [], MAX_NAMES):
+            if not name.startswith("__"):
+                self._value(_Name(id(owner), name, None), (type(owner), None), value, seen, left, deep)
+
+    def _tell(self) -> None:
+        told: dict[tuple[str, Any], None] = {}
+        for name in self._looks[0]:
+            found = [look[name] for look in self._looks if name in look]
+            if len(found) == LOOKS and all(_grows(*two) for two in itertools.pairwise(found)):
+                kind, code = self._owners[name]
+                told[name.name, kind or code] = None
+        for name, place in told:
+            lines = self._lines(name, place)
+            if len(lines) == 1:
+                self._sites.at(self._role, *lines[0])
+        self._looks, self._owners, self._codes = [], {}, {}
+
+    def _lines(self, name: str, place: Any) -> list[tuple[CodeType, int]]:
+        """The lines that make such a value of its predecessor: in the functions that run, and in the object's own."""
+        codes: dict[CodeType, int | None] = {}
+        if isinstance(place, CodeType):
+            codes[place] = self._codes.get(place)
+            if place.co_name == "<module>":
+                codes.update((code, at) for code, at in self._codes.items() if name not in code.co_varnames)
+        else:
+            methods = [one for kind in place.__mro__ if not _of_library(kind) for one in vars(kind).values()]
+            codes = {one.__code__: None for one in methods if hasattr(one, "__code__")}
+            codes.update(self._codes)
+        attribute = not isinstance(place, CodeType)
+        return [(code, line) for code, at in codes.items() for line in own_values.lines(code, name, attribute, at)]
+
+
+def _variables(
+    frame: FrameType | None, codes: dict[CodeType, int]
+) -> Iterator[tuple[CodeType, int, list[tuple[str, Any]]]]:
+    """The variables of the script's functions that run, each under the number of its function, and of their files."""
+    files: set[int] = set()
+    for _ in range(MAX_FRAMES * 5):
+        if frame is None or len(codes) >= MAX_FRAMES:
+            return
+        code = frame.f_code
+        if not is_library(code.co_filename):
+            codes[code] = frame.f_lineno
+            if frame.f_locals is not frame.f_globals:
+                yield code, id(code), list(frame.f_locals.items())
+            elif id(frame.f_globals) not in files:
+                files.add(id(frame.f_globals))
+                yield code, id(frame.f_globals), list(frame.f_globals.items())
+        frame = frame.f_back
+
+
+def _grows(earlier: _Seen, later: _Seen) -> bool:
+    if later.length:
+        return later.length > earlier.length > 0
+    return earlier.node != later.node and earlier.node in later.behind
+
+
+def _behind(node: Any, left: list[int]) -> frozenset[int]:
+    """The numbers of the nodes that a node was computed from."""
+    found: set[int] = set()
+    open_ends = deque([node])
+    while open_ends and left[1] > 0 and len(found) < MAX_BEHIND:
+        for one, _ in open_ends.popleft().next_functions:
+            if one is not None and hasattr(one, "_sequence_nr") and (number := one._sequence_nr()) not in found:
+                left[1] -= 1
+                found.add(number)
+                open_ends.append(one)
+    return frozenset(found)
+
+
+def _of_library(kind: type) -> bool:
+    """Whether none of a class's own functions stands in the script."""
+    own = [one for one in type.__getattribute__(kind, "__dict__").values() if hasattr(one, "__code__")]
+    return not any(not is_library(one.__code__.co_filename) for one in own)

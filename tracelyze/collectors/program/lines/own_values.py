@@ -1,0 +1,62 @@
+"""Lines that give a name a new value made of its old one, or put more into what it stands for, read off bytecode."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from types import CodeType
+from typing import Final
+
+from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.script_text import GROWS, loops
+
+_GROWS: Final = GROWS | {"insert"}
+_INDEX: Final = ("LOAD_FAST", "LOAD_CONST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "BINARY_SUBSCR", "BINARY_OP")
+_NAMES: Final = ("_FAST", "_NAME", "_GLOBAL", "_DEREF")
+
+
+def lines(code: CodeType, name: str, attribute: bool, within: int | None = None) -> list[int]:
+    """Such lines of a function. `within`: a line that is under way; only lines of a loop around it count, where there
+    is one."""
+    known = code.co_names if attribute else (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
+    if name not in known or len(code.co_code) > LONGEST or code.co_name == "__init__":
+        return []
+    found = sorted(set(_of(code, name, attribute)))
+    around = [(first, last) for first, last in loops(code) if within is not None and first <= within <= last]
+    if not around:
+        return found
+    return [line for line in found if any(first <= line <= last for first, last in around)]
+
+
+def _of(code: CodeType, name: str, attribute: bool) -> Iterator[int]:
+    """Line by line, and across the lines of a statement that stores the name."""
+    taken: dict[int, int] = {}  # how often the name was taken, by line
+    line, before, since, adds = code.co_firstlineno, False, 0, False
+    for one in dis.get_instructions(code):
+        if one.opname in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"):
+            continue
+        at = (one.positions.lineno if one.positions is not None else None) or line
+        adds = (adds and at == line) or one.opname == "BINARY_OP"
+        line = at
+        takes, stores = _does(one, name, attribute)
+        if before and one.opname in METHODS and one.argval in _GROWS:
+            yield line
+        if stores and (since or taken.get(line)):
+            yield line
+        if one.opname == "STORE_SUBSCR" and taken.get(line) and (adds or taken[line] == 1):
+            yield line
+        since = 0 if stores or one.opname == "POP_TOP" else since + takes
+        taken[line] = taken.get(line, 0) + takes
+        before = bool(takes) or (before and one.opname.startswith(_INDEX))
+
+
+def _does(one: dis.Instruction, name: str, attribute: bool) -> tuple[int, bool]:
+    """How often an instruction takes the name, and whether it stores it. Python 3.13 does two of these at a time."""
+    if attribute:
+        return int(one.opname in METHODS and one.argval == name), one.opname == "STORE_ATTR" and one.argval == name
+    if not one.opname.startswith(("LOAD_", "STORE_")) or not any(kind in one.opname for kind in _NAMES):
+        return 0, False
+    both = one.argval if type(one.argval) is tuple else (one.argval,)
+    parts = [part for part in one.opname.split("_") if part in ("LOAD", "STORE")]
+    pairs = list(zip(parts, both, strict=False))
+    return pairs.count(("LOAD", name)), ("STORE", name) in pairs
