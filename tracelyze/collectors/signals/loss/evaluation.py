@@ -15,7 +15,8 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call, EvaluatedLosses
-from tracelyze.collectors.program.lines import comparisons, named_calls
+from tracelyze.collectors.program.consumed.without_loader import WithoutLoader
+from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model, first_tensor
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -28,8 +29,6 @@ SANITY_CHECK = (0, "sanity check")  # as a callback announces it
 MAX_LOSSES = 16  # of one backward that are looked at
 NOTED_LINES = 8  # calls of a model as in training, after each evaluation, whose lines are noted
 RECHECKS = 8  # a model that no optimizer holds is checked again this often: its optimizer may step later
-MAX_INPUTS = 32  # tensors by which it is seen that the model is given one again
-MAX_PATHS = 64  # ways to a call whose functions are read for a comparison
 NOTHING_FOUND = EvaluatedLosses()  # of a call that was made as in training, and led to no backward
 
 
@@ -64,8 +63,7 @@ class Evaluation(Signal):
         self._is_whole: bool | None = None
         self._input: weakref.ref[Any] | None = None  # of the latest call in which values were dropped
         self._input_key: tuple[Any, ...] = ()
-        self._inputs: dict[tuple[int, int], tuple[weakref.ref[Any], int | None, int]] = {}  # by model and identity
-        self._compared: dict[tuple[tuple[int, int], ...], int | None] = {}  # sites, by the lines that led to a call
+        self._without_loader = WithoutLoader(self.torch, self.program.sites, self.progress)
 
     def evaluation_begins(self, purpose: str, with_latest: bool = False) -> None:
         """Calls belong to one pass until its end, whatever loaders feed it. `with_latest`: the latest call, too."""
@@ -92,8 +90,7 @@ class Evaluation(Signal):
             if call.dropouts:
                 self._note_input(call, evaluated, given)
             if call.batch is None:
-                evaluated.same_input = self._was_given(call, args[0] if given is None and args else given)
-                evaluated.compared = self._line_that_compares(evaluated.path)
+                self._ask(call, evaluated, args[0] if given is None and args else given)
             if not self.progress.steps and call.declared is None and _in_sanity_check():
                 call.declared = SANITY_CHECK
         elif not call.replayed:
@@ -101,6 +98,21 @@ class Evaluation(Signal):
             if noted < NOTED_LINES:
                 self._noted[call.model.number] = noted + 1
                 self.program.sites.here("training-call")
+        if call.mode == GRAD and call.in_train and call.batch is None and self._without_loader.unlike_training(call):
+            self._may_measure(call, args, kwargs)
+
+    def _may_measure(self, call: Call, args: Any, kwargs: Any) -> None:
+        """A call is made as in training, and is unlike those that train: where, of what, and is its answer compared?"""
+        if not call.replayed:
+            evaluated = call.evaluated = EvaluatedLosses()
+            evaluated.site, evaluated.path = self.program.sites.here("forward"), self.program.sites.path()
+            given = first_tensor(self.torch, args, kwargs)
+            self._ask(call, evaluated, args[0] if given is None and args else given)
+
+    def _ask(self, call: Call, evaluated: EvaluatedLosses, given: Any) -> None:
+        """What is asked of a call that no loader feeds."""
+        evaluated.same_input = self._without_loader.was_given(call, given)
+        evaluated.compared = self._without_loader.line_that_compares(evaluated.path)
 
     def _note_input(self, call: Call, evaluated: EvaluatedLosses, given: Any) -> None:
         """Values are dropped: was the model given this just before, for another sample of what it answers?"""
@@ -112,34 +124,6 @@ class Evaluation(Signal):
         key = (call.model.number, call.step, evaluated.site, version)
         evaluated.repeats = before is given and self._input_key == key
         self._input, self._input_key = weakref.ref(given), key
-
-    def _was_given(self, call: Call, given: Any) -> bool:
-        """Whether the model was given this very object after another step, and no value of it has changed since.
-
-        A set that is held out as one tensor is, and a graph that the model always sees whole.
-        """
-        try:
-            held = weakref.ref(given)
-        except TypeError:  # None, a tuple, a dictionary
-            return False
-        plain = type(given) in (self.torch.Tensor, self.torch.nn.Parameter) and not given.is_inference()
-        version = given._version if plain else None
-        key = call.model.number, id(given)
-        before = self._inputs.pop(key, None)
-        again = before is not None and before[0]() is given and before[1] == version
-        first = before[2] if before is not None and again else call.step
-        self._inputs[key] = held, version, first
-        if len(self._inputs) > MAX_INPUTS:
-            self._inputs.pop(next(iter(self._inputs)), None)
-        return first < call.step
-
-    def _line_that_compares(self, path: tuple[tuple[int, int], ...]) -> int | None:
-        """The line that holds the answer of the model against something: read off the functions once for each path."""
-        if path in self._compared or len(self._compared) >= MAX_PATHS:
-            return self._compared.get(path)
-        found = comparisons.after(sys._getframe(1))
-        site = self._compared[path] = None if found is None else self.program.sites.at("measured", *found)
-        return site
 
     def loss(self, value: Any) -> None:
         """A loss function returned: it belongs to the latest call."""
@@ -239,6 +223,7 @@ class Evaluation(Signal):
         losses = sum(one.count for one in found)
         read = [one for one in found if one.reads]
         worst = next((one for one in read if not math.isfinite(one.read_sum)), read[0] if read else None)
+        site = next((one.site for one in found if one.site is not None), None)
         row = {
             "time_start": calls[0].start,
             "time_end": calls[-1].end,
@@ -261,8 +246,8 @@ class Evaluation(Signal):
             "loss": sum(one.total for one in found) / losses if losses else None,
             "loss_is_whole": found[-1].is_whole,
             "loader": calls[0].loader,
-            "site": found[0].site,
-            "compared": found[0].compared,
+            "site": site,
+            "compared": next((one.compared for one in found if one.site is not None), None),
             "reads": sum(one.reads for one in read),
             "read_sum": sum(one.read_sum for one in read) if read else None,
             "read_site": None if worst is None else worst.read_site,
@@ -278,7 +263,7 @@ class Evaluation(Signal):
             self._late.append((row, Readback(self.torch, totals, lambda r, v: _add_late(r, names, v, losses))))
         else:
             self.context.emit("evals", row)
-        self._note_function(found[0].site)
+        self._note_function(site)
 
     def _note_function(self, site: int | None) -> None:
         """The first statement of the function that evaluates, beside which a missing eval() or no_grad() belongs."""
@@ -347,24 +332,26 @@ def _is_multiple(value: float, of: float) -> bool:
 def _by_line(calls: list[Call]) -> list[list[Call]]:
     """Calls without a loader, parted where a model begins to be called from another line: another split is evaluated.
 
-    Not where lines take turns, as they do when one batch is evaluated in two ways.
+    Not where lines take turns, as they do when one batch is evaluated in two ways. The first one of a pass that is made
+    as in training may have been taken for training: its line was not noted, and is that of the next.
     """
     paths: dict[int, list[tuple[tuple[int, int], ...]]] = {}
     for call in calls:
         of_model, path = paths.setdefault(call.model.number, []), _found(call).path
-        if not of_model or of_model[-1] != path:
+        if path and (not of_model or of_model[-1] != path):
             of_model.append(path)
     most = max(map(len, paths.values()))
-    if most == 1 or any(len(of_model) != len(set(of_model)) for of_model in paths.values()):
+    if most <= 1 or any(len(of_model) != len(set(of_model)) for of_model in paths.values()):
         return [calls]
     parts: list[list[Call]] = [[]]
     latest: dict[int, tuple[tuple[int, int], ...]] = {}
     for call in calls:
         path = _found(call).path
-        if latest.get(call.model.number, path) != path:
+        if path and latest.get(call.model.number, path) != path:
             parts.append([])
             latest = {}
-        latest[call.model.number] = path
+        if path:
+            latest[call.model.number] = path
         parts[-1].append(call)
     return parts
 
