@@ -38,6 +38,7 @@ def elementwise(given: str, target: str, **columns: Any) -> list[dict[str, Any]]
 PROBABILITIES = {"lowest": 0.01, "highest": 0.6, "sum_error": 1e-6, "log_sum_error": 2.3}
 LOG_PROBABILITIES = {"lowest": -5.0, "highest": -0.1, "sum_error": 30.0, "log_sum_error": 1e-6}
 SIGMOIDS = {"function": "binary_cross_entropy_with_logits", "input_shape": "32x7", "target_shape": "32x7"}
+LOG_LOSS = "the written-out log loss"
 MADE_COMPILED = {"made_by": "CompiledFunction"}
 
 
@@ -52,6 +53,10 @@ MADE_COMPILED = {"made_by": "CompiledFunction"}
         ("nll-of-probabilities", calls(function="kl_div", **MADE_COMPILED, **PROBABILITIES), "certain"),
         ("double-sigmoid", calls(made_by="Sigmoid", lowest=0.4, highest=0.6, **SIGMOIDS), "certain"),
         ("double-sigmoid", calls(**MADE_COMPILED, lowest=0.02, highest=0.97, **SIGMOIDS), "likely"),
+        ("double-sigmoid", calls(function="binary_cross_entropy", made_by="Sigmoid", made_from="Sigmoid"), "certain"),
+        ("double-sigmoid", calls(function=LOG_LOSS, made_by="LogSigmoid", made_from="Sigmoid"), "certain"),
+        ("double-softmax", calls(function="nll_loss", made_by="LogSoftmax", made_from="Softmax"), "certain"),
+        ("double-softmax", calls(function=LOG_LOSS, made_by="Softmax", made_from="Softmax"), "certain"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=0), "certain"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax"), "certain"),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="Log", made_dim=0), "certain"),
@@ -83,6 +88,8 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
         ("double-softmax", [*calls(23), *calls(2, **PROBABILITIES)]),
         ("nll-of-probabilities", calls(function="nll_loss", made_by="LogSoftmax", **LOG_PROBABILITIES)),
         ("double-sigmoid", calls(lowest=0.3, highest=0.5, **SIGMOIDS)),
+        ("double-sigmoid", calls(function="binary_cross_entropy", made_by="Sigmoid", made_from="")),
+        ("double-softmax", calls(function="nll_loss", made_by="LogSoftmax", made_from="")),
         ("double-sigmoid", calls(**MADE_COMPILED, lowest=-0.1, highest=0.9, **SIGMOIDS)),
         ("softmax-wrong-dim", calls(function="nll_loss", made_by="LogSoftmax", made_dim=1, **LOG_PROBABILITIES)),
         ("softmax-wrong-dim", calls(function="nll_loss", **MADE_COMPILED, **LOG_PROBABILITIES)),

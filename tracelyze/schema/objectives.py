@@ -17,8 +17,9 @@ LOSS_CALLS: Final = Table(
             "string",
             "",
             "function of torch.nn.functional; written out: the script computes the loss; the hand-written loss: "
-            "it does so for classes of a sequence; the written-out difference: of what two trained models put out; the "
-            "model's own loss: labels were given to a model that computes it without such a function",
+            "it does so for classes of a sequence; the written-out log loss: of a sigmoid or softmax whose scores come "
+            "out of another one; the written-out difference: of what two trained models put out; the model's own loss: "
+            "labels were given to a model that computes it without such a function",
         ),
         Column("site", "int32", "", "line of the script that calls it (table sites)"),
         Column("loader", "int16", "", "DataLoader whose batch was in hand (table loaders)"),
@@ -28,6 +29,7 @@ LOSS_CALLS: Final = Table(
         Column("target_shape", "string", "", "sizes of the target"),
         Column("target_integer", "bool", "", "the target holds integers (class indices)"),
         Column("made_by", "string", "", "autograd operation that made the input, views and casts aside: Softmax, ..."),
+        Column("made_from", "string", "", "what made the scores of that sigmoid or softmax, if it is another one"),
         Column("made_dim", "int8", "", "dimension that a softmax ran over, if it is still the same in the input"),
         Column("made_whole", "bool", "", "the input holds all values that the operation made"),
         Column("lowest", "float64", "", "smallest value of the input (first samples and positions)"),

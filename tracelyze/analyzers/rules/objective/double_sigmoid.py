@@ -1,9 +1,10 @@
-"""double-sigmoid: a loss that contains the sigmoid is given the output of a sigmoid."""
+"""double-sigmoid: a loss that contains the sigmoid is given the output of one, or two of them stand before it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -20,10 +21,12 @@ SQUASHING = ("Sigmoid", "Hardsigmoid", "Softmax")
 def check(process: Process, limits: Limits) -> Outcome:
     """The input comes from a sigmoid; where that is not known, all of many inputs fill the range from 0 to 1."""
 
-    functions = ("binary_cross_entropy_with_logits",)
-    full = {(line.site, line.training) for line in loss_calls.lines(process, functions) if _fills(line, limits)}
+    functions = ("binary_cross_entropy_with_logits", "binary_cross_entropy", squashed_twice.LOG_LOSS)
+    full = {(line.site, line.training) for line in loss_calls.lines(process, functions[:1]) if _fills(line, limits)}
 
     def wrong(row: Row) -> bool | None:
+        if row["function"] != functions[0]:
+            return squashed_twice.sigmoids(row)
         if row["lowest"] is None:
             return None
         if row["made_by"] in SQUASHING:
@@ -45,6 +48,8 @@ def _fills(line: Line, limits: Limits) -> bool:
 
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    if line.function != "binary_cross_entropy_with_logits":
+        return squashed_twice.of_sigmoids(process, line, bad, limits, RULE.id)
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
     squashed = softmax_axes.line_of_sigmoid(process, bad[0]["made_by"]) if seen else None
@@ -87,12 +92,12 @@ RULE = Rule(
     id="double-sigmoid",
     family="loss",
     severity="critical",
-    title="Sigmoid before a loss that contains it",
-    about="binary_cross_entropy_with_logits contains the sigmoid. After another one no negative gets below 0.69.",
+    title="A sigmoid of a sigmoid in the loss",
+    about="binary_cross_entropy_with_logits contains the sigmoid. After a second one no negative gets below 0.69.",
     check=check,
     verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
     excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid.",),
-    absent="The run does not call binary_cross_entropy_with_logits.",
+    absent="The run has no binary cross-entropy.",
     needs=(("loss_calls.function",),),
     thresholds=(
         Threshold("looks", 20, "calls", "scores may lie between 0 and 1 in the first steps"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import e, log
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.evidence import edits, line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
@@ -22,17 +22,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The input of cross_entropy comes from a softmax, or its rows are probabilities."""
 
     def wrong(row: Row) -> bool | None:
+        if row["function"] != "cross_entropy":
+            return squashed_twice.softmaxes(row)
         if not loss_calls.has_classes(row) or row["lowest"] is None:
             return None
         return row["made_by"] == "Softmax" or loss_calls.probabilities(row, limits["rounding"])
 
-    functions = ("cross_entropy",)
+    functions = ("cross_entropy", "nll_loss", squashed_twice.LOG_LOSS)
     return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
+    if line.function != "cross_entropy":
+        return squashed_twice.of_softmaxes(process, line, bad, limits, RULE.id)
     classes = loss_calls.sizes(bad[0]["input_shape"])[1]
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
+    floor = squashed_twice.lowest_cross_entropy(classes)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
     change = softmax_axes.line_in_model(process, "Softmax", line)
     of_model = None if line_edits.of_a_part(line.location) else change
@@ -51,7 +56,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         summary=(
             f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
             "applies log-softmax itself and expects raw scores (logits). "
-            f"With {classes} classes this loss cannot fall below {number(_floor(classes))} even if every answer is "
+            f"With {classes} classes this loss cannot fall below {number(floor)} even if every answer is "
             "right, and its gradients are small."
         ),
         fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
@@ -59,7 +64,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         "or compared.",
         fix_code=_whole_model(line, change is not None and diff is not None),
         evidence=[
-            Evidence("lowest loss that can be reached", _floor(classes), ""),
+            Evidence("lowest loss that can be reached", floor, ""),
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value", lowest, "", 0.0, "probabilities are not negative, scores are"),
             Evidence(
@@ -84,11 +89,6 @@ def _whole_model(line: Line, ends_in_softmax: bool) -> str:
     return "# logits: what the last linear layer gives, before any softmax\nloss = F.cross_entropy(logits, target)"
 
 
-def _floor(classes: int) -> float:
-    """Cross-entropy of a right answer given with probability 1, after another softmax."""
-    return log(e + classes - 1) - 1.0
-
-
 RULE = Rule(
     id="double-softmax",
     family="loss",
@@ -101,7 +101,7 @@ RULE = Rule(
         "Scores that happen to be small: they come out of a softmax, or all rows sum to 1.",
         "Log-probabilities: they are not negative here.",
     ),
-    absent="The run does not call cross_entropy.",
+    absent="The run has no cross-entropy.",
     needs=(("loss_calls.function",),),
     thresholds=(loss_calls.ROUNDING, loss_calls.SHARE, loss_calls.CALLS),
     not_when="Scores that happen to be small; targets that are probabilities; log-probabilities as the input, which a "

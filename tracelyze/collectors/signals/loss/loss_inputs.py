@@ -24,6 +24,7 @@ from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.targets import kept_order, label_columns
+from tracelyze.collectors.tensors.written_out import squashed_twice
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
 ANSWERS = dict(zip(CLASS_TARGETS, (None, None, 0.5, 0.0), strict=True))  # above which score the answer is 1
@@ -49,9 +50,10 @@ class LossInputs(Signal):
         f"loss_calls.{name}"
         for name in (
             "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-            "target_integer", "made_by", "made_dim", "made_whole", "lowest", "highest", "sum_error", "log_sum_error",
-            "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies", "ids_compared",
-            "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", "autocast",
+            "target_integer", "made_by", "made_dim", "made_whole", "made_from", "lowest", "highest", "sum_error",
+            "log_sum_error", "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies",
+            "ids_compared", "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same",
+            "autocast",
             *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS, *label_columns.COLUMNS,
             *kept_order.COLUMNS, "answer", "answer_same",
         )
@@ -90,6 +92,7 @@ class LossInputs(Signal):
         }
         if given.grad_fn is not None:
             row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
+            row["made_from"] = squashed_twice.made_from(given.grad_fn)
         if row["training"]:
             row["target_trained"] = 0
         if row["training"] and target.grad_fn is not None:
@@ -132,6 +135,7 @@ class LossInputs(Signal):
             row = self._shapes(function, given, target, kwargs)
             if known:
                 row["made_by"], row["made_dim"], row["made_whole"] = origin(given.grad_fn, given.dim())
+                row["made_from"] = squashed_twice.made_from(given.grad_fn)
             self.context.emit("loss_calls", row)
 
     def _is_transformed(self, *tensors: Any) -> bool:

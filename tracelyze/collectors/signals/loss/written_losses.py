@@ -15,6 +15,7 @@ from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 from tracelyze.collectors.tensors.targets import label_columns
+from tracelyze.collectors.tensors.written_out import squashed_twice
 from tracelyze.collectors.tensors.written_out.compared import compared
 from tracelyze.collectors.tensors.written_out.errors import Meeting, meeting, sides
 from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood
@@ -27,6 +28,7 @@ PAIRS = 24  # samples in which a graph is walked for the weights of two models
 SEQUENCES = 8  # samples in which a graph is walked for the ids that the model was given
 NAME = "written out"
 OF_TWO_MODELS = "the written-out difference"  # of what two models put out
+OF_LOGARITHMS = "the written-out log loss"  # of a sigmoid or a softmax whose scores come out of another one
 OF_CLASSES = "the hand-written loss"  # a cross-entropy: log-probabilities of which the targets are picked
 
 
@@ -36,8 +38,8 @@ class WrittenLosses(Signal):
     columns = tuple(
         f"loss_calls.{name}"
         for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-                     "target_integer", "varies", "target_varies", "ids_compared", "ids_equal", "ids_ahead",
-                     "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", *next_seen.COLUMNS,
+                     "target_integer", "made_by", "made_from", "varies", "target_varies", "ids_compared", "ids_equal",
+                     "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", *next_seen.COLUMNS,
                      *rows_of_ids.COLUMNS, *label_columns.COLUMNS,
                      *two_models.COLUMNS)
     )  # fmt: skip
@@ -71,6 +73,10 @@ class WrittenLosses(Signal):
         found = meeting(self.torch, root.grad_fn)
         if found is not None:
             self._emit(self._row(NAME, found.given, found.target), self._values(found, root))
+        squashed = squashed_twice.under_logarithm(root.grad_fn)
+        if squashed is not None:
+            last, first, sizes = squashed
+            self._emit(self._row(OF_LOGARITHMS, sizes, ()) | {"made_by": last, "made_from": first}, {})
         if self._sequences < SEQUENCES:
             self._likelihood(root)
         if self._pairs < PAIRS:
