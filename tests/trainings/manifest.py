@@ -371,8 +371,8 @@ LOADED: Final = tuple(
         fast=fault == "same-noise",
     )
     for fault, root, line in (
-        ("same-noise", "duplicate-augmentation", "train_loader = DataLoader("),
-        ("seed-each-epoch", "augmentation-repeats", "train_loader = DataLoader("),
+        ("same-noise", "duplicate-augmentation", "draw = self.generator.normal"),
+        ("seed-each-epoch", "augmentation-repeats", "np.random.seed(number)"),
         ("noisy-validation", "augmented-validation", "validation = noisy if"),
         ("readings-kept", "host-memory-leak", "self.made.append("),
     )
@@ -747,6 +747,23 @@ SETTINGS: Final = (
         fast=True,
     ),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
+    *(
+        pair(
+            "soil_probe",
+            fault,
+            "input-normalization",
+            consequences=(*BLOW_UP, *STUCK),
+            lines=(line,),
+            fast=fault in ("raw-transform", "raw-generator"),
+        )
+        for fault, line in (
+            ("raw-dataset", "row = torch.from_numpy(row)"),
+            ("raw-transform", "numbers = torch.as_tensor(row"),
+            ("raw-collate", "counts = torch.stack("),
+            ("raw-slices", "x = counts[order["),
+            ("raw-generator", "yield counts[rows], wet[rows]"),
+        )
+    ),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),
     pair("two_ranks", "rate-by-rank", "ranks-out-of-sync", lines=("optimizer = torch.optim.Adam(",)),

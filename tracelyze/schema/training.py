@@ -240,6 +240,9 @@ LOADERS = Table(
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
         Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),
         Column("collated_by", "int32", "", "line of its collate_fn that takes the first sample, or defines it"),
+        Column(
+            "sample_at", "int32", "", "line that makes a sample the numbers that the model is given, as far as known"
+        ),
         Column("own_generator", "int32", "", "line in which __getitem__ seeds a generator for each sample alike"),
         Column("stored", "string", "", "shapes of the samples that such a dataset stores"),
         Column("stored_prints", "string", "", "fingerprints of some of these samples"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import own_generators
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
+from tracelyze.analyzers.evidence import batch_lines, loader_call, pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -66,6 +66,12 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
             if workers
             else "np.random.seed(0)  # once, above the loop over the epochs, and nowhere below it"
         )
+    drawn, made = batch_lines.draws(process, repeated), process.loader_location(loader)
+    if not workers:
+        line = script_lines.reseeded(process)
+    else:
+        line = drawn if repeated == ["own"] else process.location("worker-seed")
+    where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -74,7 +80,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         summary=(
             f"Loading the samples draws from {name}, and in {plural(len(longest), 'pass')} over {loader['dataset']} it "
             f"was in the same state at the same point. {why} Augmentation that should differ in each epoch repeats "
-            "that of the first one, so that the network sees far fewer variants than it seems to."
+            f"that of the first one, so that the network sees far fewer variants than it seems to.{where}"
         ),
         fix=fix,
         fix_code=code,
@@ -86,8 +92,8 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
             Evidence("generator", name),
             Evidence("num_workers", workers, role="setting"),
         ],
-        location=(None if workers else script_lines.reseeded(process)) or process.loader_location(loader),
-        seen_at=process.loader_location(loader),
+        location=line or drawn or made,
+        seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
     )

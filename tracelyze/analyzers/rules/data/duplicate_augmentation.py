@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import loader_call, pictures
+from tracelyze.analyzers.evidence import batch_lines, loader_call, pictures
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -42,6 +42,10 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     loader = next(row for row in process.loaders.records() if row["loader"] == several[0][0].loader)
     workers, name = len(several[0]), draws.names(equal)
     held = equal == ["own"]
+    made, drawn = process.loader_location(loader), batch_lines.draws(process, equal)
+    line = (None if held else process.location("worker-seed")) or drawn or process.site(loader.get("read_by"))
+    where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
+    there = f" (line {made.line})" if made is not None and line is not None else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -51,9 +55,9 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             f"Loading the samples draws from {name}, and {workers} workers began "
             f"{'their first pass' if len(several) == 1 else plural(len(several), 'pass')} with it in the same state"
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
-            + "Batches of different workers get the same augmentation, in the same order."
+            + f"Batches of different workers get the same augmentation, in the same order.{where}"
         ),
-        fix="Let each worker seed what it draws from by its own number, and hand the function to the loader.",
+        fix=f"Let each worker seed what it draws from by its own number, and hand the function to the loader{there}.",
         fix_code=(
             (
                 loader_call.SEED_OF_EACH_WORKER
@@ -72,7 +76,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             Evidence("passes in which they were", len(several), "passes"),
             Evidence("generator", name),
         ],
-        location=process.loader_location(loader),
+        location=line or made,
+        seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Random numbers that change nothing in the samples.",
     )

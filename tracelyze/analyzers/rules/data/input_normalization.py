@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import inputs
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import batch_lines, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
@@ -55,7 +55,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, 0)
     process = optimization.process
-    seen = process.location("loader") or script_lines.drawn_batches(process) or optimization.backward_location
+    seen = process.location("loader") or batch_lines.entering(process) or optimization.backward_location
     given = f"Field {field.name} of the batches" if optimization.loader else f"Input {field.name} of the model"
     bytes_ = field.holds_bytes
     what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
@@ -103,7 +103,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
                 ]
             ),
         ],
-        location=process.site(optimization.loader.get("read_by")) or seen,
+        location=batch_lines.sample(process, optimization.loader) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",

@@ -117,8 +117,8 @@ class GrowingValues:
             if len(found) == LOOKS and all(_grows(*two) for two in itertools.pairwise(found)):
                 kind, code = self._owners[name]
                 told[name.name, kind or code] = None
-        for name, place in told:
-            lines = self._lines(name, place)
+        for own, place in told:
+            lines = self._lines(own, place)
             if len(lines) == 1:
                 self._sites.at(self._role, *lines[0])
         self._looks, self._owners, self._codes = [], {}, {}

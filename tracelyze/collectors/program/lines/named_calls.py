@@ -42,6 +42,16 @@ def first_statement(code: CodeType) -> int | None:
     return None if code.co_name.startswith("<") else min(lines, default=None)
 
 
+def yields(code: CodeType) -> list[int]:
+    """The lines in which a generator hands something out."""
+    found, line = set(), code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if one.opname == "YIELD_VALUE":
+            found.add(line)
+    return sorted(found)
+
+
 def functions_around(kind: type) -> Iterator[CodeType]:
     """The methods of a class, and the functions of the file that its `forward` stands in. Each may come again."""
     forward = getattr(kind, "forward", None)

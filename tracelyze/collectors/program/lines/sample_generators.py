@@ -42,7 +42,7 @@ def of(dataset: Any, sites: Sites) -> Found | None:
         found = getattr(type(dataset), "__getitem__", None)
         code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
         if isinstance(code, CodeType) and not is_library(code.co_filename):
-            codes = _called(dataset, found)
+            codes = called(dataset, found)
             for one in codes:
                 line = _seeds(one)
                 if line is not None:
@@ -69,14 +69,18 @@ def _wrapped(dataset: Any) -> Iterator[Any]:
             yield one
 
 
-def _called(dataset: Any, getitem: Any) -> list[CodeType]:
+def called(dataset: Any, getitem: Any) -> list[CodeType]:
     """The code that reads a sample: `__getitem__`, then what it names of the script's methods and functions."""
     found: dict[int, CodeType] = {}
     open_ends: list[tuple[Any, Any]] = [(inspect.unwrap(getitem), dataset)]
     while open_ends and len(found) < MAX_FUNCTIONS:
         function, owner = open_ends.pop(0)
         code = getattr(function, "__code__", None)
-        if not isinstance(code, CodeType) or id(code) in found or is_library(code.co_filename):
+        if not isinstance(code, CodeType) or id(code) in found:
+            continue
+        if is_library(code.co_filename):  # a list of transforms, say
+            parts: Any = getattr(owner, "__dict__", {}).get("transforms")
+            open_ends += [_of_call(one) for one in parts[:MAX_FUNCTIONS]] if type(parts) in (list, tuple) else []
             continue
         found[id(code)] = code
         names, held = code.co_names, getattr(owner, "__dict__", {})
@@ -86,11 +90,16 @@ def _called(dataset: Any, getitem: Any) -> list[CodeType]:
             if isinstance(method, FunctionType):
                 open_ends.append((method, owner))
             for one in value if type(value) in (list, tuple) and len(value) <= MAX_FUNCTIONS else [value]:
-                if isinstance(one, FunctionType):
-                    open_ends.append((one, None))
-                else:
-                    open_ends.append((vars(type(one)).get("__call__"), one))
+                open_ends.append(_of_call(one))
     return list(found.values())
+
+
+def _of_call(one: Any) -> tuple[Any, Any]:
+    """The function that runs where something is called, and the object that it is a method of."""
+    if isinstance(one, FunctionType):
+        return one, None
+    own = vars(type(one))
+    return own.get("__call__") or (own.get("forward") if hasattr(type(one), "named_parameters") else None), one
 
 
 def _seeds(code: CodeType) -> int | None:

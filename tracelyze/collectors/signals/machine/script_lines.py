@@ -167,6 +167,8 @@ class ScriptLines(Signal):
             text = self._texts.get(code.co_filename) or script_text.of_file(code.co_filename)  # Its line is newer.
             for maker in script_text.batches_of(code, text.functions):
                 sites.at("batches", maker, named_calls.first_statement(maker) or maker.co_firstlineno)
+                for handed in named_calls.yields(maker)[:MAX_SITES]:
+                    sites.at("yields", maker, handed)
             for line in named_calls.methods(code, "zero_grad")[:MAX_SITES]:
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:

@@ -1,0 +1,102 @@
+"""Lines by which a loader's samples are made, read off what a dataset calls."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.lines import sample_lines
+
+SOURCE = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+class Flip:
+    def __call__(self, x: Any) -> Any:
+        return x.flip(0) if random.random() < 0.5 else x  # flips
+
+
+class ToNumbers:
+    def __call__(self, x: Any) -> Any:
+        return torch.from_numpy(x).float()  # converts
+
+
+class Plain(Dataset[Any]):
+    def __init__(self, transform: Any = None) -> None:
+        self.x, self.transform, self.rng = np.zeros((9, 3)), transform, np.random.default_rng(0)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Any:
+        label = torch.tensor(index)
+        x = self.x[index]
+        if self.transform is not None:
+            x = self.transform(x)
+        return x, label  # returns
+
+
+class Noisy(Plain):
+    def __getitem__(self, index: int) -> Any:
+        noise = self.rng.normal(size=3)  # noise
+        x = torch.as_tensor(self.x[index] + noise)  # made
+        return x, index
+
+
+def collate(rows: Any) -> Any:
+    return torch.stack([torch.from_numpy(row) for row in rows])  # stacks
+
+
+def seeds(worker: int) -> None:
+    print(worker)
+    np.random.seed(7)  # seeds
+
+
+def told(rows: list[dict[str, Any]], role: str) -> list[str]:
+    return [SOURCE[row["line"] - 1].partition("  # ")[2] for row in rows if row["role"] == role]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "line", "draws"),
+    [
+        (Plain(), "returns", []),
+        (Plain(ToNumbers()), "converts", []),
+        (Plain(SimpleNamespace(transforms=[Flip(), ToNumbers()])), "returns", []),
+        (Noisy(), "made", ["noise"]),
+        (Subset(Noisy(), [1, 2]), "made", ["noise"]),
+        (TensorDataset(torch.zeros(4, 3)), None, []),
+        ([1, 2, 3], None, []),
+    ],
+)
+def test_lines_of_a_dataset(dataset: Any, line: str | None, draws: list[str]) -> None:
+    rows: list[dict[str, Any]] = []
+    sites, loader = Sites(rows.append), DataLoader(dataset)
+    found = sample_lines.sample(dataset, loader.collate_fn, sites)
+    sample_lines.draws(dataset, loader.collate_fn, sites)
+    assert (found is None) == (line is None)
+    assert told(rows, "sample") == ([] if line is None else [line])
+    assert told(rows, "draws") == draws
+
+
+def test_a_list_of_transforms_of_a_library() -> None:
+    transforms = pytest.importorskip("torchvision.transforms")
+    rows: list[dict[str, Any]] = []
+    dataset = Plain(transforms.Compose([Flip(), ToNumbers()]))
+    assert sample_lines.sample(dataset, None, Sites(rows.append)) is not None
+    sample_lines.draws(dataset, None, Sites(rows.append))
+    assert (told(rows, "sample"), told(rows, "draws")) == (["converts"], ["flips"])
+
+
+def test_what_puts_batches_together_and_what_seeds_workers() -> None:
+    rows: list[dict[str, Any]] = []
+    assert sample_lines.sample([1, 2], collate, Sites(rows.append)) is not None
+    sample_lines.worker_seed(seeds, Sites(rows.append))
+    sample_lines.worker_seed(None, Sites(rows.append))
+    assert (told(rows, "sample"), told(rows, "worker-seed")) == (["stacks"], ["seeds"])

@@ -1,0 +1,116 @@
+"""Lines by which a loader's samples are made: those that draw random numbers, the one that makes the sample what the
+model is given, and the one that seeds the workers. Read off the bytecode of what the dataset calls: not that they ran.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, Final, NamedTuple
+
+from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.lines import sample_generators
+from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
+from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+
+DRAWS: Final = (
+    frozenset({"normal", "uniform", "rand", "randn", "random", "randint", "integers", "choice", "choices", "sample"})
+    | {"gauss", "standard_normal", "permutation", "shuffle", "beta", "rand_like", "randn_like", "normal_", "uniform_"}
+    | {"bernoulli", "exponential", "poisson", "triangular", "multinomial", "randperm", "random_sample", "getrandbits"}
+)
+CONVERTS: Final = frozenset(
+    {"from_numpy", "tensor", "as_tensor", "astype", "float", "ToTensor", "to_tensor", "pil_to_tensor"}
+) | {"FloatTensor", "Tensor", "stack", "array", "asarray"}
+SEEDS: Final = frozenset({"seed", "manual_seed", "seed_everything", "set_seed"})
+MOST: Final = 16  # lines of a kind
+_LABEL: Final = re.compile(r"^(?:ys?|y_\w+|\w*label\w*|\w*target\w*|class\w*)$", re.IGNORECASE)
+
+
+class Line(NamedTuple):
+    """What a line of a function takes by name and stores, and whether it ends the function."""
+
+    number: int
+    taken: frozenset[str]
+    methods: frozenset[str]
+    stored: frozenset[str]
+    returns: bool
+
+
+def draws(dataset: Any, collate: Any, sites: Sites) -> None:
+    """Record the lines that draw."""
+    found = [
+        (code, line.number)
+        for code in [*_readers(dataset), *_own(collate)]
+        for line in _lines(code)
+        if DRAWS.intersection(line.methods)
+    ]
+    for code, line in found[:MOST]:
+        sites.at("draws", code, line)
+
+
+def sample(dataset: Any, collate: Any, sites: Sites) -> int | None:
+    """The number of the line that makes a sample the numbers that the model is given: in a transform, else where the
+    dataset reads it, else where the batch is put together."""
+    readers = _readers(dataset)
+    codes = [*readers[1:], *readers[:1], *_own(collate)]
+    for code in codes:
+        for line in _lines(code):
+            if CONVERTS.intersection(line.methods) and not any(_LABEL.match(name) for name in line.stored):
+                return sites.at("sample", code, line.number)
+    for code in codes[-1:] if not readers else readers[:1]:
+        for line in _lines(code):
+            if line.returns and line.taken:
+                return sites.at("sample", code, line.number)
+    return None
+
+
+def worker_seed(initialize: Any, sites: Sites) -> None:
+    """Record the line of a worker_init_fn of the script's own that seeds."""
+    for code in _own(initialize):
+        for line in _lines(code):
+            if SEEDS.intersection(line.methods | line.taken):
+                sites.at("worker-seed", code, line.number)
+                return
+
+
+def _readers(dataset: Any) -> list[CodeType]:
+    """The script's code that reads a sample of a dataset, or of the one that it wraps: `__getitem__` comes first."""
+    for _ in range(MAX_DEPTH):
+        found = getattr(type(dataset), "__getitem__", None)
+        code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
+        if isinstance(code, CodeType) and not is_library(code.co_filename):
+            return sample_generators.called(dataset, found)
+        dataset = getattr(dataset, "__dict__", {}).get("dataset")
+    return []
+
+
+def _own(function: Any) -> list[CodeType]:
+    """The code of a function of the script's own, or of an object that is called like one."""
+    function = getattr(function, "func", function)  # of a partial
+    code = getattr(function, "__code__", None) or getattr(
+        getattr(type(function), "__call__", None),  # noqa: B004  # the function, not whether there is one
+        "__code__",
+        None,
+    )
+    return [code] if isinstance(code, CodeType) and not is_library(code.co_filename) else []
+
+
+def _lines(code: CodeType) -> Iterator[Line]:
+    """The lines of a function, in the order of their numbers."""
+    if len(code.co_code) > LONGEST:
+        return
+    taken: dict[int, tuple[set[str], set[str], set[str], set[str]]] = {}
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        names, methods, stored, ends = taken.setdefault(line, (set(), set(), set(), set()))
+        given = one.argval if type(one.argval) is tuple else (one.argval,)
+        names.update(name for name in given if type(name) is str and one.opname.startswith("LOAD_"))
+        methods.update([one.argval] if one.opname in METHODS else [])
+        stored.update(name for name in given if type(name) is str and one.opname.startswith("STORE_"))
+        ends.update([one.opname] if one.opname == "RETURN_VALUE" else [])
+    for number, (names, methods, stored, ends) in sorted(taken.items()):
+        yield Line(number, frozenset(names), frozenset(methods), frozenset(stored), bool(ends))
