@@ -1015,6 +1015,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
     pair("shared_trunk", "stale-average", "ema-not-updated"),
     pair("averaged_classifier", "slow-average", "ema-not-updated"),
+    pair("ring_average", "slow-average", "ema-not-updated", lines=("mine.lerp_(theirs, 1 - decay)",)),
+    pair("ring_average", "forgotten-average", "ema-not-updated"),
 )
 
 HEALTHY_FAST: Final = frozenset(

@@ -25,7 +25,7 @@ class Standing:
 
     rows: Indices  # its passes in the table evals
     moved: float  # share of the model's way that the copy has made since the first sample
-    samples: int
+    steps: Floats  # of the process, at which its weights were sampled
 
 
 def judged_by_weights(process: Process, limits: Limits) -> Standing | float | None:
@@ -45,18 +45,30 @@ def judged_by_weights(process: Process, limits: Limits) -> Standing | float | No
             return None
         shares.append(float(table["moved"][own][-1] / way[-1]))
         behind = float(table["apart"][own][-1] / way[-1]) >= limits["behind"]
-        slow = shares[-1] <= limits["follows"] and behind and _has_learned(process, limits)
+        apart = table["apart"][own]
+        # The losses of a GAN need not fall while it learns; its generator goes away from a copy that stands.
+        learned = _has_learned(process, limits) or apart[-1] >= limits["parts"] * apart[0] > 0
+        slow = shares[-1] <= limits["follows"] and behind and learned
         if slow or (table["changed"][own][1:] == 0).all():
             of_model = rows[process.evals["model"][rows] == model]
-            standing.append(Standing(of_model, shares[-1], int(own.sum())))
+            standing.append(Standing(of_model, shares[-1], steps))
     return standing[0] if len(standing) == len(shares) else max(shares)
 
 
 def validated_beside(process: Process) -> bool:
-    """Whether the trained model, too, is called to be evaluated."""
+    """Whether the trained model, too, is called to be evaluated.
+
+    Not one that answers in train mode with nearly every step and has no loss: it makes what another model learns from,
+    as the generator of a GAN does.
+    """
     evals = process.evals
     as_trained = (evals["grad_mode"] == validation.GRAD) & (evals["model_in_train"] == 1)
-    return bool(((evals["trained"] == 1) & ~as_trained).any())
+    evaluated = (evals["trained"] == 1) & ~as_trained
+    for model in np.unique(evals["model"][evaluated]):
+        own = evaluated & (evals["model"] == model) & (evals["model_in_train"] == 1)
+        if int(own.sum()) * validation.RARE > len(process.steps) and not np.nansum(evals["losses"][own]):
+            evaluated &= ~own
+    return bool(evaluated.any())
 
 
 def _evaluated(process: Process) -> Mask:

@@ -59,16 +59,21 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
     evals, optimization = process.evals, process.longest
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]])
+    if isinstance(level, copies_of_the_model.Standing):
+        first, last = int(level.steps[0]), int(level.steps[-1])
+    made = f"from step {first:,} to step {last:,}, is made with a copy of the model that no optimizer holds"
     count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
     if isinstance(level, copies_of_the_model.Standing):
         title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
         if level.moved:
-            title = f"The averaged copy has made {percent(level.moved)} of the model's way in {plural(last, 'step')}"
+            title = (
+                f"The averaged copy made {percent(level.moved)} of the model's way in {plural(last - first, 'step')}"
+            )
         seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
         evidence = [
             Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
                      limits.source("follows")),
-            Evidence("samples of its weights", level.samples, "samples", limits["passes"], limits.source("passes")),
+            Evidence("samples of its weights", len(level.steps), "samples", limits["passes"], limits.source("passes")),
         ]  # fmt: skip
     elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
@@ -83,27 +88,20 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         )
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
-            Evidence(
-                "fall of the copy's loss in that of the training",
-                share,
-                "share",
-                limits["follows"],
-                limits.source("follows"),
-            ),
-            Evidence(
-                "training loss at its end and start", end / start, "share", limits["falls"], limits.source("falls")
-            ),
+            Evidence("fall of the copy's loss in that of the training", share, "share", limits["follows"],
+                     limits.source("follows")),
+            Evidence("training loss at its end and start", end / start, "share", limits["falls"],
+                     limits.source("falls")),
             count,
-        ]
+        ]  # fmt: skip
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=title,
         summary=(
-            f"All {len(rows)} validations, from step {first:,} to step {last:,}, are made with a copy of the model "
-            f"that no optimizer holds, and {seen}, or so slowly that it is where it began: what is validated, and "
-            "perhaps saved, is not what was trained."
+            f"Each evaluation looked at, {made}, and {seen}, or so slowly that it is where it began: what is "
+            "evaluated, and perhaps saved, is not what was trained."
         ),
         fix="Update the average after every optimizer step, and let its decay fit the length of the run: it looks "
         "back on 1 / (1 - decay) steps.",
@@ -140,6 +138,7 @@ RULE = Rule(
         Threshold(
             "behind", 0.9, "share", "derived: of the model's way; 0.71 where an average follows one that wanders"
         ),
+        Threshold("parts", 1.5, "times", "derived: a model keeps its distance from an average that follows it"),
         Threshold("ends", 5, "steps", "the median of five is not moved by a batch"),
         Threshold("equal", 1e-6, "share", "the resolution of a float32 loss: any update shows"),
     ),
