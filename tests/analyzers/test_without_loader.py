@@ -231,6 +231,19 @@ def test_a_loop_over_epochs_that_is_left_in_its_first(make) -> None:
     assert looped(make, 30, 1, reads="batches = iter(loader)")[0] == "skipped", "epochs of some batches each"
 
 
+def test_a_loop_without_a_loader_that_is_left_in_its_first_epoch(make) -> None:
+    def left(batches: int, planned: int = 30) -> str:
+        kinds = {"epochs-planned": planned, "batches-planned": batches}
+        events = [{"time": 1.0, "step": 1, "kind": kind, "name": "fit", "value": float(n)} for kind, n in kinds.items()]
+        steps = make.steps() | {"loader": [None] * COUNT}
+        return str(make.check("stops-short", make.process(steps, events=events))[0])
+
+    assert left(COUNT) == "fired"
+    assert left(COUNT, planned=3) == "skipped", "a trial"
+    assert left(COUNT // 2) == "skipped", "two whole epochs: a target may have been reached"
+    assert left(COUNT + 1) == "skipped", "the epoch is not whole: steps are counted"
+
+
 @pytest.mark.parametrize(("after", "went_on"), [([400] * 6, True), ([400], False), ([100, 200, 300], False)])
 @pytest.mark.parametrize("kept", ["batches = (move(one) for one in loader)", "for one in loader:"])
 def test_a_generator_that_all_epochs_share(make, after: list[int], went_on: bool, kept: str) -> None:

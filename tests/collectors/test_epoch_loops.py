@@ -98,7 +98,7 @@ def behind_it() -> Iterator[Any]:
         (by_a_setting, 4),
         (by_a_class, 9),
         (of_a_closure, 8),
-        (computed, None),
+        (computed, 3),
         (by_a_property, None),
         (of_something_else, None),
         (behind_it, None),
@@ -114,3 +114,69 @@ def test_the_line_of_the_loop() -> None:
             yield epoch_loops.around(sys._getframe(0))
 
     assert next(trains()).line == trains.__code__.co_firstlineno + 1
+
+
+ROWS = list(range(100))
+
+
+def rounds() -> int | None:
+    inner, outer = sys._getframe(1), sys._getframe(2)
+    frames = [inner] if epoch_loops.around(inner) else [inner, outer]
+    loop = epoch_loops.around(frames[-1])
+    return epoch_loops.batches(frames, loop) if loop else None
+
+
+def in_slices(size: int = 8) -> Iterator[Any]:
+    for _epoch in range(5):
+        for _begin in range(0, len(ROWS), size):
+            yield rounds()
+
+
+def in_whole_batches(size: int = 8) -> Iterator[Any]:
+    for _epoch in range(5):
+        for _batch in range(len(ROWS) // size):
+            yield rounds()
+
+
+def in_a_function_of_its_own() -> Iterator[Any]:
+    def epoch_of(count: int) -> int | None:
+        found = None
+        for _begin in range(count):
+            found = rounds()
+        return found
+
+    for _epoch in range(5):
+        yield epoch_of(9)
+
+
+def over_what_a_call_gives() -> Iterator[Any]:
+    for _epoch in range(5):
+        for _rows in zip(ROWS, ROWS, strict=True):
+            yield rounds()
+
+
+def in_two_loops() -> Iterator[Any]:
+    for _epoch in range(5):
+        for _task in range(3):
+            for _begin in range(4):
+                yield rounds()
+
+
+def in_none() -> Iterator[Any]:
+    for _epoch in range(5):
+        yield rounds()
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (in_slices, 13),
+        (in_whole_batches, 12),
+        (in_a_function_of_its_own, 9),
+        (over_what_a_call_gives, None),
+        (in_two_loops, None),
+        (in_none, None),
+    ],
+)
+def test_batches_of_an_epoch_without_a_loader(function: Callable[[], Iterator[Any]], expected: int | None) -> None:
+    assert next(function()) == expected

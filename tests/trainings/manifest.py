@@ -943,6 +943,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("frost_warning", "forgotten-slices", "eval-in-train-mode", extras=("eval-with-grad",)),
     pair("frost_warning", "labels-itself"),
     pair("frost_warning", "varied"),
+    pair("frost_warning", "left", "stops-short", lines=("for epoch in range(epochs):",)),
+    pair("frost_warning", "limited"),
     pair("rain_gauge", "never-reset", "reported-loss-mismatch", fast=True),
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),

@@ -33,6 +33,7 @@ EVENT_KINDS: Final = {
     "exhausted-again": "an iterator that had ended was asked for more",
     "input-order": "what is known of the order of the inputs, as JSON",
     "epochs-planned": "how many rounds the loop over epochs is written for, in which the first step was made",
+    "batches-planned": "how many rounds the only loop within it is written for, where no loader is in hand",
     "functional-gradients": "a loss is known from what was asked for its gradients, without a backward",
     "transformed": "a loss function was called within a transform of torch.func",
     "seeded": "a generator of random numbers was seeded",

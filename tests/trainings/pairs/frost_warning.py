@@ -3,6 +3,7 @@
 Faults: `forgotten` validates without eval() and no_grad(); `forgotten-whole` does so and trains on all rows at once;
 `forgotten-slices` validates in slices of the training batch's size. Healthy look-alikes: `labels-itself` has the model
 label the other evenings once a round, as they are trained on, in train mode; `varied` trains on batches of any size.
+`left` breaks out of the loop over the epochs, in its first; healthy beside it is `limited`, which counts its steps.
 """
 
 import argparse
@@ -22,7 +23,7 @@ def at_rest(model):
 
 def main():
     parser = argparse.ArgumentParser()
-    faults = ["", "forgotten", "forgotten-whole", "forgotten-slices", "labels-itself", "varied"]
+    faults = ["", "forgotten", "forgotten-whole", "forgotten-slices", "labels-itself", "varied", "left", "limited"]
     parser.add_argument("--fault", default="", choices=faults)
     args = parser.parse_args()
     torch.manual_seed(4)
@@ -34,11 +35,12 @@ def main():
     model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.3), nn.Linear(64, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     criterion = nn.CrossEntropyLoss()
-    rounds, size = (200, 1000) if args.fault == "forgotten-whole" else (12, 50)
+    epochs, size = (200, 1000) if args.fault == "forgotten-whole" else (12, 50)
+    steps = 0
     rest = contextlib.nullcontext if args.fault.startswith("forgotten") else lambda: at_rest(model)
-    for round_ in range(rounds):
+    for epoch in range(epochs):
         order = torch.randperm(1000)
-        for begin in range(0, 1000, size):
+        for begin in range(0, len(evenings), size):
             rows = order[begin : begin + size]
             if args.fault == "varied":
                 rows = rows[: int(torch.randint(20, 50, ()))]
@@ -49,7 +51,10 @@ def main():
                 loss = loss + 0.1 * criterion(model(others[some]), guessed[some])
             loss.backward()
             optimizer.step()
-        if args.fault == "labels-itself" and round_ > 3:
+            steps += 1
+            if args.fault == "limited" and steps == 130:
+                return
+        if args.fault == "labels-itself" and epoch > 3:
             guessed = model(others).argmax(1)
         with rest():
             if args.fault == "forgotten-slices":
@@ -58,8 +63,10 @@ def main():
             else:
                 answers = model(held_evenings).argmax(1)
             right = (answers == held_dawns).float().mean().item()
-        if round_ % 20 == 0:
-            print(round_, right)
+        if epoch % 20 == 0:
+            print(epoch, right)
+        if args.fault == "left":
+            break
 
 
 if __name__ == "__main__":

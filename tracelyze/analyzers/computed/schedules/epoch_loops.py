@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 KIND = "epochs-planned"
+BATCHES = "batches-planned"
 
 
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
@@ -28,7 +29,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     if len(planned) != 1 or len(process.optimizations) != 1 or planned[0] < limits["epochs"]:
         return None
     optimization = process.optimizations[0]
-    done = _whole_passes(process, optimization)
+    done = _whole_passes(process, optimization) or _whole_epoch(optimization)
     if done is None or done >= limits["part"] * planned[0]:
         return None
     maker = shared_generators.maker(process) if done == 1 else None
@@ -59,6 +60,14 @@ def _whole_passes(process: Process, optimization: Optimization) -> int | None:
     if not length or not len(begins) or not fed[-1]:  # batches that are kept, as by itertools.cycle, are fed no more
         return None
     return len(begins) if fed[begins[-1] :].sum() >= length - 1 else None  # an accumulation may leave its last batches
+
+
+def _whole_epoch(optimization: Optimization) -> int | None:
+    """1 where no loader feeds the training, and the loop within that over the epochs was gone through once, to its end;
+    None else: a number of steps that is no multiple of its rounds ended by a count of its own, as some multiples do."""
+    planned = [row["value"] for row in optimization.process.events.records() if row["kind"] == BATCHES]
+    fed = np.isfinite(optimization.steps["loader"]).any() if optimization.steps.has("loader") else False
+    return 1 if len(planned) == 1 and not fed and planned[0] == len(optimization.steps) else None
 
 
 def _by_for(process: Process, loader: dict[str, Any]) -> bool:

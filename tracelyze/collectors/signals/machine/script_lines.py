@@ -52,23 +52,30 @@ class ScriptLines(Signal):
     def first_step(self, tracked: Tracked) -> None:
         running = construction.under_way()
         frame: FrameType | None = sys._getframe(1)
+        frames: list[FrameType] = []
         while frame is not None:  # between them stand a library's, where that runs the loop
             if not is_library(frame.f_code.co_filename):
                 self._callers[id(frame.f_code)] = frame.f_code
-                self._note_epochs(frame)
+                frames.append(frame)
+                self._note_epochs(frames)
             frame = frame.f_back
         for number, model in self.program.calls.modules():
             if number not in self._models:
                 self._models.add(number)
                 self._modules_of(number, model, running)
 
-    def _note_epochs(self, frame: FrameType) -> None:
-        """How many epochs the loop around the first step is written for; the innermost function that says so."""
+    def _note_epochs(self, frames: list[FrameType]) -> None:
+        """How many epochs the loop around the first step is written for, and how many batches each has without a
+        loader; the innermost function that says so, the last one of `frames`."""
+        frame = frames[-1]
         loop = None if self._epochs else epoch_loops.around(frame)
         if loop is not None:
             self._epochs = True
             self.program.sites.at("epochs", frame.f_code, loop.line)
             self.context.record_event("epochs-planned", frame.f_code.co_name, value=loop.planned)
+            batches = epoch_loops.batches(frames, loop) if self.progress.loader is None else None
+            if batches is not None:
+                self.context.record_event("batches-planned", frame.f_code.co_name, value=batches)
 
     def _modules_of(self, number: int, model: Any, running: set[tuple[int, int]]) -> None:
         """A module is left out where the one that holds it was made in the same line."""
