@@ -46,6 +46,9 @@ CROSSED = {
     "entropy": lambda p: -(Y * torch.log(torch.sigmoid(p)) + (1 - Y) * torch.log(1 - torch.sigmoid(p))).mean(),
     "gaussian": lambda p: -torch.distributions.Normal(p, 1.0).log_prob(Y).mean(),
     "weights": lambda p: (Y * (p - Y[:, None]) ** 2).mean(),
+    "quantiles": lambda p: sum(torch.maximum(q * (Y - p), (q - 1) * (Y - p)).mean() for q in (0.1, 0.9)),
+    "smooth": lambda p: (torch.sqrt(0.5 * (0.2 * (Y - p)) ** 2 + 1.0) - 1.0).mean(),
+    "log-cosh": lambda p: torch.nn.functional.softplus(-2.0 * (p - Y)).mean(),
     "policy": lambda p: -(torch.nn.functional.logsigmoid(p) * Y).mean(),
 }
 

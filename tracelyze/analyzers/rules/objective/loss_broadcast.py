@@ -65,7 +65,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     kept = row["reduction"] == "none"
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
-    call = "((prediction - target) ** 2).mean()" if by_hand else f"nn.functional.{line.function}(prediction, target)"
+    call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
     return loss_calls.finding(
         process,
         line,
@@ -81,7 +81,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ),
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
-        f"{target if longer_input else given}\nloss = {call}",
+        f"{target if longer_input else given}{call}",
         evidence=[
             Evidence("shape of the prediction", given),
             Evidence("shape of the target", target),

@@ -23,8 +23,10 @@ ELEMENTWISE = frozenset((
 MEETING = ("Sub", "Mul", "Div", "Add")
 TARGET_MEETS = ("Sub", "Mul")
 VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias")
-MAX_VIEWS, MAX_ELEMENTS = 4, 2**22
+SCALING = ("Mul", "Div", "Neg", "ToCopy")  # by a number: what is scaled is not saved there
+MAX_VIEWS, MAX_SCALINGS, MAX_ELEMENTS = 4, 4, 2**22
 Shape = tuple[int, ...]
+Consumers = tuple[Any, ...]  # operations that a result goes into, the next one first
 
 
 @dataclass(frozen=True)
@@ -48,20 +50,20 @@ class Meeting:
 def meeting(torch: Any, root: Any) -> Meeting | None:
     """The place in the graph of a loss where both sides are repeated, else the first where one side is no constant."""
     first: Meeting | None = None
-    pending: list[tuple[Any, Any]] = [(root, None)]
+    pending: list[tuple[Any, Consumers]] = [(root, ())]
     seen = 0
     while pending and seen < MAX_NODES:
-        node, consumer = pending.pop(0)
+        node, consumers = pending.pop(0)
         kind = kind_of(node)
         if kind not in ELEMENTWISE:
             continue
         seen += 1
-        found = _of(torch, node, consumer, kind) if kind in MEETING else None
+        found = _of(torch, node, consumers, kind) if kind in MEETING else None
         if found is not None:
             if found.crossed:
                 return found
             first = first or found
-        pending += [(following, node) for following, _ in node.next_functions if following is not None]
+        pending += [(following, (node, *consumers)) for following, _ in node.next_functions if following is not None]
     return first
 
 
@@ -96,7 +98,7 @@ def sizes(shape: Shape) -> list[int]:
     return [size for size in shape if size > 1]
 
 
-def _of(torch: Any, node: Any, consumer: Any, kind: str) -> Meeting | None:
+def _of(torch: Any, node: Any, consumers: Consumers, kind: str) -> Meeting | None:
     """The shapes at an operation with one side that is trained; None if both are, or if the other is a number."""
     sides = node.next_functions
     trained = [index for index, (following, _) in enumerate(sides) if following is not None]
@@ -110,23 +112,23 @@ def _of(torch: Any, node: Any, consumer: Any, kind: str) -> Meeting | None:
         other = saved_values.saved(node, "other" if trained[0] == 0 else "self")
         return Meeting(kind, given, tuple(other.shape)) if isinstance(other, torch.Tensor) and other.dim() else None
     if given == out:
-        return Meeting(kind, given, out, node, trained[0], consumer)
+        return Meeting(kind, given, out, node, trained[0], consumers[0] if consumers else None)
     padded = (1,) * (len(out) - len(given)) + given
     target = tuple(size if own == 1 else 1 for own, size in zip(padded, out, strict=True))
     while target and target[0] == 1:
         target = target[1:]
-    if sizes(target) != sizes(given) or not _repeats(torch, consumer, out):
+    if sizes(target) != sizes(given) or not _repeats(torch, node, consumers, out):
         return None  # one side alone is repeated: a target of its own for every pair
     return Meeting(kind, given, target)
 
 
-def _repeats(torch: Any, consumer: Any, shape: Shape) -> bool:
+def _repeats(torch: Any, node: Any, consumers: Consumers, shape: Shape) -> bool:
     """Whether a saved table of differences holds as many different numbers as two vectors give: d[i, j] = p[i] - y[j].
 
     A full table of targets, one for every pair, would have the same shape.
     """
-    saved = None if consumer is None else saved_values.saved(consumer, "self")
-    if not isinstance(saved, torch.Tensor) or tuple(saved.shape) != shape or not saved.is_cpu or saved.dim() < 2:
+    saved = _kept(torch, node, consumers, shape)
+    if saved is None or not saved.is_cpu or saved.dim() < 2:
         return False
     with torch.no_grad():
         table = saved.detach()
@@ -135,6 +137,19 @@ def _repeats(torch: Any, consumer: Any, shape: Shape) -> bool:
         table = table[:SEEN, :SEEN].double()
         along = table - table[:, :1]
         return bool((along - along[:1]).abs().max() <= 1e-4 * table.abs().max() + 1e-30)
+
+
+def _kept(torch: Any, node: Any, consumers: Consumers, shape: Shape) -> Any:
+    """What an operation put out, as the next one has saved it, or one beyond, where only numbers scale between."""
+    for consumer in consumers[:MAX_SCALINGS]:
+        sides = [following for following, _ in consumer.next_functions]
+        saved: Any = saved_values.saved(consumer, "self" if sides[0] is node else "other")
+        if isinstance(saved, torch.Tensor) and tuple(saved.shape) == shape:
+            return saved
+        if kind_of(consumer) not in SCALING or shape_of(consumer, 0) != shape:
+            return None
+        node = consumer
+    return None
 
 
 def shape_of(node: Any, place: int) -> Shape | None:
