@@ -675,8 +675,8 @@ LOSS_ARGUMENTS: Final = (
         lines=("loss = criterion(scores.transpose(1, 2), names[:, 1:])",),
         fast=True,
     ),
-    pair("hand_written_likelihood", "whole-rows", "padding-in-loss", lines=("loss.backward()",), fast=True),
-    pair("hand_written_likelihood", "unshifted", "target-in-input", lines=("loss.backward()",)),
+    pair("hand_written_likelihood", "whole-rows", "padding-in-loss", lines=("loss = surprise.mean()",), fast=True),
+    pair("hand_written_likelihood", "unshifted", "target-in-input", lines=("loss = surprise.mean()",)),
     faulty(
         "implicit_softmax_dim",
         "softmax-wrong-dim",

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
@@ -143,7 +144,7 @@ def finding(
         cost=timing.scaled(timing.cost_of(optimization, affected), part)
         if optimization is not None and alone and line.training and part
         else None,
-        location=change or line.location,
+        location=change or statement.of(process, line.location) or line.location,
         seen_at=line.location,
         charts=pictures.loss(optimization, [Mark(float(begin), "first seen")]) if optimization else [],
         false_alarm=false_alarm,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import broken_operation, timing
+from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.loss import broken_operation
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:

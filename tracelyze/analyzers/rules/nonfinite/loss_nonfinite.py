@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
-from tracelyze.analyzers.evidence import broken_operation, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import broken_operation
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -24,8 +25,7 @@ FIX = (
     "a gradient that is not (of sqrt(0), say), which spoils the weights, and the loss one step later."
 )
 FIX_CODE = (
-    "if not torch.isfinite(loss):\n"
-    '    torch.save((inputs, targets), "bad_batch.pt")\n'
+    'if not torch.isfinite(loss):\n    torch.save((inputs, targets), "bad_batch.pt")\n'
     '    raise RuntimeError(f"the loss is {loss.item()}: see bad_batch.pt")\nloss.backward()\n'
     "# raises at a gradient that is NaN or Inf, and changes no other:\n"
     "torch.nn.utils.clip_grad_norm_(\n    model.parameters(), 1e30, error_if_nonfinite=True\n)"

@@ -1,0 +1,1 @@
+"""Where in the script a loss is computed, and which of its operations broke."""
