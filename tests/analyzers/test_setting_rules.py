@@ -180,6 +180,41 @@ def test_retain_graph(make) -> None:
     assert outcome(make, "retain-graph")[0] == "skipped"
 
 
+@pytest.mark.parametrize("more", [{}, {"graph_retained": [True] * COUNT}])
+def test_graphs_that_are_freed_as_the_loop_ends(make, more: dict[str, Any]) -> None:
+    steps = make.steps() | {"live_graphs": [*range(1, COUNT), 0]} | more  # locals of train() are gone by the last row
+    leak = make.check("memory-leak", make.process(steps))[2]
+    assert f"{COUNT - 1} autograd graphs are kept alive" in leak.title
+    assert leak.evidence[0].value == COUNT - 1
+    assert ("Keep the backward pass as it is" in leak.fix) == (not more), "a carried state needs retain_graph gone too"
+    if more:
+        retained = make.check("retain-graph", make.process(steps))[2]
+        assert f"up to {COUNT - 1} graphs" in retained.title
+        assert retained.evidence[-1].fires_at == ">="
+
+
+@pytest.mark.parametrize(
+    ("call", "around", "name"),
+    [
+        ("logits, h = model(x, h)", "loss.backward(retain_graph=True)", "h"),
+        ("h = cell(x, h)", "", "h"),
+        ("logits, h = model(x, h)", "h = h.detach()", ""),
+        ("logits, h = model(x, h)", "state = tuple(h.detach() for h in state)", ""),
+        ("x = encoder(x)", "", ""),
+        ("logits = model(x, mask)", "", ""),
+    ],
+)
+def test_state_that_is_carried_with_its_graph(make, call: str, around: str, name: str) -> None:
+    place = {"file": "a.py", "function": "train", "excerpt_line": 1, "excerpt": f"    {call}\n    {around}"}
+    sites = [
+        {"site": 1, "role": "training-call", "line": 1, "source": call, **place},
+        {"site": 2, "role": "backward", "line": 2, "source": "loss.backward(retain_graph=True)", **place},
+    ]
+    steps = make.steps() | {"live_graphs": list(range(COUNT)), "graph_retained": [True] * COUNT}
+    finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
+    assert (f"{name} = {name}.detach()" in finding.fix_code and f"`{name}`" in finding.fix) == bool(name)
+
+
 def test_scaler_misuse(make) -> None:
     def answer(scaled: int, use: int, **more: Any) -> str:
         return outcome(make, "scaler-misuse", losses_scaled=[scaled] * COUNT, scaler_use=[use] * COUNT, **more)[0]

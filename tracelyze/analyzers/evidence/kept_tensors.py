@@ -8,10 +8,12 @@ holds a graph if it is the loss, if the loss is computed from it, or if it is co
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
 
@@ -74,7 +76,17 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
         part = "value" if again["value"] else "entry"
         return _diff(line, text, again, part) if again[part] in _graphs(optimization, backward) else None
     stored = STORED.fullmatch(text.strip())
-    return _diff(line, text, stored) if stored is not None and stored["list"] else None
+    if stored is None or not stored["list"] or _holds_several(optimization, line, stored["value"]):
+        return None
+    return _diff(line, text, stored)
+
+
+def _holds_several(optimization: Optimization, line: Location, name: str) -> bool:
+    """Whether the text of the function takes a name for a dictionary or a list, which cannot be detached."""
+    made = re.compile(
+        rf"\b{re.escape(name)}\s*=\s*[\[{{]|\b{re.escape(name)}\[[\"']|\b{re.escape(name)}\.(?:items|values)\("
+    )
+    return any(made.search(text) for text in edits.recorded_lines(optimization.process, line).values())
 
 
 def _graphs(optimization: Optimization, backward: Location) -> set[str]:
@@ -166,6 +178,22 @@ def others(stored: list[Kept], diff: Diff) -> str:
     if not left:
         return ""
     return f" Do the same in {'line' if len(left) == 1 else 'lines'} {listed(left, most=8)}."
+
+
+def carried(optimization: Optimization) -> str:
+    """The only name that calls of the model take beside an input and return, `out, h = model(x, h)`: a state that goes
+    on from step to step. Empty where there is none, or several, or a line detaches it."""
+    names, text = set(), "\n".join(str(row["excerpt"] or "") for row in optimization.process.sites.records())
+    for place in optimization.process.locations("training-call"):
+        line = parsed_line.parse(place.source)
+        statement = line.statement if line is not None else None
+        call = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(statement, ast.Assign) and isinstance(call, ast.Call) and len(call.args) > 1:
+            returned = [node for target in statement.targets for node in ast.walk(target)]
+            given = {one.id for one in call.args if isinstance(one, ast.Name)}
+            names |= given & {one.id for one in returned if isinstance(one, ast.Name)}
+    name = names.pop() if len(names) == 1 else ""
+    return "" if re.search(rf"\b{name}\b.*(?:\.detach|\.data\b)", text) else name
 
 
 def _behind(text: dict[int, str], loss: str) -> set[str]:

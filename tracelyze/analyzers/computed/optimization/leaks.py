@@ -13,6 +13,8 @@ from tracelyze.diagnosis import Chart, Evidence, Mark
 from tracelyze.formatting import size
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
@@ -125,14 +127,14 @@ def is_large(memory: Series, climb: MemoryClimb) -> bool:
 def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Graphs | None:
     """Graphs that pile up over the whole run, or within each epoch; None if they do not, or were not recorded."""
     steps = optimization.steps
-    rows = np.flatnonzero(np.isfinite(steps["live_graphs"]))
+    rows = rows_with_graphs(optimization)
     if len(rows) < FEWEST:
         return None
     alive = _beyond_the_step(steps["live_graphs"][rows], steps["model_calls"][rows])
     shape = statistics.straight_climb(alive)
     if shape is not None and shape.floor_end - shape.floor_start >= least:
         first = int(rows[_leaves_floor(alive)])
-        return Graphs(float(alive[-1]), shape.slope, "until the end of the run", first)
+        return Graphs(float(alive.max()), shape.slope, "until the end of the run", first)
     teeth = statistics.sawtooth(alive)
     if teeth is not None and teeth[1] >= sawtooth:
         rising = np.diff(alive)
@@ -141,6 +143,23 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
             teeth[1], pace, f"until a point that comes {teeth[0]} times (each epoch, or each log)", int(rows[0])
         )
     return None
+
+
+def rows_with_graphs(optimization: Optimization) -> npt.NDArray[np.intp]:
+    """Rows of the step table whose number of graphs speaks of the loop.
+
+    The last row is closed as the program ends: what the function that trains held in its variables is gone by then.
+    """
+    alive = optimization.steps["live_graphs"]
+    rows = np.flatnonzero(np.isfinite(alive))
+    return rows[:-1] if len(rows) > 1 and alive[rows[-1]] < alive[rows[-2]] else rows
+
+
+def retains(optimization: Optimization) -> bool:
+    """Whether the last backward of most steps keeps its graph (`retain_graph=True`)."""
+    steps = optimization.steps
+    known = steps.known("graph_retained")
+    return bool(known.any() and steps["graph_retained"][known].mean() > 1 / 2)
 
 
 def _beyond_the_step(alive: Floats, calls: Floats) -> Floats:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import line_edits, pictures, timing
+from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.evidence import kept_tensors, line_edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
+
+FIX_CODE = "hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()"
 
 
 @each_optimization
@@ -29,26 +32,41 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return Passed("torch.autograd.grad was asked after a backward that kept its graph, which it may go through")
     if share < limits["share"]:
         return Passed(f"the last backward of {share_of(1 - share, 'steps')} frees its graph")
-    graphs = optimization.steps["live_graphs"][np.isfinite(optimization.steps["live_graphs"])]
+    graphs = optimization.steps["live_graphs"][leaks.rows_with_graphs(optimization)]
     quarter = max(1, len(graphs) // 4)
     grows = len(graphs) > 0 and np.median(graphs[-quarter:]) - np.median(graphs[:quarter]) >= limits["graphs"]
     first = int(np.argmax(kept))
-    begin = timing.step_at(optimization, first)
     if not grows:
-        return _for_nothing(optimization, share, begin, limits)
+        return _for_nothing(optimization, share, timing.step_at(optimization, first), limits)
+    return _piles_up(optimization, share, first, int(graphs.max()), limits)
+
+
+def _piles_up(optimization: Optimization, share: float, first: int, most: int, limits: Limits) -> Finding:
+    """Each step's graph stays, with those of all steps before: up to `most` of them at once."""
+    state = "" if kept_tensors.lines(optimization) else kept_tensors.carried(optimization)
+    backward = optimization.backward_location
+    begin = timing.step_at(optimization, first)
+    why = (
+        f"`{state}` goes from step to step with its graph, so that each backward runs through all steps before: "
+        "retain_graph=True only silences the error that tells of it."
+        if state
+        else 'something of every step is kept, as a loss in a list is. Often it was added to silence "backward through '
+        'the graph a second time", whose cause is a state that is carried from step to step without detach().'
+    )
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"retain_graph=True keeps every step's graph: {graphs[-1]:,.0f} graphs are alive",
+        title=f"retain_graph=True keeps every step's graph: up to {most:,} graphs are alive at once",
         summary=(
             f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True, so that its "
-            f"activations stay. {graphs[-1]:,.0f} graphs are alive at the end: something of every step is kept, as a "
-            'loss in a list is. Often it was added to silence "backward through the graph a second time", whose cause '
-            "is a state that is carried from step to step without detach()."
+            f"activations stay. Up to {most:,} graphs are alive at once: {why}"
         ),
-        fix="Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
-        fix_code="hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()",
+        fix=f"Drop retain_graph=True from the backward, and detach `{state}` behind it: without the second the next "
+        "step's backward fails."
+        if state
+        else "Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
+        fix_code=_detached(optimization, state) if state else FIX_CODE,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -56,17 +74,22 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
             Evidence(
                 "steps whose last backward keeps its graph", share, "share", limits["share"], limits.source("share")
             ),
-            Evidence(
-                "graphs alive after the last step", int(graphs[-1]), "graphs", limits["graphs"], limits.source("graphs")
-            ),
+            Evidence("most graphs alive at once", most, "graphs", limits["graphs"], limits.source("graphs")),
         ],
-        location=optimization.backward_location,
+        location=backward,
         charts=pictures.over_steps(
             optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
         )
         + pictures.memory(optimization),
         false_alarm="A graph that is used once more after the step, for a measurement.",
     )
+
+
+def _detached(optimization: Optimization, state: str) -> str:
+    """The script's own backward, and behind it the state without its graph."""
+    edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
+    backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
+    return f"{backward}\n{state} = {state}.detach()  # of an LSTM: tuple(part.detach() for part in {state})"
 
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:

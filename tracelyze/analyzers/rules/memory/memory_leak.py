@@ -26,6 +26,7 @@ FIX_LINES = (
     "Keep the backward pass as it is, and store the tensor without its graph: whatever reads its value later works as "
     "before."
 )
+FIX_RETAINED = "Drop retain_graph=True from the backward, and detach what the loop carries or keeps beyond the step."
 FIX_OTHER = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
     "is needed, bound its size, or write it to disk."
@@ -66,6 +67,8 @@ def _finding(
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
     evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
+    by_graphs = (FIX_RETAINED, "") if leaks.retains(optimization) and not stored else (FIX_GRAPHS, CODE_GRAPHS)
+    fix, code = by_graphs if graphs else (FIX_OTHER, "")
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)
@@ -98,8 +101,8 @@ def _finding(
         else "possible",
         title=title,
         summary=cause,
-        fix=FIX_LINES + kept_tensors.others(stored, diff) if diff else FIX_GRAPHS if graphs else FIX_OTHER,
-        fix_code="\n".join(text.strip() for text in diff.added) if diff else CODE_GRAPHS if graphs else "",
+        fix=FIX_LINES + kept_tensors.others(stored, diff) if diff else fix,
+        fix_code="\n".join(text.strip() for text in diff.added) if diff else code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
