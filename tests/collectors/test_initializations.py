@@ -43,4 +43,4 @@ def test_what_is_counted(collect: Any, how: str, expected: str) -> None:
     (check,) = diagnosis.checks
     assert (diagnosis.findings[0].severity if diagnosis.findings else check.status) == expected, check.reason
     if expected in ("info", "critical"):
-        assert "nn.init.normal_" in diagnosis.findings[0].location.source
+        assert "model.apply(fill)" in diagnosis.findings[0].location.source

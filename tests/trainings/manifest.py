@@ -959,12 +959,15 @@ TARGETS_AND_LAYERS: Final = (
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
     pair("diffusion_in_one_module", "first-steps", "narrow-timesteps", fast=True),
     pair("diffusion_in_one_module", "first-steps-of-table", "narrow-timesteps"),
-    pair(
-        "pretrained_tagger",
-        "init-after-load",
-        "repeated-initialization",
-        lines=("nn.init.xavier_normal_(module.weight)",),
-        fast=True,
+    *(
+        pair(
+            "pretrained_tagger",
+            fault,
+            "repeated-initialization",
+            lines=("model.apply(init_weights)",),
+            fast=True,
+        )
+        for fault in ("init-after-load", "probe")
     ),
     pair(
         "pretrained_tagger",

@@ -1,6 +1,7 @@
 """Fine-tunes a pretrained classifier with a new head on few samples.
 
 Faults: `init-after-load` initialises the whole model after its weights were loaded; `fill-after-load` does so by hand.
+`probe` initialises after the load as well, and trains the head alone: no optimizer holds what was overwritten.
 """
 
 import argparse
@@ -24,7 +25,7 @@ def init_weights(module):
 
 
 def fit(model, x, y, steps, lr, generator):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], lr=lr)
     for step in range(steps):
         chosen = torch.randint(0, len(x), (64,), generator=generator)
         loss = F.cross_entropy(model(x[chosen]), y[chosen])
@@ -55,11 +56,14 @@ def main():
     state = {name: tensor.clone() for name, tensor in pretrained.state_dict().items() if not name.startswith("1.")}
 
     model = make(5)
-    if fault != "init-after-load":
+    after = fault in ("init-after-load", "probe")
+    if not after:
         model.apply(init_weights)
     model.load_state_dict(state, strict=False)
-    if fault == "init-after-load":
+    if after:
         model.apply(init_weights)
+    if fault == "probe":
+        model[0].requires_grad_(False)
     if fault == "fill-after-load":
         model.apply(fill_weights)
     x = torch.randn(3000, NUMBER)

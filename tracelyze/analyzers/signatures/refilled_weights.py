@@ -34,14 +34,18 @@ def gone(row: Row, limits: Limits) -> bool:
 
 
 def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
-    """A warning of the run only where its script fills weights with random numbers: else they may be another file's."""
+    """A warning of the run only where torch.nn.init was seen to fill them, or where its script fills weights with
+    random numbers: else they may be another file's."""
     lines = fills(process)
     named = next((line for line in lines if len({(one.file, one.function) for one in lines}) == 1), None)
     where = f" {named.function} fills weights with random numbers." if named is not None else ""
+    again = int(row.get("refilled") or 0)
+    if again >= row["gone"]:
+        named, where = process.site(row["refilled_site"]) or named, " torch.nn.init filled them since."
     return Finding(
         rule=rule,
-        severity="critical" if lines else "info",
-        confidence="likely" if lines else "possible",
+        severity="critical" if lines or again >= row["gone"] else "info",
+        confidence="likely" if lines or again >= row["gone"] else "possible",
         title=f"Nothing of what was loaded is left in {row['gone']} of {plural(row['compared'], 'weight')}",
         summary=(
             f"load_state_dict set {plural(row['tensors'], 'weight')} of {row['name']}. When the model was used first, "

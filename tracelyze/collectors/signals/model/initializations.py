@@ -66,7 +66,7 @@ class Initializations(Signal):
         self._stepped = SetByIdentity()
         self._fills_left = MAX_FILLS
         self._loads = 0
-        self._values = LoadedValues(context)
+        self._values = LoadedValues(context, self._refilled)
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
@@ -84,7 +84,22 @@ class Initializations(Signal):
         known.since_loaded += known.loaded
         known.again_by_script |= known.fills > 1 and self._filled_by_script()
         if known.fills >= OFTEN or known.loaded:
-            known.site = self.program.sites.here("initialization")
+            known.site = self.program.sites.of(self._caller(), "initialization")
+
+    def _caller(self) -> FrameType | None:
+        """The frame that has a whole model initialised, where torch's `Module.apply` calls what fills weights."""
+        frame: FrameType | None = sys._getframe(2)
+        found = frame
+        while frame is not None:
+            if frame.f_code is self.torch.nn.Module.apply.__code__:
+                found = frame.f_back
+            frame = frame.f_back
+        return found
+
+    def _refilled(self, parameter: Any) -> tuple[bool, int | None]:
+        """Whether a function of torch.nn.init filled a weight since it was loaded, and the line that did."""
+        known = self._known(parameter.data_ptr(), parameter.numel())
+        return (False, None) if known is None or not known.since_loaded else (True, known.site)
 
     def _filled_by_script(self) -> bool:
         """Whether the code that asked torch to fill a weight is the script's own."""

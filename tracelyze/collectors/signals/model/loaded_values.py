@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tracelyze.collectors.signals.context import SignalContext
@@ -43,8 +43,10 @@ class _Loaded:
 class LoadedValues:
     """Compares them at the next call of a model that holds the module, or at a first step. Nothing waits."""
 
-    def __init__(self, context: SignalContext) -> None:
+    def __init__(self, context: SignalContext, refilled: Callable[[Any], tuple[bool, int | None]]) -> None:
+        """`refilled`: whether torch.nn.init filled a weight since it was loaded, and at which line."""
         self._context = context
+        self._refilled = refilled
         self._torch = context.torch
         self._pending = PendingRows(self._record, "events")
         self._loaded: list[_Loaded] = []
@@ -107,6 +109,9 @@ class LoadedValues:
             index for index, (name, shape) in enumerate(loaded.sizes) if name in now and tuple(now[name].shape) == shape
         ]
         row = loaded.row | {"tensors": len(loaded.names), "step": self._context.progress.steps}
+        again = [self._refilled(now[loaded.names[index]]) for index in same]
+        sites = [site for filled, site in again if filled]
+        row |= {"refilled": len(sites), "refilled_site": sites[-1] if sites else None}
         if not same or not may_compute(self._torch, now[loaded.names[same[0]]].is_cuda):
             return
         device = now[loaded.names[same[0]]].device
