@@ -69,6 +69,25 @@ def test_clippings_that_follow_the_number_of_backwards_are_certain(make) -> None
 
 
 @pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        (
+            "norms.append(accelerator.clip_grad_norm_(parameters, 0.25).item())",
+            "if accelerator.sync_gradients:\n    norms.append(accelerator.clip_grad_norm_(parameters, 0.25).item())",
+        ),
+        (
+            "norm = nn.utils.clip_grad_norm_(net.parameters(), LIMIT)",
+            "norm = nn.utils.clip_grad_norm_(net.parameters(), LIMIT)  # only here\noptimizer.step()",
+        ),
+    ],
+)
+def test_a_clip_keeps_what_its_line_does_beside(make, line: str, example: str) -> None:
+    site = {"site": 1, "role": "clip", "file": "a.py", "line": 7, "function": "train", "source": line}
+    finding = make.check("clip-per-microbatch", make.process(clipping(make), sites=[site]))[2]
+    assert finding.fix_code == example
+
+
+@pytest.mark.parametrize(
     ("columns", "status"),
     [
         ({"clips": [1] * COUNT}, "passed"),  # once, before the step

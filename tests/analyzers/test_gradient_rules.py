@@ -495,6 +495,7 @@ def test_gradients_are_unscaled_once_a_step(make, clips: int, edited: bool) -> N
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [clips] * COUNT}
     finding = make.check("clip-before-unscale", make.process(steps, sites=sites))[2]
     assert (finding.diff is not None) is edited
+    assert finding.fix_code.endswith(lines["clip"]), "with the script's own limit and names"
 
 
 def test_clip_before_unscale(make) -> None:
@@ -507,6 +508,18 @@ def test_clip_before_unscale(make) -> None:
     once = make.steps() | {"clipped_scaled": [True] + [False] * (COUNT - 1)}
     assert make.check("clip-before-unscale", make.process(once))[0] == "passed"
     assert make.check("clip-before-unscale", make.process())[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("norm", "said"), [(6144.0, "would leave all of them; it left 0.000326"), (1e5, "would leave 0.328 of them")]
+)
+def test_what_a_clip_of_scaled_gradients_leaves(make, norm: float, said: str) -> None:
+    """The scale is what the limit is wrong by; what is left of a gradient goes by its norm as well."""
+    scaled = {"clipped_scaled": [True] * COUNT, "scale": [16384.0] * COUNT, "clips": [1] * COUNT}
+    returned = {"grad_norm": [norm] * COUNT, "grad_norm_source": [2] * COUNT, "clip_max_norm": [2.0] * COUNT}
+    finding = make.check("clip-before-unscale", make.process(make.steps() | scaled | returned))[2]
+    assert said in finding.summary
+    assert "learning rate" not in finding.summary
 
 
 def test_unscaled_accumulation(make) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
+FUNCTION: Final = "clip_grad_norm_"
+RETURNED: Final = 2
+"""`steps.grad_norm_source` of a norm that the clip returned: before it cut, and as it saw the gradient."""
 PLAIN: Final = 1000
 """Two digits of a number above it are written out: 120000, not 1.2e+05."""
 USUAL: Final = 1e-3
@@ -38,6 +43,33 @@ def place_of(optimization: Optimization) -> Location | None:
     return places[0] if len(places) == 1 else None
 
 
+def own_line(optimization: Optimization, limit: str = "") -> str:
+    """The script's only line that clips, with all that it does beside, and with another limit where one is given: what
+    reads its result goes on to work. Torch's own call where that line is no statement of its own."""
+    place = place_of(optimization)
+    line = parsed_line.parse(place.source) if place else None
+    calls = line.calls(FUNCTION) if line else []
+    if line is None or len(calls) != 1 or not isinstance(line.statement, ast.Expr | ast.Assign | ast.AugAssign):
+        return f"torch.nn.utils.{FUNCTION}(model.parameters(), max_norm={limit or '1.0'})"
+    named = [one.value for one in calls[0].keywords if one.arg == "max_norm"]
+    given = named or [one for one in calls[0].args[1:2] if not isinstance(one, ast.Starred)]
+    return line.with_parts({given[0]: limit}) if limit and given else line.text
+
+
+def once_complete(optimization: Optimization, limit: str) -> str:
+    """The script's clip where it acts on all micro-batches of a step: behind the last one's backward; of `accelerate`,
+    whose loop has no line of its own for that, once the gradients are complete."""
+    own = own_line(optimization)
+    place = place_of(optimization)
+    line = parsed_line.parse(place.source) if place else None
+    holders = [one.func.value for one in line.calls(FUNCTION) if isinstance(one.func, ast.Attribute)] if line else []
+    if line is not None and len(holders) == 1 and parsed_line.name_of(holders[0]).lower().endswith("accelerator"):
+        return f"if {line.text_of(holders[0])}.sync_gradients:\n    {own}"
+    if line is None:
+        own = own_line(optimization, limit)
+    return f"{own}  # only here\noptimizer.step()"
+
+
 def rate_for(optimization: Optimization, factor: float) -> str:
     """The line that gives the rate, with so many times the rate, below a line of an example; empty if not known."""
     rate = float(np.nanmedian(optimization.steps["lr"])) if optimization.steps.known("lr").any() else 0.0
@@ -53,7 +85,7 @@ def higher_limit(optimization: Optimization, way: float) -> str:
     factor = min(USUAL * len(optimization.steps) / way if way > 0 else HIGHEST, HIGHEST)
     limit = float(np.nanmedian(optimization.steps["clip_max_norm"]))
     higher = min(limit * factor, float(np.nanmedian(optimization.steps["grad_norm"])))
-    return f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={written(higher)})"
+    return own_line(optimization, written(higher))
 
 
 def with_lower_rate(optimization: Optimization) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import clip_values
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -13,6 +14,7 @@ from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -34,6 +36,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     usual = float(np.median(scale)) if len(scale) else None
     times = f"{number(usual)} times" if usual else "many times"
     once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
+    diff = edits.unscale_before_clip(optimization) if once else None
+    unscale = diff.added[0].strip() if diff else "scaler.unscale_(optimizer)  # once a step, before its first clip"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -41,12 +45,10 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         title=f"Gradients{timing.name_of(optimization)} are clipped while scaled: the clip acts {times} too hard",
         summary=(
             f"In {share_of(share, 'clipped steps')} the gradients were still multiplied by the loss scale, so the "
-            f"clip saw norms {times} too large. It cut nearly every step down to max_norm divided by the scale, so "
-            "the learning rate that acts is that much smaller."
+            f"clip saw norms {times} too large. {_cut(optimization, bad)}"
         ),
         fix="Call scaler.unscale_(optimizer) right before clipping, once per step.",
-        fix_code="scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\n"
-        "clip_grad_norm_(model.parameters(), max_norm)\nscaler.step(optimizer)\nscaler.update()",
+        fix_code=f"{unscale}\n{clip_values.own_line(optimization)}",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -57,8 +59,26 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         location=optimization.process.location("clip"),
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])
         + pictures.grad_norm(optimization, [Mark(float(begin), "clipped while scaled")]),
-        diff=edits.unscale_before_clip(optimization) if once else None,
+        diff=diff,
         false_alarm="A max_norm that was deliberately multiplied by the scale.",
+    )
+
+
+def _cut(optimization: Optimization, bad: Mask) -> str:
+    """What the clip left of the gradients, and what it would have left of unscaled ones, by the norms it returned."""
+    steps = optimization.steps
+    norm, limit, scale = steps["grad_norm"], steps["clip_max_norm"], steps["scale"]
+    known = bad & (steps["grad_norm_source"] == clip_values.RETURNED) & (limit > 0) & (norm > 0) & (scale > 0)
+    known &= np.isfinite(norm)
+    if not known.any():
+        return "It cut every gradient whose own norm is above max_norm divided by the scale."
+    norm, limit, scale = norm[known], limit[known], scale[known]
+    left = float(np.median(np.fmin(1, limit / norm)))
+    meant = float(np.median(np.fmin(1, limit * scale / norm)))
+    own = f"Their own norm is {number(float(np.median(norm / scale)))}, and max_norm {number(float(np.median(limit)))}"
+    return (
+        f"{own}: unscaled, the clip would leave {'all' if meant == 1 else number(meant)} of them; it left "
+        f"{number(left)} (medians)."
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.computed.optimization import accumulation, clip_values
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
@@ -73,8 +73,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
             "not the one that was meant for the step."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step().",
-        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), {number(limit or 1.0)})  # only here\n"
-        "optimizer.step()",
+        fix_code=clip_values.once_complete(optimization, number(limit or 1.0)),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

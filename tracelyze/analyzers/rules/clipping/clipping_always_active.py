@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
 
-BEFORE_CLIPPING = 2  # steps.grad_norm_source: what the clip returned
-
 
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     """The norms that the clip returned, over its max_norm."""
     steps = optimization.steps
     bound, norm = steps["clip_max_norm"], steps["grad_norm"]
-    known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == BEFORE_CLIPPING)
+    known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == clip_values.RETURNED)
     rows = np.flatnonzero(known & ~timing.skipped(optimization) & ~(steps["clipped_scaled"] == 1))
     if len(rows) < limits["steps"]:
         return Skipped(
@@ -77,7 +75,7 @@ def _finding(
         ),
         fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
         f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
-        fix_code=f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={limit})" + rate,
+        fix_code=clip_values.own_line(optimization, limit) + rate,
         diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
         first_step=begin,
         last_step=timing.last_step(optimization),

@@ -42,15 +42,17 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(optimization: Optimization, factor: float, way: float, limits: Limits) -> Finding:
     steps = optimization.steps
     norm, limit = float(np.nanmedian(steps["grad_norm"])), float(np.nanmedian(steps["clip_max_norm"]))
+    scaled = bool((steps["clipped_scaled"] == 1).any())  # then the clip saw the gradient times the loss scale
+    kind = "scaled gradients" if scaled else "gradients"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Clipping freezes the training: gradients of norm {number(norm)} are cut to {number(limit)}",
+        title=f"Clipping freezes the training: {kind} of norm {number(norm)} are cut to {number(limit)}",
         summary=(
-            f"The gradient norm is {number(norm)}, and clip_grad_norm_ cuts it to {number(limit)}: {number(factor)} of "
-            f"the gradient is left. At this learning rate all {len(steps):,} steps together move the weights by "
-            f"at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
+            f"The gradient norm{', times the loss scale,' * scaled} is {number(norm)}, and clip_grad_norm_ cuts it to "
+            f"{number(limit)}: {number(factor)} of the gradient is left. At this learning rate all "
+            f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
         ),
         fix="Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
         "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is.",
@@ -60,7 +62,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         evidence=[
             Evidence("part of the gradient that is left", factor, "", limits["factor"], limits.source("factor")),
             Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
-            Evidence("gradient norm", norm),
+            Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],
         cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),
         location=optimization.process.location("clip") or optimization.step_location,
