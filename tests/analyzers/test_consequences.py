@@ -44,6 +44,16 @@ def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
     assert (follows.caused_by, follows.fix_code, "Mend the cause" in follows.fix) == (cause.rule, "", True)
 
 
+@pytest.mark.parametrize("rule", consequences.OPEN)
+def test_what_sees_that_nothing_is_learned_guesses_at_no_reason_beside_its_cause(rule: str) -> None:
+    effect = finding(rule, 200, fix="Look for dead units.", fix_code="print(inputs, labels)")
+    assert causality.explain([effect], DECLARED, RUN)[0].fix == effect.fix
+    explained = {one.rule: one for one in causality.explain([finding("frozen-parameters", 1), effect], DECLARED, RUN)}
+    assert explained[rule].caused_by == "frozen-parameters"
+    assert "dead units" not in explained[rule].fix
+    assert not explained[rule].fix_code
+
+
 def test_a_loss_that_the_scaler_divides_away_leaves_a_constant() -> None:
     assert causes(finding("constant-output", 212), finding("scaler-misuse", 1))["constant-output"] == "scaler-misuse"
 

@@ -51,6 +51,8 @@ def test_weights_not_loaded(make: Any, rows: list[dict[str, Any]], confidence: s
     assert finding.confidence == confidence
     assert code in finding.fix_code
     assert finding.location.line == 60
+    said = f"{finding.title} {finding.summary} {finding.fix_code}"
+    assert "the file" not in said, "a script may leave out or rename names before it hands over the dictionary"
 
 
 def test_a_prefix_that_only_some_of_the_file_has(make: Any) -> None:

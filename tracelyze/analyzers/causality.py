@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Declaration
     from tracelyze.diagnosis import Finding, Verdict
 
+NO_OTHER = "Mend the cause first: it explains this, too. Look further only if this is still found without it."
+
 
 def on_rank(finding: Finding, rank: int) -> Finding:
     """The finding with the rank of the process that it was made in, if it does not name ranks itself."""
@@ -43,7 +45,9 @@ def explain(findings: Sequence[Finding], rules: Sequence[Declaration], run_steps
 
 
 def _follows(finding: Finding, cause: str | None) -> Finding:
-    """The finding with its cause; without a rate or limit that would make up for the cause."""
+    """The finding with its cause; without a rate or limit that would make up for the cause, or guesses at another."""
+    if cause is not None and finding.rule in consequences.OPEN:
+        return replace(finding, caused_by=cause, fix=NO_OTHER, fix_code="", diff=None)
     if cause is None or finding.rule not in consequences.SIZE_FOLLOWS:
         return replace(finding, caused_by=cause)
     fix = "Mend the cause first, and leave limit and learning rate as they are: without the cause they may be right."

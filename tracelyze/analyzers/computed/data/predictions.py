@@ -30,7 +30,7 @@ FUNCTIONS = (
 )
 THRESHOLDS = (
     Threshold("varies", 0.1, "share", "derived: its square, a hundredth, is the variance that is explained"),
-    Threshold("shares", 0.05, "share", "of class shares, which are smooth: a quarter of a hundredth is explained"),
+    Threshold("shares", 0.05, "share", "derived, of class shares: its square, 0.25%, is the variance explained"),
     Threshold("classes", 20, "classes", "of many, the frequencies alone take hundreds of steps to learn"),
     Threshold("looks", 8, "measurements", "without them it is not known how much targets differ"),
     Threshold("late", 0.4, "share", "of the run: the first part of a long training may look so"),
@@ -45,12 +45,15 @@ THRESHOLDS = (
 @dataclass(frozen=True)
 class Constant:
     """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
-    below which they were. `part`: its share in the whole loss, where another term swamps it."""
+    below which they were. `part`: its share in the whole loss, where another term swamps it; else `before` and `after`,
+    the whole loss in the third and in the last fifth of the run."""
 
     line: Line
     late: list[Row]
     bound: float
     part: float | None = None
+    before: float = float("nan")
+    after: float = float("nan")
 
 
 def constant(process: Process, optimization: Optimization, limits: Limits) -> tuple[Constant | None, int]:
@@ -68,8 +71,9 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
         bound = limits["shares"] if line.function in SHARES else limits["varies"]
         if all(row["varies"] < bound * row["target_varies"] for row in late):
             part = _swamped(rows, late, optimization, limits)
-            if part is not None or _is_flat(optimization, limits):
-                return Constant(line, late, bound, part), judged
+            before, after = _levels(optimization)
+            if part is not None or abs(after - before) <= (1 - limits["falls"]) * abs(before):
+                return Constant(line, late, bound, part, before, after), judged
     return None, judged
 
 
@@ -110,13 +114,12 @@ def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limit
     return part if part is not None and 0 < part <= limits["swamped"] and not fell else None
 
 
-def _is_flat(optimization: Optimization, limits: Limits) -> bool:
-    """Whether the loss of the last fifth is that of the third fifth: what is slow to begin is on its way down, and one
-    that rises by as much is not that of the best constant."""
+def _levels(optimization: Optimization) -> tuple[float, float]:
+    """The loss of the third fifth and of the last: what is slow to begin is on its way down between them, and one that
+    rises is not that of the best constant."""
     loss = optimization.steps["loss"]
     fifth = len(loss) // 5
     middle, end = loss[2 * fifth : 3 * fifth], loss[-fifth:]
     if not (np.isfinite(middle).any() and np.isfinite(end).any()):
-        return False
-    before, after = float(np.nanmedian(middle)), float(np.nanmedian(end))
-    return abs(after - before) <= (1 - limits["falls"]) * abs(before)
+        return float("nan"), float("nan")
+    return float(np.nanmedian(middle)), float(np.nanmedian(end))

@@ -53,27 +53,27 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         some = "" if all_of_them else f' if name.startswith("{given}")'
         code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items(){some}}}'
     elif known:
-        why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."
+        why = f"What it calls {given + '...'!r} the model calls {expected + '...'!r}."
         code = f'given = "{given}"\nstate = {{name: state[name] for name in state if name.startswith(given)}}\n'
         code += f'state = {{"{expected}" + name.removeprefix(given): state[name] for name in state}}'
     else:
-        why = "No change of prefix explains it: the file is of another model, or holds the weights one level deeper."
+        why = "No change of prefix explains it: they are another model's weights, or lie one level deeper."
         code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if known else "likely",
         title=f"{row['name']} loaded {'no' if none else 'hardly any'} weights: {row['missing']} of the model's "
-        f"{row['expected']} names were not in the file",
+        f"{row['expected']} names were not given",
         summary=(
-            f"{row['unexpected']} of the {row['given']} names in the file are none of the model's, and with "
-            f"strict=False that is no error. {why} The model kept the weights that it had, freshly initialised unless "
-            "something else set them."
+            f"Of the names that load_state_dict was given, {row['unexpected']} of {row['given']} are none of the "
+            f"model's, and with strict=False that is no error. {why} The model kept the weights that it had, freshly "
+            "initialised unless something else set them."
         ),
         fix="Make the names match, and look at what load_state_dict says did not fit.",
         fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\n"
         "print(result.unexpected_keys)  # what the model does not have: should be none that you meant to load\n"
-        "print(result.missing_keys)  # what the file does not have, such as a new head",
+        "print(result.missing_keys)  # what it was not given, such as a new head",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[

@@ -52,7 +52,8 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         summary=(
             f"The gradient norm{', times the loss scale,' * scaled} is {number(norm)}, and clip_grad_norm_ cuts it to "
             f"{number(limit)}: {number(factor)} of the gradient is left. At this learning rate all "
-            f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their size, and the loss stays where it began."
+            f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their "
+            "size, and the loss stays where it began."
         ),
         fix="Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
         "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is.",

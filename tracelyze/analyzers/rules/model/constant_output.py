@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.predictions import Constant
@@ -39,6 +39,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
+    shares = line.function in predictions.SHARES
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     return loss_calls.finding(
@@ -50,23 +51,21 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
-            f"{percent(ratio)} of what the targets do: the model gives one answer to everything, about the "
-            f"{'frequencies of the classes' if line.function in predictions.SHARES else 'mean of the targets'}, and "
-            "its loss no longer falls. "
+            f"{percent(ratio)} of what the targets do: the model gives one answer to everything. The best such "
+            f"answer is {'the frequencies of the classes' if shares else 'the mean of the targets'}"
             + (
-                f"This is {percent(found.part)} of the whole loss: another term swamps it, by its weight or its units."
+                f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None
-                else "Labels do not belong to their inputs, one term of the loss swamps the other, units are dead, or "
-                "a step was too large."
+                else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
             )
         ),
         fix="Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a "
         "mean over elements beside a mean, not beside a sum."
         if found.part is not None
-        else "Print a few inputs with their labels: shuffled apart, nothing can be learned. Then train on one small "
-        "batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says nothing of "
-        "the labels: look at how the training differs from this loop. If not, look for dead units, a rate that is "
-        "too high, or a term of the loss that keeps the output constant.",
+        else "Print a few inputs with their targets: if they are shuffled apart, nothing can be learned. Then train on "
+        "one small batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says "
+        "nothing of the targets: look at how the training differs from this loop. If not, look for dead units, a rate "
+        "that is too high, or a term of the loss that keeps the output constant.",
         fix_code=_TERMS if found.part is not None else flat_losses.ONE_BATCH,
         evidence=[
             Evidence(
@@ -74,7 +73,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 ratio,
                 "share",
                 found.bound,
-                limits.source("varies"),
+                limits.source("shares" if shares else "varies"),
             ),
         ],
         false_alarm="Targets that the input says nothing about, as random labels.",
