@@ -30,6 +30,37 @@ def test_a_model_that_is_compared_with_itself(make: Any, columns: dict[str, Any]
     assert make.check(RULE, process(make, loss=2.5, **columns))[2].confidence == "likely", "another preference loss"
 
 
+@pytest.mark.parametrize(
+    ("source", "edited"),
+    [
+        (
+            "ref.load_state_dict(policy.state_dict(), assign=True)",
+            "ref.load_state_dict({name: tensor.clone() for name, tensor in policy.state_dict().items()}, assign=True)",
+        ),
+        ("ref.load_state_dict(states, assign=True)", None),
+        ("ref.load_state_dict(policy.state_dict())", None),
+    ],
+)
+def test_a_reference_that_is_given_the_tensors_themselves(make: Any, source: str, edited: str | None) -> None:
+    place = {"file": "a.py", "function": "dpo", "excerpt_line": 7, "excerpt": f"    ref = LM()\n    {source}"}
+    sites = [
+        {"site": 1, "role": "reference", "line": 7, "source": "ref = LM()", **place},
+        {"site": 2, "role": "load_state_dict", "line": 8, "source": source, **place},
+    ]
+    load = {"time": 0.1, "step": 0, "module": 0, "name": "LM", "site": 2, "given": 28, "expected": 28, "missing": 0}
+    load |= {"unexpected": 0, "own": 0, "from_other": True}
+    rows = [{**OWN, "step": 10 * n, "shared": 1.0, "equal": 1.0} for n in range(12)]
+    more = {"references": rows, "loss_calls": [], "loads": [load]}
+    facts = {"signals": {"state_loads": {"state": "on", "columns": ["loads.missing"]}}}
+    alike = make.process(make.steps() | {"loss": [LN_2] * 400}, sites=sites, more=more, facts=facts)
+    finding = make.check(RULE, alike)[2]
+    assert finding.location.line == (8 if "assign" in source else 7)
+    assert (finding.diff and [line.strip() for line in finding.diff.added]) == (edited and [edited])
+    assert "ref = copy.deepcopy(" in finding.fix_code or "assign" in source
+    aliased = make.check("snapshot-aliased", alike)
+    assert ("another model's tensors" in str(aliased)) == ("assign" in source)
+
+
 def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
     learned = np.linspace(3, 1, 200).tolist()
     rows = [{**OWN, "step": step, "same": True} for step in range(201, 400, 20)]

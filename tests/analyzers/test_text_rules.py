@@ -45,7 +45,12 @@ def process(make: Any, count: int = 8, end_symbol: int | None = None, begin: int
         (EOS, FULL_STOP | {"end_symbol": 2}, "warning", "likely"),
         (EOS, FULL_STOP | {"end_symbol": 2, "end_least": 9.0}, "warning", "likely"),
         (EOS, FULL_STOP | {"end_id": 0.0, "end_least": 0.0}, "warning", "likely"),  # masked before the padding
-        (EOS, FULL_STOP | {"stop_inside": 0.0, "stop_after": math.nan}, "info", "possible"),  # perhaps an end symbol
+        (
+            EOS,
+            FULL_STOP | {"stop_inside": 0.0, "stop_after": math.nan, "stop_same": 0.7},
+            "info",
+            "possible",
+        ),  # perhaps
         (EOS, FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2}, "warning", "likely"),
         (BOS, {"begin_twice": 1.0}, "warning", "likely"),
         (BOS, {"begin_twice": 1.0, "begin": 1}, "warning", "certain"),
@@ -91,6 +96,8 @@ def test_calls_that_nobody_looked_into_are_not_counted(make: Any, rule: str, col
         (EOS, UNTAUGHT | {"end_counts": [0.0] * 7 + [1.0]}),  # packed rows hold it as a target
         (EOS, UNTAUGHT | {"end_least": 0.0}),  # padding with an id of its own, and no end symbol: a recommender
         (EOS, UNTAUGHT | {"end_least": 6.0}),
+        (EOS, FULL_STOP | {"stop_inside": 0.0, "stop_after": math.nan}),  # an end symbol, and padding to one length
+        (EOS, FULL_STOP | {"stop_inside": 0.0, "end_least": 2.0, "stop_id": 1.0, "end_id": 0.0, "behind_id": 0.0}),
         (EOS, UNTAUGHT | {"targets_least": 1.0, "targets_most": 1.0, "end_symbol": 2}),  # answers of one token
         (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 1.0, "stop_after": 0.4}),  # may be either
         (EOS, FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2, "end_least": 9.0}),  # an end of its own, and padding
@@ -112,6 +119,12 @@ def test_rows_with_masked_prompts_that_are_cut_anywhere(make: Any) -> None:
     masked = make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.5}))
     assert masked[0] == "skipped", "several samples may share a row"
     assert make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.0}))[0] == "passed", "pretraining"
+
+
+def test_an_end_that_the_configuration_names_is_not_doubted(make: Any) -> None:
+    finding = make.check(EOS, process(make, **FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2}))[2]
+    assert "may be what ends a text" not in finding.summary
+    assert "eos_token_id" in finding.summary
 
 
 @pytest.mark.parametrize("rule", RULES)

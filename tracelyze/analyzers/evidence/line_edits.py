@@ -98,6 +98,20 @@ def clipped_at(process: Process, place: Location | None, limit: str) -> Diff | N
     return _edit(process, place, changed)
 
 
+def given_copies(process: Process, place: Location | None) -> Diff | None:
+    """A load with assign=True that is given copies of the other model's tensors."""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("load_state_dict"))
+        states = call and _argument(call, 0, "state_dict")
+        if not isinstance(states, ast.Call) or name_of(states.func) != "state_dict":
+            return None
+        copies = f"{{name: tensor.clone() for name, tensor in {line.text_of(states)}.items()}}"
+        return line.with_parts({states: copies})
+
+    return _edit(process, place, changed)
+
+
 def kept_from_zero(process: Process, place: Location | None) -> Diff | None:
     """The only square root of the line, of something that is never exactly zero."""
 

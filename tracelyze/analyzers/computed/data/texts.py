@@ -89,7 +89,9 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
     word = inside >= limits["inside"] and after < limits["after"]
     least = sorted(row["end_least"] for row in rows)[len(rows) // 2]
     written = apart or least == 1  # the longest row ends in it, too, so that it is no padding there
-    if stop is not None and (stop in known or (not word and (inside or not written or not recorded))):
+    # Padding that fills all rows to one length looks like an end that is masked; beside an end symbol it is none.
+    padded = int(last) not in known and mean(rows, "stop_same") >= limits["ended"]
+    if stop is not None and (stop in known or (not word and (inside or padded or not written or not recorded))):
         return f"the last target that counts is id {stop} in most rows of {looked}"
     if len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1:
         return "all rows have the same number of targets that count: where to stop is not to be learned"

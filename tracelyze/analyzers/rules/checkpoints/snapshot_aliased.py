@@ -33,13 +33,22 @@ def check(process: Process, limits: Limits) -> Outcome:
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
     if not aliased and not shared and not itself and not kept and not best:
         own = sum(row["own"] == row["expected"] > 0 for row in loads)
-        return Passed(f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors")
+        assigned = sum("assign=True" in _source(process, row) for row in loads if row["from_other"])
+        more = f", {assigned} that made another model's tensors its own (assign=True)" if assigned else ""
+        return Passed(
+            f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors{more}"
+        )
     findings = [_finding(process, rows, limits) for rows in aliased]
     findings += [_shared(process, rows, limits) for rows in shared]
     findings += [best_models.finding(process, best, RULE.id)] if best else []
     lines = {rows[-1]["taken_site"] for rows in aliased}
     findings += [kept_states.finding(process, one, RULE.id, limits) for one in kept if one["taken_site"] not in lines]
     return findings + [own_states.finding(process, rows, RULE.id, limits) for rows in itself]
+
+
+def _source(process: Process, row: Row) -> str:
+    place = process.site(row["site"])
+    return place.source if place is not None else ""
 
 
 def _by_line(loads: Iterable[Row]) -> list[list[Row]]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+NOT_NAMED = "nowhere else; but what ends a text by the model's configuration (eos_token_id) is the id that is masked."
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Rows that end in one id, which no target that counts is, while nothing else tells the model where they end."""
@@ -32,7 +34,9 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
     likely, last = end.stop is None or end.word, ""  # else the last target may be an end symbol itself
     if end.stop is not None:
         last = f" The last target that counts is id {end.stop} in most rows, which stands "
-        last += "within them, too." if likely else "nowhere else: it may be what ends a text."
+        last += (
+            "within them, too." if likely else NOT_NAMED if end.known else "nowhere else: it may be what ends a text."
+        )
     return loss_calls.finding(
         process,
         line,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed import reference_levels
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -56,7 +56,9 @@ def _finding(
         else "equal at every measurement, although they are trained"
     )
     apart = not one and not any(row["shared"] == 1 for row in alike)
-    written = _written_over(optimization.process, limits) if apart else None
+    process, assigned = optimization.process, None if one or apart else _assigned(optimization.process)
+    written = _written_over(process, limits) if apart else None
+    made, diff = script_lines.only(process, "reference"), line_edits.given_copies(process, assigned)
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
     exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
     said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")
@@ -76,19 +78,20 @@ def _finding(
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
         if written
+        else f"Give the reference copies: assign=True in line {assigned.line} makes the trained model's own tensors "
+        "its parameters. Or drop assign=True, where the reference has parameters of its own already."
+        if assigned
         else "Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
-        fix_code="" if written else _example(script_lines.only(optimization.process, "reference")),
+        fix_code="".join(one.strip() for one in diff.added) if diff else "" if written or assigned else _example(made),
         first_step=timing.step_at(optimization, begin),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
             Evidence("value at which it stays", level),
         ],
-        location=written
-        or script_lines.only(optimization.process, "reference")
-        or compared
-        or optimization.loss_location,
+        location=written or assigned or made or compared or optimization.loss_location,
+        diff=diff,
         seen_at=compared or optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
@@ -102,10 +105,17 @@ def _written_over(process: Process, limits: Limits) -> Location | None:
     return process.site(sites[0]) if len(sites) >= limits["looks"] and len(set(sites)) == 1 else None
 
 
+def _assigned(process: Process) -> Location | None:
+    """The only line that hands tensors of another module over as they are (`assign=True`)."""
+    sites = {row["site"] for row in process.tables["loads"].records() if row["from_other"]}
+    lines = [place for site in sorted(sites) if (place := process.site(site)) and "assign=True" in place.source]
+    return lines[0] if len(lines) == 1 else None
+
+
 def _example(place: Location | None) -> str:
     """A copy of the model, under the name that the script's own line gives it."""
-    own = re.fullmatch(r"(?P<reference>[\w.]+) = (?P<model>[\w.]+)", place.source) if place else None
-    reference, model = (own["reference"], own["model"]) if own else ("reference", "model")
+    own = re.match(r"(?P<reference>[\w.]+) = (?P<model>[\w.]+$)?", place.source) if place else None
+    reference, model = (own["reference"], own["model"] or "model") if own else ("reference", "model")
     copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
     return f"import copy  # at the top of the file\n\n{copied}"
 
