@@ -74,12 +74,28 @@ def cached(x: Any) -> Any:
     return HEAD(F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, slice(0, None), :])
 
 
+def padded(causal: bool, left: bool, additive: bool = False) -> Any:
+    """As transformers masks a batch: rows of padding that would see nothing see everything."""
+    lengths = torch.tensor([3, 4, 5, 4, 6, 7])[:, None]  # the last positions are padding in every sample
+    there = torch.arange(T) >= T - lengths if left else torch.arange(T) < lengths
+    mask = there[:, None, :].expand(B, T, T) & (torch.ones(T, T, dtype=torch.bool).tril() if causal else True)
+    mask = (mask | ~mask.any(-1, keepdim=True))[:, None]
+    given = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min) if additive else mask
+
+    def model(x: Any) -> Any:
+        q, k, v = (layer(EMBED(x))[:, None] for layer in KEYS)
+        return HEAD(F.scaled_dot_product_attention(q, k, v, attn_mask=given)[:, 0])
+
+    return model
+
+
 KEYS = [nn.Linear(H, H) for _ in "qkv"]
 CAUSAL = [
     cached,
     *[recurrent(kind, layers) for kind in RECURRENT for layers in (1, 2)],
     *[attending(True, dropout, hint=hint) for dropout in (0.0, 0.1) for hint in (False, True)],
     by_hand(),
+    *[padded(True, left, additive) for left in (False, True) for additive in (False, True)],
 ]
 
 
@@ -118,6 +134,7 @@ NOT_SHOWN = [
     *[encoded(kind, use) for kind in RECURRENT for use in ("state", "last")],
     attending(False),
     attending(False, 0.0),
+    *[padded(False, left) for left in (False, True)],
     attending(True, shift=shifted),
     attending(True, 0.0, shift=lambda h: h.roll(1, 1)),
     attending(True, shift=lambda h: torch.cat([torch.zeros(B, 1, H), h[:, :-1]], 1)),
@@ -193,3 +210,15 @@ def test_padding_beside_the_ids_of_a_source() -> None:
     target[:, 0] = 1
     found = columns_of(model, x, target)
     assert (found["pad_target"], found["pad_same"]) == (0.0, pytest.approx(1 - 5 / (x == 0).sum().item(), abs=0.05))
+
+
+def test_targets_two_ids_later_of_rows_whose_last_id_was_cut_off() -> None:
+    """Inputs are rows without their last id and labels rows without their first, which the model shifts once more."""
+    lengths = torch.tensor([5, 6, 7, 8, 9, 9])[:, None]
+    rows = torch.randint(3, V, (B, T + 1), generator=torch.Generator().manual_seed(2))
+    x = rows[:, :-1].masked_fill(torch.arange(T) >= lengths, 0)
+    labels = rows[:, 1:].masked_fill(torch.arange(T) >= lengths, -100)
+    again = F.pad(labels[:, 1:], (0, 1), value=-100)
+    found = columns_of(padded(True, False), x, again)
+    assert (found["ids_ahead"], found["sees_later"]) == (1.0, 0.0)
+    assert columns_of(padded(True, False), x, labels)["ids_ahead"] < 0.5

@@ -19,6 +19,7 @@ MAX_NODES = 2**14  # nodes of a graph that are visited
 ROWS, COLUMNS = 64, 4096  # of a batch of sequences that are compared
 ONLY = 0.99  # share of the places of an id that lie at the ends of rows: one that is used elsewhere is no padding
 HIGHEST = 2**31 - 1  # above any id
+MOST_WEIGHTS, FEW_WEIGHTS = 2**22, 4  # elements of attention that are all read; of more, those of a few samples
 LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "SafeSoftmax"), ("RnnLayer", "Rnn")
 ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # they leave positions alone along the last dimension
 # Operations that leave every value at its position, on the way from an embedding to the scores.
@@ -172,8 +173,10 @@ def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
         informative[:1] = False
     equal = (ids == target)[:last, :-1] & informative
     count = informative.sum()
-    ahead = (ids[:, 2:] == target[:, :-2])[:last] & informative[:, :-1] if ids.shape[1] > 2 else equal[:, :0]
-    share = ahead.sum() / informative[:, :-1].sum().clamp(min=1)
+    # The last target of a row may be an id that was cut off from the inputs.
+    followed = informative[:, :-1] & (target[:last, 1:-1] != ignored)
+    ahead = (ids[:, 2:] == target[:, :-2])[:last] & followed if ids.shape[1] > 2 else equal[:, :0]
+    share = ahead.sum() / followed.sum().clamp(min=1)
     return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1), "ids_ahead": share}
 
 
@@ -296,6 +299,14 @@ def _later(torch: Any, node: Any, device: Any) -> Any:
         given = result
     if given.dim() < 2 or given.shape[-1] != given.shape[-2] or given.shape[-1] < 2:
         return None
-    square = given.detach().reshape(-1, *given.shape[-2:])[:4].float()
-    own = square.diagonal(dim1=1, dim2=2).amax(0).amin()
-    return torch.where(own > 0, square.triu(1).amax(), torch.ones((), device=device))
+    weights = given.detach().reshape(-1, *given.shape[-2:])
+    read = weights if weights.numel() <= MOST_WEIGHTS else weights[:FEW_WEIGHTS]
+    seen = read > 0
+    # A position that no row attends to is padding in all of them, and says nothing of its own.
+    own = seen.diagonal(dim1=1, dim2=2).any(0) | ~seen.any(1).any(0)
+    first = weights[:FEW_WEIGHTS].float()
+    # Libraries let padding that may see nothing see everything, lest its softmax be NaN.
+    everything = (first > 0).all(2)
+    padding = everything & ~everything.all(1, keepdim=True)
+    later = first.triu(1).masked_fill(padding[:, :, None], 0.0).amax()
+    return torch.where(own.all(), later, torch.ones((), device=device))
