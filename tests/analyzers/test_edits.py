@@ -209,6 +209,11 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
         assert statements(applied(source, diff))[1] == repaired
 
 
+OF_ALL_GROUPS = """# right below the line that makes the optimizer, above that of a scheduler:
+for group in optimizer.param_groups:
+    group["lr"] *= 3"""  # the run's own rate is 0.01
+
+
 @pytest.mark.parametrize(
     ("line", "example"),
     [
@@ -216,12 +221,15 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
             "opt = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9)",
             "opt = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)",
         ),
-        ("opt = torch.optim.SGD(net.parameters(), lr = 3e-1)", "opt = torch.optim.SGD(net.parameters(), lr=0.03)"),
-        ("opt = make(net, lr=base_lr)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
-        ("opt = make([{'lr': 1}], lr=10 * base)", "optimizer = torch.optim.SGD(model.parameters(), lr=0.03)"),
+        ("opt = torch.optim.SGD(net.parameters(), lr = 3e-1)", "opt = torch.optim.SGD(net.parameters(), lr = 0.03)"),
+        ("self.o = torch.optim.SGD(net.parameters(), 0.3, 0.9)", "self.o = torch.optim.SGD(net.parameters(), 0.03, 0.9)"),
+        ("return torch.optim.SGD(net.parameters(), lr=lr)", "return torch.optim.SGD(net.parameters(), lr=0.03)"),
+        ("opt = make(net, lr=base_lr)", "opt = make(net, lr=0.03)"),
+        ("opt = make([{'lr': 1}], lr=10 * base)", OF_ALL_GROUPS),
+        ("opt = torch.optim.SGD([{'params': net.parameters(), 'lr': 1}], lr=0.3)", OF_ALL_GROUPS),
     ],
 )
 def test_an_example_with_another_rate_keeps_the_users_line(make, line: str, example: str) -> None:
-    sites = sites_of(f"def train():\n    {line}\n", optimizer="opt =")
+    sites = sites_of(f"def train():\n    {line}\n", optimizer="lr" if "lr" in line else "SGD")
     process = make.process(sites=sites, optimizers=[{"optimizer": 0, "name": "SGD", "made_at": 1}])
     assert schedulers.with_rate(process.optimizations[0], 0.03) == example

@@ -11,13 +11,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
@@ -153,16 +154,37 @@ def anomalies_unseen(process: Process, place: Location | None) -> Diff | None:
 
 
 def drawn_below(process: Process, place: Location | None, end: int) -> Diff | None:
-    """torch.randint(0, end, ...) at the line that draws from less."""
+    """The line that draws from less, with randint up to `end`."""
+    own = own_statement.at(process, place)
+    return own.changed(_drawn_to(own, end)) if own is not None else None
 
-    def changed(line: ParsedLine) -> str | None:
-        call = _only(line.calls("randint"))
-        if call is None or not is_function_of_torch(call.func) or len(call.args) != len(("low", "high", "size")):
-            return None
-        low, high, _size = call.args
-        return line.with_parts({high: str(end)}) if isinstance(low, ast.Constant) and low.value == 0 else None
 
-    return _edit(process, place, changed)
+def example_drawn_below(process: Process, place: Location | None, name: str, end: int) -> str:
+    """The script's own line that draws, up to `end`; in words of its own where it is not known."""
+    own = own_statement.at(process, place)
+    line = own.dedented(_drawn_to(own, end) or "") if own is not None else ""
+    return line or f"{name} = torch.randint(0, {end}, (inputs.size(0),), device=inputs.device)"
+
+
+def _drawn_to(own: OwnStatement, end: int) -> str | None:
+    call = own.only_call("randint", "randint_like")
+    if call is None or not is_function_of_torch(call.func) or not _is_what_is_assigned(own, call):
+        return None
+    named = {one.arg: one.value for one in call.keywords}
+    among = [] if name_of(call.func) == "randint" else call.args[:1]  # what randint_like is shaped as
+    bounds = call.args[len(among) : len(call.args) - (0 if "size" in named or among else 1)]
+    low = bounds[0] if len(bounds) == len(("low", "high")) else named.get("low")
+    high = named.get("high") or (bounds[-1] if bounds else None)
+    from_zero = low is None or (isinstance(low, ast.Constant) and low.value == 0)
+    return own.parsed.with_parts({high: str(end)}) if high is not None and from_zero else None
+
+
+def _is_what_is_assigned(own: OwnStatement, call: ast.Call) -> bool:
+    """Whether the statement keeps what the call returns: as it is, or moved or cast by methods; no index into others."""
+    value = own.parsed.statement.value if isinstance(own.parsed.statement, ast.Assign) else None
+    while isinstance(value, ast.Call) and value is not call:
+        value = value.func.value if isinstance(value.func, ast.Attribute) else None
+    return value is call
 
 
 def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
@@ -227,13 +249,9 @@ def line_before(process: Process, place: Location | None, line: str) -> Diff | N
 
 
 def _edit(process: Process, place: Location | None, changed: Callable[[ParsedLine], str | None]) -> Diff | None:
-    """The line as `changed` leaves it; None where that is the same, or is not known."""
-    there = edits.statement(process, place) if place else None
-    parsed = parsed_line.parse(there[1]) if there else None
-    line = changed(parsed) if parsed else None
-    if not place or not there or line is None or line == there[1]:
-        return None
-    return Diff(place.file, place.line, ["".join(there)], [there[0] + line])
+    """The statement as `changed` leaves it; None where that is the same, or is not known."""
+    own = own_statement.at(process, place)
+    return own.changed(changed(own.parsed)) if own is not None else None
 
 
 def _only(calls: list[ast.Call]) -> ast.Call | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed.schedules.mismatches import UNITS
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark, Severity
 
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.mismatches import Mismatch
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.diagnosis import Diff
 
 _LIGHTNING: Final = (
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}\n'
     '# "interval": "epoch", which Lightning takes without it, if the length of the schedule counts epochs'
 )
 """The end of configure_optimizers, from which Lightning steps the scheduler itself."""
+FALSE_ALARM: Final = "A pause of the training that is planned, or a part of a longer schedule."
 
 
 def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Finding:
@@ -35,9 +38,12 @@ def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Fi
         evidence=[
             Evidence("steps of the scheduler", scheduler["steps"], "steps"),
             Evidence("steps of the optimizer", len(optimization.steps), "steps"),
-            Evidence("length of the schedule", scheduler["horizon"], "steps"),
+            *([Evidence("length of the schedule", scheduler["horizon"], "steps")] if scheduler["horizon"] else []),
         ],
         at_step=mismatch.at_step,
+        diff=mismatch.diff,
+        false_alarm=mismatch.false_alarm or FALSE_ALARM,
+        verify=mismatch.verify,
     )
 
 
@@ -55,6 +61,9 @@ def about_rate(
     severity: Severity = "warning",
     confidence: Confidence | None = None,
     at_step: bool = False,
+    diff: Diff | None = None,
+    false_alarm: str = FALSE_ALARM,
+    verify: str = "",
 ) -> Finding:
     """A finding about the rate from row `first` of the steps on, as this scheduler sets it.
 
@@ -73,7 +82,8 @@ def about_rate(
         title=title,
         summary=what,
         fix=fix,
-        fix_code=_LIGHTNING if made and made.function == "configure_optimizers" else code,
+        fix_code=_LIGHTNING if code == UNITS and made and made.function == "configure_optimizers" else code,
+        diff=diff,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -82,5 +92,6 @@ def about_rate(
         location=made or stepped,
         seen_at=stepped,
         charts=rates + pictures.loss(optimization),
-        false_alarm="A pause of the training that is planned, or a part of a longer schedule.",
+        false_alarm=false_alarm,
+        verify=verify,
     )

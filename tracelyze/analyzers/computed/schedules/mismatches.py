@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Diff
 
 RETURNING: Final = ("CosineAnnealingLR",)  # beyond their length they climb again
 LATE: Final = ("SWALR",)  # made for the last part of a training, which may end before
@@ -42,6 +44,9 @@ class Mismatch:
     code: str = UNITS
     at_step: bool = False
     """Whether the call of the scheduler's step is to change, not its construction."""
+    diff: Diff | None = None
+    false_alarm: str = ""
+    verify: str = ""
 
 
 def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
@@ -73,8 +78,7 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
         f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
         "after the scheduler.",
         fix="Make the scheduler after the optimizer that is used, and hand it that one.",
-        code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
-        "scheduler = CosineAnnealingLR(optimizer, T_max=epochs)",
+        code=_made_below(optimization, row),
     )
 
 
@@ -209,15 +213,44 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
             )
         else:
             continue
+        mode = "min" if falling_loss else "max"
         return Mismatch(
             row,
             title=f"{row['name']} in mode {row['mode']} cuts the rate while what it watches gets better",
             what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
             f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
-            fix=right,
-            code=f'scheduler = ReduceLROnPlateau(optimizer, mode="{"min" if falling_loss else "max"}")',
+            fix=right + _handed_over(optimization, row),
+            code=f'mode="{mode}"  # where {row["name"]} is told its mode',
+            diff=_in_mode(optimization, row, mode),
+            false_alarm="A value for which the mode is right after all, as a loss that is a reward with its sign "
+            "changed.",
+            verify="Record the run again: the rate is cut only where what the scheduler watches no longer gets better.",
         )
     return None
+
+
+def _made_below(optimization: Optimization, row: Row) -> str:
+    """The line that makes the scheduler, to be moved; in words where it is not known."""
+    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
+    line = own.dedented(own.text) if own is not None and own.is_whole else "...  # the line that makes the scheduler"
+    return f"# below the line that makes the optimizer which steps, with that optimizer:\n{line}"
+
+
+def _handed_over(optimization: Optimization, row: Row) -> str:
+    """Where the scheduler's options are, if its line hands them over as a dictionary."""
+    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
+    call = own.only_call(str(row["name"])) if own is not None else None
+    options = [one.value for one in call.keywords if one.arg is None] if call is not None else []
+    return f" It is among {own.parsed.text_of(options[0])}: change it there." if own is not None and options else ""
+
+
+def _in_mode(optimization: Optimization, row: Row, mode: str) -> Diff | None:
+    """The line that makes the scheduler, with this mode; None where `**options` may set it."""
+    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
+    call = own.only_call(str(row["name"])) if own is not None else None
+    if own is None or call is None or any(one.arg is None for one in call.keywords):
+        return None
+    return own.changed(own.parsed.with_argument(call, "mode", f'"{mode}"', position=1))
 
 
 _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | None], ...]] = (

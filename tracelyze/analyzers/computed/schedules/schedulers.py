@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import line_edits
+import numpy as np
+
+from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Diff, Location
 
@@ -15,7 +18,7 @@ Row = dict[str, Any]
 """One scheduler: a row of the table schedules."""
 
 _OWN_RATE: Final = ("OneCycleLR", "CyclicLR")  # are given rates, whatever the optimizer was made with
-_GIVEN_RATE: Final = re.compile(r"\b(lr|max_lr)\s*=\s*\d[\d._]*(?:e[-+]?\d+)?(?=\s*[,)])", re.IGNORECASE)
+_RATES: Final = ("lr", "max_lr")
 
 
 def last_rows(process: Process) -> list[Row]:
@@ -35,25 +38,42 @@ def rate_location(optimization: Optimization, raised: bool = False) -> Location 
 
 
 def edit_of_rate(optimization: Optimization, rate: float) -> Diff | None:
-    """The line that gives the rate, with this rate, where the line says it in numbers."""
-    place = rate_location(optimization)
-    if (
-        place is None
-        or len(_GIVEN_RATE.findall(place.source)) != 1
-        or place.source.count("(") != place.source.count(")")
-    ):
+    """The statement that gives the rate, with this rate, where it says the rate in numbers."""
+    own = own_statement.at(optimization.process, rate_location(optimization))
+    given = _given_rate(optimization, own) if own is not None else None
+    if own is None or given is None or not _is_number(given):
         return None
-    return line_edits.line_for(optimization.process, place, with_rate(optimization, rate))
+    return own.changed(own.parsed.with_parts({given: f"{rate:.2g}"}))
 
 
 def with_rate(optimization: Optimization, rate: float) -> str:
-    """An example that sets this rate: the line that gives it, where that says it in numbers."""
-    place = rate_location(optimization)
-    line = place.source.strip() if place else ""
-    if len(_GIVEN_RATE.findall(line)) == 1 and line.count("(") == line.count(")"):
-        return _GIVEN_RATE.sub(rf"\g<1>={rate:.2g}", line)
-    if "OneCycleLR" in line:
-        return f"scheduler = OneCycleLR(optimizer, max_lr={rate:.2g}, total_steps=total_steps)"
-    name = optimization.facts.get("name")
-    by_name = f"optimizer = torch.optim.{name}(model.parameters(), lr={rate:.2g})"
-    return by_name if name else f'for group in optimizer.param_groups:\n    group["lr"] = {rate:.2g}'
+    """An example that sets this rate: the statement that gives it, with all else that it says; where it gives none, or
+    one for each group, the rates of all groups by the same factor, right after the optimizer was made."""
+    own = own_statement.at(optimization.process, rate_location(optimization))
+    given = _given_rate(optimization, own) if own is not None else None
+    if own is not None and given is not None and own.is_whole:
+        return own.dedented(own.parsed.with_parts({given: f"{rate:.2g}"}))
+    name, now = optimization.facts.get("name"), optimization.steps["lr"]
+    now = now[np.isfinite(now) & (now > 0)]
+    if name and (trainer_examples.trainer_of(optimization.process)[0] or not len(now)):
+        return f"optimizer = torch.optim.{name}(model.parameters(), lr={rate:.2g})"
+    if not len(now):
+        return f'for group in optimizer.param_groups:\n    group["lr"] = {rate:.2g}'
+    below = "# right below the line that makes the optimizer, above that of a scheduler:\n"
+    return f'{below}for group in optimizer.param_groups:\n    group["lr"] *= {rate / float(np.median(now)):.2g}'
+
+
+def _given_rate(optimization: Optimization, own: OwnStatement) -> ast.expr | None:
+    """What the statement gives as the only rate, where no group has one of its own."""
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)]
+    keys = [node.value for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Constant)]
+    given = [one.value for call in calls for one in call.keywords if one.arg in _RATES]
+    made = own.only_call(str(optimization.facts.get("name")))
+    if not given and made is not None and len(made.args) > 1:
+        given = made.args[1:2]  # torch's optimizers all take their rate there
+    one = given[0] if len(given) == 1 and "lr" not in keys else None
+    return one if isinstance(one, ast.Constant | ast.Name | ast.Attribute) else None
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.schedules import findings, mismatches
 from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -77,14 +77,8 @@ def _length(scheduler: Row) -> str:
 def _of_full_length(optimization: Optimization, scheduler: Row | None) -> str:
     """The script's own line with another length, where it is one statement that names the length."""
     made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
-    line, count = _LENGTH.subn(r"\1=epochs * len(loader)", made.source if made else "")
-    if count != 1 or not _is_statement(line):
-        line = "scheduler = CosineAnnealingLR(optimizer, T_max=epochs * len(loader))"
-    return f"{line}  # stepped after every batch"
-
-
-def _is_statement(line: str) -> bool:
-    try:
-        return len(ast.parse(line).body) == 1
-    except SyntaxError:
-        return False
+    own = own_statement.at(optimization.process, made)
+    line, count = _LENGTH.subn(r"\1=epochs * len(loader)", own.dedented(own.text) if own is not None else "")
+    if count != 1:
+        line = "T_max=epochs * len(loader)  # or what your schedule calls its length"
+    return f"# stepped after every batch:\n{line}"

@@ -1,4 +1,4 @@
-"""One line of the user's program as Python reads it: the calls in it, and the line with some of its parts replaced."""
+"""A statement of the user's program as Python reads it: the calls in it, and its text with some parts replaced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ParsedLine:
-    """A line that is a statement of its own, or the head of a block (`for`, `with`, `if`)."""
+    """A statement of one line or several, or the head of a block (`for`, `with`, `if`)."""
 
     text: str
     tree: ast.Module = field(repr=False)
@@ -25,7 +25,7 @@ class ParsedLine:
 
     def text_of(self, node: ast.expr) -> str:
         """A part of the line as it is written."""
-        begin, end = _span(node)
+        begin, end = self._span(node)
         return self.text.encode()[begin:end].decode()
 
     def operand(self, node: ast.expr) -> str:
@@ -35,14 +35,42 @@ class ParsedLine:
     def with_parts(self, parts: Mapping[ast.expr, str]) -> str:
         """The line with other text in place of some parts, of which none lies within another."""
         line = self.text.encode()
-        for node, text in sorted(parts.items(), key=lambda part: _span(part[0]), reverse=True):
-            begin, end = _span(node)
+        for node, text in sorted(parts.items(), key=lambda part: self._span(part[0]), reverse=True):
+            begin, end = self._span(node)
             line = line[:begin] + text.encode() + line[end:]
         return line.decode()
 
+    def with_argument(self, call: ast.Call, name: str, value: str, position: int | None = None) -> str | None:
+        """The statement with one argument of a call set, and all others as they stand; `position`: where it may also
+        stand without its name. None where `*sequence` or `**options` may set it already."""
+        before = call.args[:position] if position is not None else []
+        if any(isinstance(one, ast.Starred) for one in (before if position is not None else call.args)):
+            return None
+        if position is not None and len(call.args) > position:
+            given = call.args[position]
+            return None if isinstance(given, ast.Starred) else self.with_parts({given: value})
+        for one in call.keywords:
+            if one.arg == name:
+                return self.with_parts({one.value: value})
+        if any(one.arg is None for one in call.keywords):
+            return None
+        end = self._span(call)[1] - len(")")
+        inside = self.text.encode()[:end].decode().rstrip()
+        comma = "" if inside.endswith(("(", ",")) else ","
+        space = "" if inside.endswith("(") else " "
+        rest = self.text.encode()[end:].decode()
+        return None if "#" in inside.rpartition("\n")[2] else f"{inside}{comma}{space}{name}={value}{rest}"
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        """First and last byte of a part."""
+        lines = self.text.encode().split(b"\n")
+        begins = [sum(len(line) + 1 for line in lines[:at]) for at in range(len(lines))]
+        last, column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        return begins[node.lineno - 1] + node.col_offset, begins[last - 1] + column
+
 
 def parse(text: str) -> ParsedLine | None:
-    """The line without its indentation; None where it is only a part of a statement, or several."""
+    """The statement without its indentation; None where it is only a part of one, or several."""
     for whole in (text, f"{text} pass"):  # the head of a block needs a body
         try:
             tree = ast.parse(whole)
@@ -66,8 +94,3 @@ def is_function_of_torch(node: ast.expr) -> bool:
 def is_operand(node: ast.expr) -> bool:
     """Whether an expression needs no brackets, wherever it is put."""
     return isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant)
-
-
-def _span(node: ast.expr) -> tuple[int, int]:
-    """First and last byte of a part, which stands on the one line that there is."""
-    return node.col_offset, node.end_col_offset or node.col_offset

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation, clip_values
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import one_clip
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
 from tracelyze.formatting import number, share_of
@@ -62,6 +63,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
     norms = steps["clip_max_norm"][each]
     limit = float(np.median(norms[np.isfinite(norms)])) if np.isfinite(norms).any() else None
     share = float(each.sum() / len(steps))
+    code, diff = one_clip.of_step(optimization, clip_values.place_of(optimization), number(limit or 1.0))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -74,6 +76,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step().",
         fix_code=clip_values.once_complete(optimization, number(limit or 1.0)),
+        diff=diff,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -68,7 +68,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         ),
         fix="Draw timesteps from the whole schedule.",
         diff=line_edits.drawn_below(process, drawn, int(row["range"])) if schedule else None,
-        fix_code=f"{row['argument']} = torch.randint(0, {row['range']}, (x.shape[0],), device=x.device)",
+        fix_code=line_edits.example_drawn_below(process, drawn, str(row["argument"]), int(row["range"])),
         first_step=1,
         last_step=int(row["step"]),
         evidence=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.computed.schedules import own_rates, schedulers
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -74,8 +74,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
             "other way round."
         ),
         fix="Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all.",
-        fix_code="OneCycleLR(optimizer, max_lr=[group['lr'] for group in optimizer.param_groups], total_steps=steps)\n"
-        "# by hand: group['lr'] = group['initial_lr'] * factor",
+        fix_code=own_rates.EXAMPLE,
+        diff=own_rates.of_groups(process, process.site(made_at) or stepped),
         first_step=int(row["steps"]),
         evidence=[
             Evidence(

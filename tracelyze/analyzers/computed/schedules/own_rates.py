@@ -1,0 +1,33 @@
+"""A rate for each parameter group, where one was set for all."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
+
+EXAMPLE: Final = """# right below the line that makes the optimizer:
+rates = [group["lr"] for group in optimizer.param_groups]
+
+# where the rate is set, which is a factor now, such as 0.1 for a tenth:
+for group, rate in zip(optimizer.param_groups, rates):
+    group["lr"] = rate * factor"""
+
+
+def of_groups(process: Process, made_at: Location | None) -> Diff | None:
+    """The line that makes a OneCycleLR, with the rates that the optimizer's groups were given as the highest ones."""
+    own = own_statement.at(process, made_at)
+    call = own.only_call("OneCycleLR") if own is not None else None
+    if own is None or call is None:
+        return None
+    named = [one.value for one in call.keywords if one.arg == "optimizer"]
+    optimizer = [*call.args[:1], *named][:1]
+    if not optimizer or not isinstance(optimizer[0], ast.Name | ast.Attribute):
+        return None
+    rates = f"[group['lr'] for group in {own.parsed.text_of(optimizer[0])}.param_groups]"
+    return own.changed(own.parsed.with_argument(call, "max_lr", rates, position=1))
