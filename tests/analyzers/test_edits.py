@@ -222,7 +222,10 @@ for group in optimizer.param_groups:
             "opt = torch.optim.SGD(net.parameters(), lr=0.03, momentum=0.9)",
         ),
         ("opt = torch.optim.SGD(net.parameters(), lr = 3e-1)", "opt = torch.optim.SGD(net.parameters(), lr = 0.03)"),
-        ("self.o = torch.optim.SGD(net.parameters(), 0.3, 0.9)", "self.o = torch.optim.SGD(net.parameters(), 0.03, 0.9)"),
+        (
+            "self.o = torch.optim.SGD(net.parameters(), 0.3, 0.9)",
+            "self.o = torch.optim.SGD(net.parameters(), 0.03, 0.9)",
+        ),
         ("return torch.optim.SGD(net.parameters(), lr=lr)", "return torch.optim.SGD(net.parameters(), lr=0.03)"),
         ("opt = make(net, lr=base_lr)", "opt = make(net, lr=0.03)"),
         ("opt = make([{'lr': 1}], lr=10 * base)", OF_ALL_GROUPS),

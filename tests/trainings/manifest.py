@@ -290,6 +290,14 @@ NO_GRADIENT: Final = (
         fast=True,
     ),
     pair("frozen_backbone", "misspelt", "frozen-parameters", lines=("parameter.require_grad = False",), fast=True),
+    pair(
+        "counted_parameters",
+        "used-up",
+        "frozen-parameters",
+        consequences=STUCK,
+        lines=('return torch.optim.AdamW([{"params": slow', "slow = "),
+        fast=True,
+    ),
     pair("two_tower", "tower-left-out", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
     pair("two_tower", "late-head", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
     pair(
@@ -928,6 +936,7 @@ TARGETS_AND_LAYERS: Final = (
         "one-peak",
         "group-rate-overwritten",
         lines=("scheduler = torch.optim.lr_scheduler.OneCycleLR(",),
+        fast=True,
     ),
     pair("harbour_tides", "past-call", "direct-forward-call", lines=("mse_loss(call(x), y)",), fast=True),
     pair("harbour_tides", "numpy-unseeded", "partial-seeding"),

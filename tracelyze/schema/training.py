@@ -204,6 +204,7 @@ OPTIMIZERS = Table(
         Column("shared_names", "string", "", "names of the first of these tensors in the model that was called"),
         Column("options", "string", "", "learning rate, momentum, weight decay, ... of the first group, as JSON"),
         Column("other_options", "string", "", "of each further group, what differs from the first, as a list in JSON"),
+        Column("empty_groups", "string", "", "groups without a tensor, counted from 0, as a list in JSON; else null"),
     ),
 )
 

@@ -225,6 +225,7 @@ def describe(tracked: Tracked) -> dict[str, Any]:
         {name: value for name, value in _options(group).items() if options.get(name) != value}
         for group in optimizer.param_groups[1:MOST_GROUPS]
     ]
+    empty = [at for at, group in enumerate(optimizer.param_groups) if not group["params"]]
     return {
         "optimizer": tracked.index,
         "name": optimizer.name if stands_in else type(optimizer).__name__,
@@ -235,6 +236,7 @@ def describe(tracked: Tracked) -> dict[str, Any]:
         "dtype": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in parameters})),
         "options": json.dumps(options, default=str),
         "other_options": json.dumps(others, default=str) if any(others) else None,
+        "empty_groups": json.dumps(empty) if empty else None,
     }
 
 

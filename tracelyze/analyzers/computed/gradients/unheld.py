@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
@@ -97,6 +98,9 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
         "after the optimizer was made, or when an encoder was left out of it."
     )
+    empty = empty_groups.of(optimization) if listed_at is None else None
+    if empty is not None:
+        why = empty.said
     if listed_at is not None:
         why = f"The layers that line {listed_at.line} makes sit in a Python list or dictionary, where torch finds none."
     return Finding(
@@ -107,8 +111,9 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         summary=(
             f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {why}"
         ),
-        fix=FIX_LISTED if listed_at else FIX,
-        fix_code=_example(nameless, listed_at),
+        fix=FIX_LISTED if listed_at else empty_groups.FIX if empty else FIX,
+        fix_code=empty.example if empty else _example(nameless, listed_at),
+        diff=empty.diff if empty else None,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -116,7 +121,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=listed_at or optimization.made_at or optimization.backward_location,
+        location=listed_at or (empty and empty.made_at) or optimization.made_at or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",

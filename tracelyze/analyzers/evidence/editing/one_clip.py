@@ -17,7 +17,8 @@ _ACCUMULATES: Final = re.compile(r"\bwith (?P<name>[A-Za-z_][\w.]*)\.accumulate\
 
 
 def of_step(optimization: Optimization, place: Location | None, limit: str) -> tuple[str, Diff | None]:
-    """An example, and the edit of the only line that clips, where a block of Accelerate says when the gradients of a step are complete."""
+    """An example, and the edit of the only line that clips, where a block of Accelerate says when the gradients of a
+    step are complete."""
     process = optimization.process
     own = own_statement.at(process, place)
     if own is None or place is None or not own.is_whole:

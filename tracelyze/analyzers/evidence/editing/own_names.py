@@ -7,12 +7,13 @@ one: whoever pastes the example then sees that it is not theirs.
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import trainer_examples
+from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,6 @@ _TOKENIZER: Final = re.compile(
 _COPIES: Final = re.compile(r"\b(?P<to>[A-Za-z_][\w.]*)\.load_state_dict\(\s*(?P<of>[A-Za-z_][\w.]*)\.state_dict\(")
 _LOOP: Final = re.compile(rf"(?:async )?for (?P<target>.+) in (?:enumerate\(|tqdm\()*{_NAME}(?:, (?:start=)?\d+)?\)*:")
 _DATASET: Final = re.compile(rf"(?P<loader>[A-Za-z_][\w.]*) = (?:[\w.]+\.)?DataLoader\((?:{_NAME}(?:,|\)$))?")
-_ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*) = (?P<value>.+)")
 _LOSS_LINE: Final = re.compile(
     r"(?P<indent>[ \t]*)loss = criterion\(model\((?:x|inputs)\), (?:y|targets)\)(?=$|  #)", re.MULTILINE
 )
@@ -247,11 +247,12 @@ def _batch(forward: list[str], model: str) -> dict[str, str]:
 
 
 def _construction(process: Process) -> str:
-    """The only line that makes an optimizer, where it is a whole assignment."""
-    lines = {line.source for line in process.locations("optimizer")}
-    line = lines.pop() if len(lines) == 1 else ""
-    whole = line.count("(") == line.count(")") and line.count("[") == line.count("]")
-    return line if whole and _ASSIGNED.fullmatch(line) and ".parameters()" in line else ""
+    """The only statement that makes an optimizer, where it is one: an assignment, or what a function returns."""
+    places = {(line.file, line.line): line for line in process.locations("optimizer")}
+    own = own_statement.at(process, next(iter(places.values()))) if len(places) == 1 else None
+    made = own.parsed.statement if own is not None else None
+    whole = isinstance(made, ast.Assign | ast.Return) and isinstance(made.value, ast.Call)
+    return own.dedented(own.text) if own is not None and whole else ""
 
 
 def _can_be_renamed(name: str, own: str, code: str, before: str) -> bool:

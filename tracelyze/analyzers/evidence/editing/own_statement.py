@@ -1,5 +1,5 @@
-"""The script's own statement at a place, over as many lines as it stands on, and edits that leave all of it as it is but
-one thing: one argument of one call, a condition before it, its target.
+"""The script's own statement at a place, over as many lines as it stands on, and edits that leave all of it as it is
+but one thing: one argument of one call, a condition before it, its target.
 
 Whoever applies such an edit keeps the name that is assigned, the arguments and the qualified names. None where the
 statement is not known as a whole.
