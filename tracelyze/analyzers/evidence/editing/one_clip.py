@@ -1,4 +1,4 @@
-"""The one clip of a step that accumulates gradients: the script's own statement, behind the last backward."""
+"""The one clip of a step that accumulates gradients: the script's own statement, once they are complete."""
 
 from __future__ import annotations
 
@@ -10,26 +10,19 @@ from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
 _ACCUMULATES: Final = re.compile(r"\bwith (?P<name>[A-Za-z_][\w.]*)\.accumulate\(")
 
 
-def of_step(optimization: Optimization, place: Location | None, limit: str) -> tuple[str, Diff | None]:
-    """An example, and the edit of the only line that clips, where a block of Accelerate says when the gradients of a
-    step are complete."""
-    process = optimization.process
+def once_complete(process: Process, place: Location | None) -> Diff | None:
+    """The line that clips under a condition, where a block of Accelerate says when the gradients are complete; not
+    where its result has a name, for which lines below may ask at each micro-batch."""
     own = own_statement.at(process, place)
-    if own is None or place is None or not own.is_whole:
-        return f"torch.nn.utils.clip_grad_norm_(model.parameters(), {limit})  # only here\noptimizer.step()", None
+    if own is None or place is None or isinstance(own.parsed.statement, ast.Assign | ast.AnnAssign):
+        return None
     above = [line for number, line in edits.recorded_lines(process, place).items() if number < own.line]
     names = {found["name"] for line in above if (found := _ACCUMULATES.search(line))}
-    clip = own.dedented(own.text)
-    if len(names) == 1:
-        head = f"if {names.pop()}.sync_gradients:  # once the gradients of a step are complete"
-        example = "\n".join([head, *(f"    {line}" for line in clip.split("\n"))])
-        assigned = isinstance(own.parsed.statement, ast.Assign)  # lines below may ask for it at each micro-batch
-        return example, None if assigned else own.under(head)
-    stepped = optimization.step_location.source if optimization.step_location else "optimizer.step()"
-    return f"# the line as it is, right above the step, behind the last backward:\n{clip}\n{stepped}", None
+    head = f"if {names.pop()}.sync_gradients:  # once the gradients of a step are complete" if len(names) == 1 else ""
+    return own.under(head) if head else None

@@ -63,7 +63,6 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
     norms = steps["clip_max_norm"][each]
     limit = float(np.median(norms[np.isfinite(norms)])) if np.isfinite(norms).any() else None
     share = float(each.sum() / len(steps))
-    code, diff = one_clip.of_step(optimization, clip_values.place_of(optimization), number(limit or 1.0))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -76,7 +75,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step().",
         fix_code=clip_values.once_complete(optimization, number(limit or 1.0)),
-        diff=diff,
+        diff=one_clip.once_complete(optimization.process, clip_values.place_of(optimization)),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
