@@ -24,6 +24,9 @@ def test_the_first_timesteps_alone(make: Any) -> None:
     assert "Only the first 100 of 1,000" in finding.title
     _, _, finding = make.check(RULE, looks(make, 0, 99, 100, source="embedding"))
     assert (finding.severity, finding.confidence) == ("info", "possible")
+    _, _, finding = make.check(RULE, looks(make, 0, 99, 100, source="schedule beside the model"))
+    assert (finding.severity, finding.confidence) == ("warning", "likely")
+    assert "The variable t never exceeded 99" in finding.summary
 
 
 def test_what_covers_the_schedule_or_a_part_on_purpose(make: Any) -> None:

@@ -129,3 +129,29 @@ def test_timesteps_in_a_batch_that_is_handed_over_whole() -> None:
     t = torch.randint(0, 50, (6,))
     assert timesteps._timesteps(torch, Denoiser(), ({"x": torch.randn(6, 3), "t": t},), {})[0] == "t"
     assert timesteps._timesteps(torch, Denoiser(), ({"x": torch.randn(6, 3), "label": t},), {}) is None, "classes"
+
+
+def of_a_loop(upper: int, name: str = "t") -> Any:
+    x = torch.randn(6, 3)
+    t = torch.randint(0, upper, (len(x),))
+    step = t if name == "step" else None
+    return noise_schedules.drawn_beside(torch, 6), t, step
+
+
+def of_labels() -> Any:
+    t = torch.zeros(6, dtype=torch.int64)
+    return noise_schedules.drawn_beside(torch, len(t))
+
+
+def of_fewer_samples() -> Any:
+    t = torch.randint(0, 50, (5,))
+    return noise_schedules.drawn_beside(torch, len(t) + 1)
+
+
+def test_timesteps_that_the_script_draws_beside_its_model() -> None:
+    found, drawn, _ = of_a_loop(50)
+    assert found[0] == "t"
+    assert found[1].tolist() == drawn.tolist()
+    assert of_a_loop(50, "step")[0] is None, "two that may be it"
+    assert of_labels() is None, "nothing is drawn there"
+    assert of_fewer_samples() is None

@@ -966,6 +966,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("gait_reader", "among-samples", collect=("--probe",)),
     pair("gait_reader", "centred", collect=("--probe",)),
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
+    pair("noise_schedule", "first-beside", "narrow-timesteps"),
+    pair("noise_schedule", "beside"),
     pair("diffusion_in_one_module", "first-steps", "narrow-timesteps", fast=True),
     pair("diffusion_in_one_module", "first-steps-of-table", "narrow-timesteps"),
     *(

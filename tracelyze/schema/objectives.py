@@ -183,8 +183,10 @@ TIMESTEPS: Final = Table(
     "Timesteps that a denoising model was given, one for each sample, at some steps.",
     (
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
-        Column("argument", "string", "", "name of the argument of forward"),
-        Column("source", "string", "", "where the range is known from: schedule, or embedding"),
+        Column("argument", "string", "", "name of the argument of forward, or of the script's variable"),
+        Column(
+            "source", "string", "", "where the range is known from: schedule, schedule beside the model, or embedding"
+        ),
         Column("range", "int64", "", "how many timesteps there are"),
         Column("values", "int64", "", "values that were looked at so far"),
         Column("distinct", "float64", "", "of them, different ones"),

@@ -1,6 +1,7 @@
 """Denoising diffusion with a schedule of 200 steps and a sinusoidal embedding of the timestep.
 
-Fault: `first-steps` draws timesteps from the number of steps that sampling takes instead of from the schedule.
+Faults: `first-steps` draws timesteps from the number of steps that sampling takes instead of from the schedule;
+`first-beside` does so where the model gets a fraction of the schedule beside its input. `beside` is healthy.
 """
 
 import argparse
@@ -24,6 +25,10 @@ class Denoiser(nn.Module):
         return self.out(self.net(torch.cat([x, angles.sin(), angles.cos()], 1)))
 
 
+def beside(width=64):
+    return nn.Sequential(nn.Linear(3, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2))
+
+
 class Diffusion:
     def __init__(self, steps=200):
         self.steps = steps
@@ -39,6 +44,12 @@ class Diffusion:
         noise = torch.randn_like(x)
         return F.mse_loss(model(self.noisy(x, t, noise), t), noise)
 
+    def loss_beside(self, model, x, upper):
+        t = torch.randint(0, upper, (len(x),))
+        noise = torch.randn_like(x)
+        given = torch.cat([self.noisy(x, t, noise), t[:, None] / self.steps], 1)
+        return F.mse_loss(model(given), noise)
+
 
 def ring(n):
     angle = 6.2832 * torch.rand(n)
@@ -51,11 +62,13 @@ def main():
     fault = parser.parse_args().fault
     torch.manual_seed(8)
     torch.set_num_threads(1)
-    diffusion, model = Diffusion(), Denoiser()
+    apart = "beside" in fault
+    diffusion, model = Diffusion(), beside() if apart else Denoiser()
+    loss_of = diffusion.loss_beside if apart else diffusion.loss
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for step in range(400):
-        upper = SAMPLING_STEPS if fault == "first-steps" else diffusion.steps
-        loss = diffusion.loss(model, ring(128), upper)
+        upper = SAMPLING_STEPS if fault.startswith("first") else diffusion.steps
+        loss = loss_of(model, ring(128), upper)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

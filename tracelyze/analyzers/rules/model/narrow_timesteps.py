@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+BESIDE = "schedule beside the model"  # the script draws timesteps, of which the model gets something else
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -22,7 +23,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = list(process.tables["timesteps"].records())
     if not rows:
         return Skipped(
-            "no model is given integer timesteps beside a schedule or an embedding of them", "not-applicable"
+            "no model is given integer timesteps beside a schedule or an embedding of them, and no script draws them",
+            "not-applicable",
         )
     last = rows[-1]
     if len(rows) < limits["looks"] or last["values"] < limits["values"]:
@@ -49,7 +51,8 @@ def _moves(rows: list[Row], limits: Limits) -> bool:
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
-    steps, schedule = int(row["highest"]) + 1, row["source"] == "schedule"
+    steps, schedule = int(row["highest"]) + 1, row["source"] != "embedding"
+    whose = f"variable {row['argument']}" if row["source"] == BESIDE else f"argument {row['argument']} of the model"
     share = steps / row["range"]
     drawn = drawn_timesteps.line(process, row["highest"])
     seen = optimization.step_location if optimization is not None else None
@@ -60,7 +63,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         confidence="likely" if schedule else "possible",
         title=f"Only the first {steps:,} of {row['range']:,} timesteps are trained",
         summary=(
-            f"The argument {row['argument']} of the model never exceeded {row['highest']:.0f} in {row['values']:,} "
+            f"The {whose} never exceeded {row['highest']:.0f} in {row['values']:,} "
             f"values, beside its {whole}: {percent(share)} of it, those with the least noise. Sampling begins at the "
             "other end, where the model has never been trained, so samples are made of noise."
             + (f" Line {drawn.line} draws them." if drawn is not None else "")
@@ -93,7 +96,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: timesteps cover the schedule.",
     needs=(("timesteps.highest",),),
-    absent="No model is given integer timesteps.",
+    absent="No model is given integer timesteps, and the script draws none beside a schedule.",
     thresholds=(
         Threshold("share", 0.25, "share", "refiners that are published take the last fifth of the noise on purpose"),
         Threshold("start", 0.02, "share", "a range that begins elsewhere was written down: both its ends were chosen"),

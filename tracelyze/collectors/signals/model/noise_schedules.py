@@ -1,4 +1,5 @@
-"""How many steps of noise a program has: the length of its schedule, by the names of what its functions hold.
+"""How many steps of noise a program has: the length of its schedule, by the names of what its functions hold; and the
+timesteps that it draws beside the model.
 
 Only names, shapes and dictionaries of attributes are read: no property of the program runs, and nothing is kept.
 """
@@ -13,7 +14,10 @@ from typing import Any
 
 from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.tensors.safe_computing import is_plain
 
+TIMESTEPS = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
+DRAWS = frozenset(("randint", "randint_like", "random_", "integers"))  # functions that draw integers
 NAMED = re.compile(r"alpha|beta|sigma|(?<![a-z])a_?bar|snr", re.IGNORECASE)
 SHORTEST = 20  # steps: what is shorter may be anything
 FRAMES, VARIABLES = 4, 300  # functions of the program that are looked into, and variables of each
@@ -35,6 +39,36 @@ def lengths(model: Any) -> set[int]:
                 found |= _of(variables)
         frame = frame.f_back
     return found
+
+
+def drawn_beside(torch: Any, samples: int | None) -> tuple[str, Any] | None:
+    """Name and values of the timesteps that a function which called the model has drawn, one for each sample, where the
+    model is given something made of them: an integer vector of such a name, in a function that draws integers."""
+    frame: FrameType | None = sys._getframe(1)
+    looked = 0
+    while frame is not None and looked < FRAMES:
+        code = frame.f_code
+        if not is_library(code.co_filename):
+            looked += 1
+            if DRAWS.intersection(code.co_names):
+                held = frame.f_globals if code.co_name == "<module>" else None
+                with borrowed(frame) as variables:
+                    found = _vector(torch, variables if held is None else held, samples)
+                if found is not None:
+                    return found
+        frame = frame.f_back
+    return None
+
+
+def _vector(torch: Any, variables: Any, samples: int | None) -> tuple[str, Any] | None:
+    """The only variable that holds a timestep for each sample."""
+    found = [
+        (name, value)
+        for name, value in list(variables.items())[:VARIABLES]
+        if isinstance(name, str) and TIMESTEPS.fullmatch(name) and is_plain(torch, value)
+        if value.dtype in (torch.int64, torch.int32) and tuple(value.shape) in ((samples,), (samples, 1))
+    ]
+    return (found[0][0], found[0][1].reshape(-1)) if len(found) == 1 else None
 
 
 def _of(variables: Any) -> set[int]:

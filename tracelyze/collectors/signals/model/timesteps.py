@@ -18,7 +18,8 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
-ARGUMENT = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
+ARGUMENT = noise_schedules.TIMESTEPS
+BESIDE = "schedule beside the model"  # source of the range of timesteps that no argument of the model's holds
 TABLE = re.compile(r"time|step|noise|t_?emb", re.IGNORECASE)
 SAMPLED_STEPS = sorted({int(1.25**n) for n in range(56)})  # steps of the process: 45 in the first 230,000
 TOLERANCE = 1  # schedules of T and T + 1 values stand side by side
@@ -62,13 +63,8 @@ class Timesteps(Signal):
         found = _timesteps(torch, _unwrapped(module), args, kwargs)
         ranged = None
         if found is None:
-            if self._inside is None or self._inside.taken is None:
-                if self._looks < 0 and self._model is None and _may_draw(torch, module):
-                    self._looks = 0
-                return
-            name, values, ranged = self._inside.taken
-            found = name, values
-            if not self._inside.named and len(values) != call.batch_size:
+            found, ranged = self._inside_or_beside(module, call)
+            if found is None:
                 return
         if self._model is None:
             self._model, self._argument = call.model.number, found[0]
@@ -76,6 +72,23 @@ class Timesteps(Signal):
         if self._range:
             with unseen(torch), torch.no_grad():
                 self._sample(found[1].detach().long())
+
+    def _inside_or_beside(self, module: Any, call: Call) -> tuple[tuple[str, Any] | None, tuple[str, int] | None]:
+        """Timesteps that no argument of the model holds: drawn within its forward, or beside it; and their range."""
+        torch = self.torch
+        if self._inside is not None and self._inside.taken is not None:
+            name, values, ranged = self._inside.taken
+            fits = self._inside.named or len(values) == call.batch_size
+            return ((name, values), ranged) if fits else (None, None)
+        if self._looks < 0 and self._model is None and _may_draw(torch, module):
+            self._looks = 0
+        if self._looks >= 0 or (self._model is not None and self._source != BESIDE):
+            return None, None
+        found = noise_schedules.drawn_beside(torch, call.batch_size)
+        if found is None or self._model is not None:
+            return found, None
+        source, length = _range(torch, module)
+        return (found, (BESIDE, length)) if source == "schedule" else (None, None)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._pending.release()
