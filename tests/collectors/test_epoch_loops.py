@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.collectors.program.lines import epoch_loops
+from tracelyze.collectors.program.lines.loops import epoch_loops
 
 EPOCHS = 7
 OPTIONS = argparse.Namespace(epochs=4)

@@ -12,7 +12,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, epoch_loops, named_calls, script_text
+from tracelyze.collectors.program.lines import construction, named_calls, script_text
+from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal

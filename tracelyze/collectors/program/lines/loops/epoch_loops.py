@@ -7,7 +7,8 @@ import re
 from types import FrameType
 from typing import Final, NamedTuple
 
-from tracelyze.collectors.program.lines import range_loops, script_text
+from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.loops import range_loops
 from tracelyze.collectors.program.lines.named_calls import LONGEST
 
 EPOCH: Final = re.compile(r"^(?:\w*_)?ep(?:och)?s?(?:_?(?:i|idx|index|num|no|n|number))?$|^_?e$", re.IGNORECASE)

@@ -1,0 +1,1 @@
+"""Loops of the script: the epochs and the batches that they are written for."""
