@@ -183,6 +183,49 @@ def test_a_parameter_that_no_step_changes(make) -> None:
     assert whole.cost.share == 1.0
 
 
+def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) -> None:
+    rows = looks() + looks(1.0, parameter="head.weight", **STILL, weight_norm=0.0)
+    finding = make.check("updates-not-applied", make.process(more={"parameters": rows}))[2]
+    assert "trust ratio" in finding.fix
+    assert "They are all zero" in finding.summary
+    assert all(one.value != float("inf") for one in finding.evidence)
+    other = make.check("updates-not-applied", make.process(more={"parameters": looks(1.0, **STILL)}))[2]
+    assert "trust" not in other.fix + other.summary
+
+
+def test_a_line_that_makes_a_new_tensor_is_written_in_place(make) -> None:
+    line = 'p = p - group["lr"] * p.grad'
+    sites = [
+        {"site": number, "role": role, "file": "a.py", "line": 10 * number, "function": "step", "source": text}
+        for number, (role, text) in enumerate([("optimizer-step", "def step(self):"), ("rebound", line)], 1)
+    ]
+    optimizers = [{"optimizer": 0, "name": "Own", "step_defined_at": 1}]
+    process = make.process(more={"parameters": looks(1.0, **STILL)}, sites=sites, optimizers=optimizers)
+    finding = make.check("updates-not-applied", process)[2]
+    assert finding.fix_code == 'with torch.no_grad():\n    p.copy_(p - group["lr"] * p.grad)'
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias", "fired"), [(10.0, 1.0, True), (0.0, 1.0, False), (10.0, 0.0, False), ([0.0, 0.5], 1.0, True)]
+)
+def test_layers_before_a_zero_that_stays(make, weight: Any, bias: float, fired: bool) -> None:
+    """Through a last layer or a gate of zero nothing flows back; no activation between the layers is to blame."""
+    cut = {"grad_largest": 0.0, "grad_norm": 0.0}
+    rows = looks(parameter="body.weight", **cut)
+    sizes = weight if isinstance(weight, list) else [weight]
+    for number, row in enumerate(looks(parameter="head.weight", grad_largest=0.1)):
+        rows.append(row | {"weight_norm": sizes[min(number, len(sizes) - 1)]})
+    rows += looks(parameter="head.bias", grad_largest=0.1, weight_norm=bias)
+    called = [
+        {"time": 0.1, "step": 1, "order": order, "module": name, "kind": "Linear", "inputs": 8, "outputs": 8}
+        for order, name in enumerate(("body", "head"))
+    ]
+    reach = [{"time": 1.0, "optimizer": 0, "step": 400, "steps": 400, "held": 3, "held_elements": 12288, "missed": 0}]
+    reach[0] |= {"missed_elements": 0}
+    process = make.process(more={"parameters": rows, "activations": called, "reach": reach})
+    assert (make.check("frozen-parameters", process)[0] == "fired") == fired
+
+
 @pytest.mark.parametrize(
     ("rows", "status"),
     [

@@ -153,6 +153,31 @@ def test_attention_over_the_queries(make: Any) -> None:
         assert (finding.severity, finding.confidence, finding.location.line) == ("critical", "likely", 41)
 
 
+@pytest.mark.parametrize(
+    ("source", "summed", "example", "edited"),
+    [
+        ("self.softmax = nn.Softmax(dim=0)", -2.0, "self.softmax = nn.Softmax(dim=-2)", True),  # pooling: [B, T, 1]
+        ("self.softmax = nn.Softmax(0)", -1.0, "self.softmax = nn.Softmax(-1)", True),
+        ("self.softmax = make(config)", -2.0, "weights = scores.softmax(dim=-2)", False),
+    ],
+)
+def test_the_softmax_gets_the_dimension_that_is_summed_over(
+    make: Any, source: str, summed: float, example: str, edited: bool
+) -> None:
+    rows = [{"step": step, "site": 1, **row} for step, row in enumerate(attention(-3.0, summed))]
+    layers = [{"time": 0.1, "step": 1, "order": 1, "module": "pool.softmax", "kind": "Softmax"}]
+    sites = [
+        {"site": 1, "role": "module", "line": 44, "function": "__init__", "source": source},
+        {"site": 2, "role": "softmax", "line": 47, "function": "forward", "source": "a = self.softmax(s)"},
+    ]
+    places = [one | {"file": "a.py", "excerpt_line": one["line"], "excerpt": f"  {one['source']}"} for one in sites]
+    made = [{"model": 0, "module": "pool.softmax", "made_at": 1}]
+    process = make.process(sites=places, more={"loss_graphs": rows, "activations": layers, "modules": made})
+    finding = make.check("softmax-wrong-dim", process)[2]
+    assert (finding.fix_code, finding.diff is not None, finding.location.line) == (example, edited, 44)
+    assert not any(one.fires_at for one in finding.evidence if "dimension" in one.name), "neither side is a bad one"
+
+
 def test_attention_over_the_keys(make: Any) -> None:
     for rows in (
         attention(-1.0, -1.0),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
 from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -28,6 +29,16 @@ def _line_of_pooling(process: Process) -> Location | None:
     """The line of the only softmax in the text, where none stands beside a product of matrices."""
     lines = {(one.file, one.line): one for one in process.locations("softmax")}
     return next(iter(lines.values())) if len(lines) == 1 and not process.locations("attention") else None
+
+
+def _line_of_module(process: Process) -> Location | None:
+    """The line that makes the model's only softmax, where that is a module, and the text calls no other one."""
+    rows = process.tables["activations"].records()
+    modules = {str(row["module"]) for row in rows if row["kind"] == "Softmax"}
+    name = modules.pop() if len(modules) == 1 else ""
+    lines = [*process.locations("softmax"), *process.locations("attention")]
+    called = re.compile(rf"\.{re.escape(name.rpartition('.')[2])}\(")
+    return process.module_location(name) if name and all(called.search(one.source) for one in lines) else None
 
 
 def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
@@ -84,13 +95,15 @@ def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | 
             fix_code="loss = F.cross_entropy(logits, target)  # classes in dimension 1; contains log_softmax",
             first_step=int(wrong[0]["step"] or 0) + 1,
             evidence=[
-                Evidence("dimension of log_softmax, from the end", over, "", along, "the one that is picked along"),
+                Evidence("dimension of log_softmax, from the end", over),
+                Evidence("dimension that targets are picked along, from the end", along),
                 Evidence(
                     "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
                 ),
             ],
             location=_line_of_pooling(process) or seen,
             seen_at=seen,
+            verify=f"Record the run again: log_softmax runs over dimension {along}.",
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Samples that are to compete for each class on purpose: ranking, assignment.",
         )
@@ -107,6 +120,8 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
     number, of = int(wrong[0]["products_wrong"]), int(wrong[0]["products"])
     optimization = process.longest if process.optimizations else None
     seen = process.site(wrong[0]["site"]) or process.location("backward")
+    place = _line_of_module(process) or line_of_softmax(process) or _line_of_pooling(process)
+    diff = line_edits.softmax_dimension(process, place, summed)
     return (
         Finding(
             rule=rule,
@@ -120,17 +135,24 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 "nothing, and each answer depends on what others ask (queries), on other heads, or on other samples."
             ),
             fix="Let the softmax run over the dimension of the keys, which the product with the values sums over.",
-            fix_code="weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v",
+            fix_code="\n".join(one.strip() for one in diff.added)
+            if diff
+            else "weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v"
+            if summed == -1
+            else f"weights = scores.softmax(dim={summed})",
+            diff=diff,
             first_step=int(wrong[0]["step"] or 0) + 1,
             evidence=[
-                Evidence("dimension of the softmax, from the end", over, "", summed, "the one that is summed over"),
+                Evidence("dimension of the softmax, from the end", over),
+                Evidence("dimension that is summed over, from the end", summed),
                 Evidence("attention layers like this", number, "layers"),
                 Evidence(
                     "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
                 ),
             ],
-            location=line_of_softmax(process) or _line_of_pooling(process) or seen,
+            location=place or seen,
             seen_at=seen,
+            verify=f"Record the run again: the softmax runs over dimension {summed}.",
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Queries that are to compete for their keys (slots), with weights that are left unnormalised.",
         ),

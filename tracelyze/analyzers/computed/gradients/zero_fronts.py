@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,13 @@ class Layer:
     tensors: dict[str, float]  # their elements
     steps: set[int]
     zero: bool = True
+    moved: set[str] = field(default_factory=set)  # those that were not zero at every measurement
+    wanted: set[str] = field(default_factory=set)  # those that had a gradient
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a tensor stays at zero although it has a gradient: through weights of zero no gradient flows back."""
+        return bool(self.wanted - self.moved)
 
 
 def findings(process: Process, rule: str, limits: Limits) -> list[Finding]:
@@ -41,6 +48,8 @@ def _of(optimization: Optimization, rule: str, limits: Limits) -> Finding | None
     front = next((index for index, name in enumerate(order) if not layers[name].zero), 0)
     if len(order) < len(layers) or not front or any(layers[name].zero for name in order[front:]):
         return None  # a side branch without effect on the loss, as an extra head whose weight is zero, is no front
+    if any(layer.stuck for layer in layers.values()):
+        return None  # what holds a last layer or a gate at zero is the reason, as updates-not-applied says
     steps = set.intersection(*(layer.steps for layer in layers.values()))
     if len(steps) < limits["looks"] or max(steps) - min(steps) < limits["steps"]:
         return None
@@ -62,6 +71,8 @@ def _layers(optimization: Optimization) -> dict[str, Layer]:
         layer.tensors[name] = float(table["elements"][row])
         layer.steps.add(int(table["step"][row]))
         layer.zero &= bool(table["grad_largest"][row] == 0)
+        layer.moved |= {name} - ({name} if table["weight_norm"][row] == 0 else set())
+        layer.wanted |= {name} if table["grad_largest"][row] > 0 else set()
     return dict(layers)
 
 

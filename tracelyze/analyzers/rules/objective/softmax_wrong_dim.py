@@ -82,7 +82,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         if strict
         else "probabilities = logits.softmax(dim=1)",
         evidence=[
-            Evidence("dimension of the softmax", dim, "", 1, "classes are in dimension 1 of [batch, classes, ...]"),
+            Evidence("dimension of the softmax", dim),
+            Evidence("dimension of the classes", 1, "", None, "of [batch, classes, ...]"),
             Evidence("shape of the input", shape),
             Evidence(
                 "largest |logsumexp| over the classes",

@@ -8,13 +8,13 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
 from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence.editing import own_steps
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -25,8 +25,11 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    seen = sampled_updates(optimization)
-    enough = [updates for updates in seen if updates.dtype not in SIXTEEN_BITS and _is_enough(updates, limits)]
+    enough = [
+        updates
+        for updates in sampled_updates(optimization)
+        if updates.dtype not in SIXTEEN_BITS and _is_enough(updates, limits)
+    ]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
     still = [updates for updates in enough if _never_moved(updates)]
@@ -76,12 +79,12 @@ def _never_moved(updates: SampledUpdates) -> bool:
 
 
 def _finding(optimization: Optimization, still: list[SampledUpdates], count: int) -> Finding:
-    names = [updates.parameter for updates in still]
-    shown = listed(names, most=4)
+    shown = listed([updates.parameter for updates in still], most=4)
     defined = optimization.process.site(optimization.facts.get("step_defined_at"))
-    rebound = _rebound(optimization.process, defined)
-    begin, end = int(min(updates.step[0] for updates in still)), int(max(updates.step[-1] for updates in still))
-    affected = np.ones(len(optimization.steps), dtype=bool)
+    rebound = own_steps.rebound(optimization.process, defined)
+    begin, end = _begins(optimization, still), int(max(updates.step[-1] for updates in still))
+    at_zero = rebound is None and all(np.isposinf(updates.expected).all() for updates in still)
+    fix, code = own_steps.advice(rebound, at_zero)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -91,30 +94,35 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
             "them, and their learning rate is not zero: each step leaves them exactly as they were."
+            + own_steps.AT_ZERO * at_zero
             + script_lines.said(rebound, "gives the loop's variable a new tensor instead of changing it", "in it")
         ),
-        fix="Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
-        "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere.",
-        fix_code="with torch.no_grad():\n    p.sub_(lr * p.grad)",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("parameters that never changed", shown),
             Evidence("of the first of them", len(still[0].step), "measurements"),
-            Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
+            Evidence("size of these weights", 0)
+            if at_zero
+            else Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
-        cost=timing.cost_of(optimization, affected) if len(still) == count else None,  # else some of it learned
+        cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
+        if len(still) == count
+        else None,  # else some of it learned
         location=rebound or defined or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
     )
 
 
-def _rebound(process: Process, defined: Location | None) -> Location | None:
-    """The only line of the optimizer's own step that gives the variable of its loop a new value."""
-    lines = [one for one in process.locations("rebound") if defined is not None and one.file == defined.file]
-    lines = [one for one in lines if defined is not None and one.line > defined.line]
-    return lines[0] if len(lines) == 1 else None
+def _begins(optimization: Optimization, still: list[SampledUpdates]) -> int:
+    """The first measurement of these tensors, if also the steps at a small rate, as of a warm-up, changed nothing."""
+    table, names = optimization.process.tables["parameters"], {updates.parameter for updates in still}
+    own = (table["optimizer"] == optimization.optimizer) & np.array([one in names for one in table.text("parameter")])
+    never = (table["unchanged"][own] == 1).all()
+    return int(table["step"][own].min() if never else min(updates.step[0] for updates in still))
 
 
 RULE = Rule(
