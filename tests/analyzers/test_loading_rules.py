@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -266,3 +267,19 @@ def test_a_wait_that_the_queue_of_the_device_hides_is_none(make) -> None:
 def test_the_wait_for_a_validation_loader_is_not_the_trainings(make) -> None:
     process = on_device(make, 0.002, 0.05, 0.06)  # the device waited for other batches than those of the step
     assert make.check("dataloader-bottleneck", process)[0] == "passed"
+
+
+def test_the_line_of_a_batch_that_was_timed(make: Any) -> None:
+    def timed(text: str, loader: float = 0.0, **given: object) -> Any:
+        row = {"time": 9.0, "step": 400, "kind": "loading", "name": "parse", "value": loader, "text": text}
+        process = loading(make, 0.58, 0.6, cpus=2, **given)
+        events = make.process(events=[{**row, "file": "data.py", "line": 7, "source": "x = float(part)"}])
+        process = replace(process, tables={**process.tables, "events": events.tables["events"]})
+        return make.check("dataloader-bottleneck", process)[2]
+
+    finding = timed("900 of 1000")
+    assert (finding.location.file, finding.location.line, finding.location.function) == ("data.py", 7, "parse")
+    assert "most of it in parse, at line 7: x = float(part)." in finding.summary
+    assert timed("400 of 1000").location.file == "train.py", "no function stands out"
+    assert timed("900 of 1000", loader=3.0).location.file == "train.py", "another loader"
+    assert timed("900 of 1000", num_workers=1).location.line == 7

@@ -323,23 +323,22 @@ DATA_LOADING: Final = tuple(
         (
             "pairs/tabular_loader.py",
             ("--fault", "slow-features"),
-            # The slow line itself where the samples of the main thread caught it often enough, else the loader.
-            ("loader = DataLoader(Table(", "row = row + 0.0 * total", "total += a * b", "for b in values:"),
+            ("total += a * b", "for b in values:"),
             False,  # workers save time only where processors are free
         ),
         ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("time.sleep(0.0008)",), True),
         (
             "pairs/stream_iterable.py",
             ("--fault", "slow-parser"),
-            ("loader = DataLoader(Records(",),
+            ("record = json.loads(line)",),
             False,
         ),
-        ("faulty/python_augmentation.py", (), ("train_loader = DataLoader(",), False),
-        ("faulty/two_slow_workers.py", (), ("def __getitem__(self, index):",), True),
-        ("faulty/compressed_stream.py", (), ("for x, y in DataLoader(dataset, batch_size=20):",), False),
+        ("faulty/python_augmentation.py", (), ("value = value * random.uniform(",), False),
+        ("faulty/two_slow_workers.py", (), ("time.sleep(0.006)",), True),
+        ("faulty/compressed_stream.py", (), ("rows = pickle.loads(zlib.decompress(shard))",), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
-        ("faulty/one_parsing_worker.py", (), ("loader = DataLoader(Records(960)",), False),
-        ("faulty/slow_collate.py", (), ("loader = DataLoader(make_reviews(",), False),
+        ("faulty/one_parsing_worker.py", (), ("smooth = [sum(values[",), False),
+        ("faulty/slow_collate.py", (), ("if re.fullmatch(re.escape(word), piece):",), False),
     )
 )
 

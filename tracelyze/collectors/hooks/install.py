@@ -36,6 +36,7 @@ from tracelyze.collectors.options import CollectOptions, from_environment
 from tracelyze.collectors.program.calls import Calls, Recomputation
 from tracelyze.collectors.program.fetches import Notes
 from tracelyze.collectors.program.lines.construction import Constructions
+from tracelyze.collectors.program.loading.timed_lines import TimedLines
 from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
 from tracelyze.collectors.recording import ending
@@ -63,7 +64,8 @@ LOSSES = (
 # Classes whose methods wrappers call, beside those that watch modules. A test finds one that is missing.
 CALLED = (
     Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
-    Constructions, Notes, Threads, ByIdentity, SetByIdentity, FusedDropouts, functional_gradients.FunctionalLosses,
+    Constructions, Notes, TimedLines, Threads, ByIdentity, SetByIdentity, FusedDropouts,
+    functional_gradients.FunctionalLosses,
 )  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ from typing import Any
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program import fetches
+from tracelyze.collectors.program.loading.timed_lines import TimedLines
 from tracelyze.collectors.recording.recorder import Recorder
 
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
@@ -128,11 +130,17 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
                 forking.spent += perf_counter() - begin
         except Exception:  # noqa: S110  # a dataset that answers with exceptions of its own
             pass
+        timed = fetches.timed.get(self) if len(fetches.timed) else None
+        if timed is not None and not timed.begin():
+            timed = None
         try:
             made = original(self, *args, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
+        finally:
+            if timed is not None:
+                _timed(self, timed)
         if notes is not None:
             begin = perf_counter()
             try:
@@ -143,6 +151,19 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return fetch
+
+
+def _timed(fetcher: Any, timed: TimedLines) -> None:
+    """A batch was timed."""
+    timed.end()
+    if timed.done:
+        fetches.timed.pop(fetcher)
+    if fetches.Forking.page is None:
+        fetches.Forking.spent += timed.spent
+        timed.spent = 0.0
+        return
+    with contextlib.suppress(Exception):
+        fetches.tell(timed.found())
 
 
 def _spawns(loader: Any) -> bool:

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.program.loading import timed_lines
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 KINDS: Final = ("python", "numpy", "torch", "own")
@@ -39,16 +40,31 @@ enrolled: ByIdentity[Notes] = ByIdentity()
 """The notes of the training process itself, by the fetcher that makes its batches."""
 
 
+timed: ByIdentity[timed_lines.TimedLines] = ByIdentity()
+"""What is to time a batch of a fetcher, until it has."""
+
+
 class Page:
     """Shared by a training process and the workers of one loader that it is about to fork."""
 
     def __init__(self, workers: int) -> None:
-        self._words = memoryview(mmap.mmap(-1, max(1, workers) * WORDS * 8)).cast("Q")
+        whole = memoryview(mmap.mmap(-1, max(1, workers) * (WORDS * 8 + timed_lines.SPACE)))
+        self._words = whole[: max(1, workers) * WORDS * 8].cast("Q")
+        self._said = whole[max(1, workers) * WORDS * 8 :]
         self.workers = workers
 
     def of(self, worker: int) -> Words:
         """The part of a worker."""
         return self._words[worker * WORDS : (worker + 1) * WORDS]
+
+    def said(self, worker: int) -> Any:
+        """The part in which a worker writes the line that it was seen in."""
+        return self._said[worker * timed_lines.SPACE : (worker + 1) * timed_lines.SPACE]
+
+    def told(self) -> list[timed_lines.Timed]:
+        """Where its workers were."""
+        told = [timed_lines.of_bytes(bytes(self.said(worker))) for worker in range(self.workers)]
+        return [one for one in told if one is not None]
 
 
 class Forking:
@@ -122,6 +138,14 @@ class Notes:
         return found
 
 
+def tell(found: timed_lines.Timed | None) -> None:
+    """In a worker: leave where its batch was made to the training process."""
+    info = sys.modules["torch"].utils.data.get_worker_info()
+    if found is not None and info is not None and Forking.page is not None and info.id < Forking.page.workers:
+        content = timed_lines.to_bytes(found)
+        Forking.page.said(info.id)[: len(content)] = content
+
+
 def starts(words: Words) -> tuple[str, str, str | None]:
     """Generators that moved while batches were made, their states at the first of them, and at the second."""
     moved = [index for index in range(len(KINDS)) if words[MOVED] >> index & 1]
@@ -143,6 +167,7 @@ def in_worker(torch: Any, fetcher: Any) -> Notes | None:
     if Forking.fetcher is not fetcher:
         Forking.fetcher = fetcher
         Forking.notes = Notes(torch, fetcher.dataset, page.of(info.id), memory=True)
+        timed[fetcher] = timed_lines.TimedLines()
     return Forking.notes
 
 

@@ -35,6 +35,7 @@ CLASSES: Final = (
     "data.batches.Batches",
     "data.inputs_in_use.InputsInUse",
     "data.fetching.Fetching",
+    "data.loading_lines.LoadingLines",
     "data.seeding.Seeding",
     "model.activations.Activations",
     "model.parameters.Parameters",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput import loading_advice
+from tracelyze.diagnosis import Location
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 _CHEAPER: Final = "make a sample cheaper, too (read, parse or resize once and store the result)."
 _MOST: Final = 0.5  # of the time: what the program does for more than half of it, and waits for more than half of it
@@ -25,21 +25,37 @@ def place(
 ) -> tuple[Location | None, str, str]:
     """The line to change, what makes a sample slow, and what else to do about it; empty where that is not known.
 
-    It is the slow line of the dataset where the predicted saving leaves `most` of the step waiting all the same.
+    It is the slow line of the dataset, where a batch was timed. From looks at the process it is only where the
+    predicted saving leaves `most` of the step waiting all the same.
     """
-    line = seen(process, waiting)
+    timed = of_a_batch(process, waiting)
+    line = timed or seen(process, waiting)
     slow = line or process.site(waiting.loader.get("read_by"))
     change = process.site(waiting.loader.get(loading_advice.PLACES[way]))
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
         return change, "", ""
     # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
-    how = f"mostly in {slow.function}, seen most often at line" if line is not None else "made by line"
+    words = "most of it in {}, at line" if timed is not None else "mostly in {}, seen most often at line"
+    how = words.format(slow.function) if line is not None else "made by line"
     told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
-    if line is None or left < most:
+    if line is None or (timed is None and left < most):
         return change, told, ""
-    more = "" if way == loading_advice.CHEAPER else f" Even so, {percent(left)} of a step would be waiting: {_CHEAPER}"
-    return line, told, more
+    if way == loading_advice.CHEAPER:
+        return line, told, ""
+    made = f" The loader is made in line {change.line}." if change is not None else ""
+    return line, told, made if left < most else f" Even so, {percent(left)} of a step would be waiting: {_CHEAPER}"
+
+
+def of_a_batch(process: Process, waiting: Waiting) -> Location | None:
+    """The script's line in which a batch of this loader is made, where one function takes most of the time of one."""
+    rows = [row for row in process.events.records() if row["kind"] == "loading"]
+    for row in rows:
+        there, _, whole = str(row["text"]).partition(" of ")
+        known = row["value"] == waiting.loader.get("loader") and row["file"] and row["line"] and whole.isdigit()
+        if known and int(there) > _MOST * int(whole):
+            return Location(str(row["file"]), int(row["line"]), str(row["name"]), str(row["source"] or ""))
+    return None
 
 
 def seen(process: Process, waiting: Waiting) -> Location | None:

@@ -1,0 +1,87 @@
+"""The line that takes most of the time of a batch, timed from call to call."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelyze.collectors.program.loading import timed_lines
+from tracelyze.collectors.program.loading.timed_lines import Timed, TimedLines
+
+SOURCE = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+def sleeps(values: list[float]) -> Any:
+    total = sum(values)
+    time.sleep(0.004)  # the line
+    return total
+
+
+def multiplies(values: list[float]) -> Any:
+    total = float(sum(values))
+    for a in values:
+        for b in values:  # the line
+            total += a * b
+    return total
+
+
+def calls(values: list[float]) -> Any:
+    text = [str(one) for one in values]
+    return [parse(one) for one in text]
+
+
+def parse(text: str) -> float:
+    time.sleep(0.0001)  # the line
+    return float(text)
+
+
+def walks(values: list[float]) -> Any:
+    found = []
+    for one in values:
+        for _ in range(40):
+            found.append(max(min(one * 2.0, 3.0), -3.0))  # the line
+    return sorted(found)
+
+
+def timed(make: Callable[[list[float]], Any]) -> Timed | None:
+    lines = TimedLines()
+    for number in range(2):
+        assert lines.begin() == (number == 1), "the first batch is not timed"
+        for _ in range(8):
+            make([float(one) for one in range(80)])
+        lines.end()
+    assert sys.getprofile() is None
+    return lines.found()
+
+
+@pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")
+@pytest.mark.parametrize("make", [sleeps, multiplies, calls, walks])
+def test_the_line_that_takes_most_of_the_time(make: Callable[[list[float]], Any]) -> None:
+    found = timed(make)
+    assert found is not None
+    assert "# the line" in SOURCE[found.line - 1]
+    assert found.function == (parse if make is calls else make).__name__
+    assert found.there > found.whole / 2
+
+
+def test_it_stops_by_itself() -> None:
+    lines = TimedLines()
+    lines.begin()
+    lines.begin()
+    for _ in range(timed_lines.MOST):
+        len(SOURCE)
+    assert sys.getprofile() is None
+    lines.end()
+
+
+def test_what_a_worker_hands_over() -> None:
+    found = Timed(2000, 1500, 12, "__getitem__", "/data/train.py")
+    assert timed_lines.of_bytes(timed_lines.to_bytes(found) + b"rest") == found
+    assert timed_lines.of_bytes(b"\0" * timed_lines.SPACE) is None
+    assert timed_lines.of_bytes(b"20\n1") is None
+    assert timed_lines.to_bytes(found._replace(file="x" * timed_lines.SPACE)) == b""
