@@ -43,6 +43,49 @@ def test_batches_without_a_target_that_counts(make) -> None:
     assert "the loss is 0" in finding.title
 
 
+def cut_off(make: Any, shapes: list[str], filled: float, source: str) -> Any:
+    batches = [
+        {"time": 0.1, "step": step, "loader": 0, "epoch": 0, "batch": step, "trained": True, "field": field}
+        | {"shape": shape, "mean": filled, "dtype": "int64"}
+        for step, shape in enumerate(shapes)
+        for field in ("labels", "attention_mask")
+    ]
+    site = {"site": 5, "role": "data", "file": "a.py", "line": 81, "function": "main", "source": source}
+    rows = [
+        {"step": step, "function": "cross_entropy", "site": 1, "training": True, "input_shape": "480x29"}
+        | {"target_shape": "480", "value": 0.0, "ignored": 1.0 - (step % 3 == 0) * 0.01}
+        for step in range(COUNT)
+    ]
+    process = make.process(sites=[site], more={"loss_calls": rows, "batches": batches})
+    return make.check("labels-all-ignored", process)[2]
+
+
+def test_answers_that_are_cut_off_are_not_dropped(make) -> None:
+    cut = cut_off(make, ["32x16"] * 8, 0.99, "train, test = Facts(1, max_length=16), Facts(2, max_length=16)")
+    assert cut.location.line == 81
+    assert cut.fix_code.startswith("train, test = Facts(1, max_length=32), Facts(2, max_length=32)  #")
+    elsewhere = cut_off(make, ["32x16"] * 8, 0.99, "data = Facts(1, length=16)")
+    assert "cut from the left" in elsewhere.fix_code
+    padded = cut_off(make, ["32x16"] * 8, 0.4, "data = Facts(1, max_length=16)")
+    differ = cut_off(make, ["32x16", "32x12"] * 4, 0.99, "data = Facts(1, max_length=16)")
+    for finding in (padded, differ):
+        assert "Usually truncation" in finding.summary
+    assert all("samples = [s for s" not in one.fix_code for one in (cut, elsewhere, padded, differ)), (
+        "two of three batches of 32 without a target are nearly all samples"
+    )
+
+
+def test_a_few_samples_without_an_answer_are_dropped(make) -> None:
+    some = [1.0 if index % 5 == 0 else 0.6 for index in range(COUNT)]
+    process = calls(make, ignored=some, value=0.0)
+    single = make.process({**make.steps(), "batch_size": [1] * 400}, more={"loss_calls": loss_rows(process)})
+    assert "samples = [s for s" in make.check("labels-all-ignored", single)[2].fix_code
+
+
+def loss_rows(process: Any) -> list[dict[str, Any]]:
+    return list(process.tables["loss_calls"].records())
+
+
 def test_a_sum_that_is_divided_by_no_targets_afterwards(make) -> None:
     """As the trainer of transformers does: cross_entropy gives 0, and the loss of the step is NaN."""
     divided = make.check("labels-all-ignored", calls(make, ignored=1.0, value=0.0, losses=float("nan")))[2]

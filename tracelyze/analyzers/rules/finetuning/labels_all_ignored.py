@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import cut_texts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -46,6 +47,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     outcome = "NaN" if _is_nan(process, bad) else "0"
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
+    advice = cut_texts.advice(process, part, limits["critical"])
     return loss_calls.finding(
         process,
         replace(line, rows=looked),
@@ -56,12 +58,10 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         summary=(
             f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
             f"ignore_index ({percent(1.0 - float(np.mean(known)))} of all targets count): there is nothing to learn "
-            f"from, and the loss is {outcome}. Usually truncation cuts the answers off behind a masked prompt, the "
-            "answer's marker is never found, or ignore_index is also a class."
+            f"from, and the loss is {outcome}.{advice.why}"
         ),
-        fix="Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length, drop "
-        "samples without an answer, and check the template that the collator looks for.",
-        fix_code="samples = [s for s in samples if any(label != -100 for label in s['labels'])]",
+        fix=advice.fix,
+        fix_code=advice.code,
         evidence=[
             Evidence("batches without a target that counts", part, "share", limits["share"], limits.source("share")),
             Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
@@ -69,7 +69,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
         severity="critical" if critical else "warning",
-        change=script_lines.only(process, "labels"),
+        change=advice.line or script_lines.only(process, "labels"),
         lost=1.0 if outcome == "NaN" else part,  # NaN stays in the weights
     )
 

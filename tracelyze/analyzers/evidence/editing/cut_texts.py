@@ -1,0 +1,86 @@
+"""Texts that are cut to one length, answers and all: how long they are, the line that says so, and what to change."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_FILLED: Final = 0.9
+"""Share of the places that a text fills, in the mean: of texts that are only padded to one length more are free."""
+_BATCHES: Final = 3  # one or two may be of one length by chance
+_KEPT_WHOLE: Final = (
+    "prompt = prompt[-(max_length - len(answer)):]  # cut from the left, so that the answer stays whole\n"
+    "ids, labels = prompt + answer, [-100] * len(prompt) + answer"
+)
+DROPS: Final = "samples = [s for s in samples if any(label != -100 for label in s['labels'])]"
+PRINTS: Final = (
+    'print(batch["input_ids"][0], batch["labels"][0])  # where does the answer begin, and is it there at all?'
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to say of targets that do not count, in words and as an example, and the line to change, if it is known."""
+
+    why: str
+    fix: str
+    code: str
+    line: Location | None = None
+
+
+def advice(process: Process, share: float, most: float) -> Advice:
+    """`share`: of the batches without a target; `most`: of the samples, of which too few would be left without them."""
+    length = _length(process)
+    if length is not None:
+        return _cut(process, length)
+    sizes = process.longest.steps["batch_size"] if process.optimizations else np.zeros(0)
+    rows = float(np.nanmedian(sizes)) if np.isfinite(sizes).any() else 1.0
+    without = share ** (1 / max(1.0, rows))  # a batch has no target where none of its samples has one
+    why = (
+        " Usually truncation cuts the answers off behind a masked prompt, the answer's marker is never found, or "
+        "ignore_index is also a class."
+    )
+    fix = "Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length"
+    template = "check the template that the collator looks for."
+    if without < most:
+        return Advice(why, f"{fix}, drop samples without an answer, and {template}", DROPS)
+    return Advice(why, f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS)
+
+
+def _cut(process: Process, length: int) -> Advice:
+    pattern = re.compile(rf"(?P<name>\bmax_(?:\w*_)?len(?:gth)?\s*=\s*){length}\b")
+    rows = {(row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")}
+    number = next(iter(rows.values()))["site"] if len(rows) == 1 else None
+    line = process.site(number) if number is not None else None
+    twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
+    return Advice(
+        f" Every batch is {length} long, and full: texts are cut there, and the answers behind the prompts with them.",
+        "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "
+        "samples without an answer would leave those with the shortest prompts.",
+        f"{twice}  # or more: until the longest prompt and its answer fit" if twice else _KEPT_WHOLE,
+        line,
+    )
+
+
+def _length(process: Process) -> int | None:
+    """The length of all batches of texts, where these fill it: texts that are not cut differ from batch to batch."""
+    rows = [row for row in process.tables["batches"].records() if row["trained"] and row["shape"]]
+    shapes = {tuple(_sizes(row["shape"])[1:]) for row in rows if row["field"] == "labels"}
+    filled = [row["mean"] for row in rows if row["field"] == "attention_mask" and row["mean"] is not None]
+    if len(filled) < _BATCHES or len(shapes) != 1 or float(np.mean(filled)) < _FILLED:
+        return None
+    (shape,) = shapes
+    return shape[0] if len(shape) == 1 else None
+
+
+def _sizes(shape: str) -> Sequence[int]:
+    return [int(size) for size in shape.split("x") if size.isdecimal()]
