@@ -4,7 +4,8 @@
 `--fault slow-rank`: one rank reads its batches from a slower disk. `--fault small-batches`: one has smaller batches.
 `--fault no-wrapper`: nothing averages the gradients. `--fault one-seed`: batches are drawn without a loader, alike on
 both; `--fault own-seed` is no fault: they are drawn from generators with seeds of their own. `--fault rate-by-rank`: the
-optimizer's rate depends on the rank; `--fault one-schedule`: rank 0 alone steps the scheduler.
+optimizer's rate depends on the rank; `--fault one-schedule`: rank 0 alone steps the scheduler. `--fault past-wrapper`:
+the module inside the wrapper is called.
 """
 
 import os
@@ -56,7 +57,8 @@ def train(rank, port):
             if FAULT == "slow-rank" and rank == 1:
                 time.sleep(0.02)
             optimizer.zero_grad()
-            loss = (model(x) - y).square().mean()
+            called = model.module if FAULT == "past-wrapper" else model
+            loss = (called(x) - y).square().mean()
             loss.backward()
             optimizer.step()
         if rank == 0 or FAULT != "one-schedule":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, outside_wrapper, partly_averaged, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks import drift, not_averaged, settings, side_by_side, weights
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -91,19 +91,17 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
     treated = [] if averaged else settings.apart_by_step(process, opened[0])
     unlike = settings.apart(process, opened[0]) if averaged else treated
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
-    since = max([2, *(one.since for one in unlike)])
+    since, who = max([2, *(one.since for one in unlike)]), "" if treated else "Optimizers of "
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
     effect, fix = ALONE, FIX
-    whose = process, opened, limits["equal"]
-    outside = None if averaged or unlike else outside_wrapper.of(*whose) or partly_averaged.of(*whose)
+    outside = None if averaged or unlike else not_averaged.of(process, opened, limits["equal"])
     if outside:
         title, effect, fix = outside.title(len(ranks)), outside.summary(), outside.fix()
     if averaged or unlike:
         effect, fix = settings.TREATED if treated else settings.APPLIED
         effect += f"{known} What is saved is the model of one rank, and gradients are taken at weights that differ."
     if unlike:
-        who = f"{'' if treated else 'Optimizers of '}{plural(len(ranks), 'rank')}"
-        title = f"{who} differ in {unlike[0].name}: their weights drift apart"
+        title = f"{who}{plural(len(ranks), 'rank')} differ in {unlike[0].name}: their weights drift apart"
     return Finding(
         rule=RULE.id,
         severity="critical",

@@ -41,6 +41,10 @@ class Constructions:
             except TypeError:  # a class without weak references
                 return
 
+    def of_kind(self, kind: type) -> list[Any]:
+        """The objects of this class that are alive."""
+        return [made for made in self._places if isinstance(made, kind)]
+
     def site_of(self, made: Any, role: str, sites: Sites, running: set[tuple[int, int]] | None = None) -> int | None:
         """The number of the line that made an object, which is used now; None where no line of the script is known to.
 

@@ -1,4 +1,5 @@
-"""Ways past what `model(x)` and `model.train()` do: `model.forward(x)`, and a `train` of its own that nobody calls."""
+"""Ways past what `model(x)` and `model.train()` do: `model.forward(x)`, a call of the module inside of a
+DistributedDataParallel in its place, and a `train` of its own that nobody calls."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import Any
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.modules import mode_overrides
+from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
@@ -43,6 +46,16 @@ class CallsPastModules(Signal):
         if number not in self._examined and call.mode == GRAD and call.in_train and not call.replayed:
             self._examined.add(number)
             self._find_overrides(call.model.module())
+
+    def first_step(self, tracked: Tracked) -> None:
+        """Note where a wrapper was made that no call went through until now."""
+        distributed = sys.modules.get("torch.nn.parallel.distributed")
+        if distributed is None or not self.torch.distributed.is_initialized():
+            return
+        called = [module for _, module in self.program.calls.modules()]
+        for wrapper in construction.modules.of_kind(distributed.DistributedDataParallel):
+            if not any(one is wrapper for one in called):
+                construction.modules.site_of(wrapper, "wrapper", self.program.sites)
 
     def _find_overrides(self, model: Any) -> None:
         base = self.torch.nn.Module
