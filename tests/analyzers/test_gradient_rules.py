@@ -324,6 +324,38 @@ def test_losses_below_zero_are_no_explosion(make, norm, loss) -> None:
     assert ("but the loss improved" in reason) == (norm[-1] > 1000)
 
 
+@pytest.mark.parametrize(
+    ("operations", "lines", "example", "where"),
+    [
+        (
+            "log at 0 in a branch that where() hides",
+            ["rate = torch.where(r > 0, torch.log(r), zero)"],
+            "rate = torch.where(r > 0, torch.log(r.clamp(min=1e-6)), zero)",
+            True,
+        ),
+        ("sqrt at 0", ["d = s.sqrt()"], "d = s.add(1e-8).sqrt()", False),
+        ("log at 0", ["a = torch.log(p)", "b = torch.log(q)"], "logarithm = torch.log(p.clamp(min=1e-6))", False),
+        ("division by 0, sqrt at 0", ["d = s.sqrt()"], "d = s.add(1e-8).sqrt()", False),
+        ("acos at 1", [], "angle = torch.acos(cosine.clamp(-1 + 1e-6, 1 - 1e-6))", False),
+        ("", [], "root = torch.sqrt(square + 1e-8)", False),
+    ],
+)
+def test_the_example_is_of_the_operation_that_broke(
+    make, operations: str, lines: list[str], example: str, where: bool
+) -> None:
+    steps = make.steps() | {"grads_nonfinite": [0] * 250 + [3] * 150, "loss": [1.0] * 251 + [float("nan")] * 149}
+    events = [{"kind": "nonfinite-gradient", "name": "w", "step": 250, "time": 12.5, "text": operations}]
+    sites = [
+        {"site": number, "role": "singular", "file": "a.py", "line": 20 * number, "function": "loss", "source": line}
+        | {"excerpt_line": 20 * number, "excerpt": line}
+        for number, line in enumerate(lines, 1)
+    ]
+    finding = make.check("nonfinite-gradients", make.process(steps, events=events, sites=sites))[2]
+    assert finding.fix_code == example
+    assert ("inside of where()" in finding.fix) == where
+    assert "hides" not in finding.summary, "which branch was taken is not known"
+
+
 def test_exploding_gradients_does_not_judge_two_optimizers(make) -> None:
     steps = make.steps() | {"optimizer": [index % 2 for index in range(COUNT)], "grad_norm": list(range(1, COUNT + 1))}
     assert make.check("exploding-gradients", make.process(steps))[0] == "skipped"

@@ -131,6 +131,22 @@ def kept_from_zero(process: Process, place: Location | None) -> Diff | None:
     return _edit(process, place, changed)
 
 
+def logarithm_above_zero(process: Process, place: Location | None) -> Diff | None:
+    """The only logarithm of the line, of something that is never zero."""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("log", "log2", "log10"))
+        if call is None or not isinstance(call.func, ast.Attribute) or name_of(call.func.value) in ("math", "np"):
+            return None
+        if not is_function_of_torch(call.func):
+            given = call.func.value
+            return line.with_parts({given: f"{line.operand(given)}.clamp(min=1e-6)"}) if not call.args else None
+        only = call.args[0] if len(call.args) == 1 else None
+        return line.with_parts({only: f"{line.operand(only)}.clamp(min=1e-6)"}) if only is not None else None
+
+    return _edit(process, place, changed)
+
+
 def called_whole(process: Process, place: Location | None) -> Diff | None:
     """`model(x)` in place of `model.forward(x)`."""
 

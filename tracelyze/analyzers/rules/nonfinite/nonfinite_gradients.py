@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.loss import singular_gradients
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -67,6 +68,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     operation = (events[0]["text"] or "") if events else ""
     misplaced = misplaced_clips.line(optimization)
     singular = script_lines.singular(optimization.process) if grown is None and misplaced is None else None
+    fix, code, diff = singular_gradients.advice(optimization.process, operation, singular)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -86,16 +88,15 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
             )
             + " the gradients had grown without bound, or one operation has "
             + (
-                f"no finite derivative there. What stands between the loss and these parameters: {operation}."
+                "no finite derivative there. What stands between the loss and these parameters: "
+                f"{singular_gradients.told(operation)}."
                 if operation
                 else "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
             )
             + misplaced_clips.told(optimization)
         ),
-        fix="Keep such operations away from their edge with a small constant, clip gradients between backward and "
-        "step, and skip non-finite steps.",
-        fix_code="x = torch.sqrt(y + 1e-8)\n"
-        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
+        fix=f"{fix} Clip gradients between backward and step, and skip steps whose gradients are not finite.",
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -108,14 +109,14 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
                 "a gradient is a number",
             ),
             *_count(optimization, first, broken),
-            *([Evidence("operation that can have made them", operation)] if operation else []),
+            *([Evidence("operation that can have made them", singular_gradients.told(operation))] if operation else []),
             Evidence("loss at that step", _number(optimization.steps["loss"][first])),
         ],
         location=misplaced or singular or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "not finite")])
         + pictures.loss(optimization, [Mark(float(begin), "gradient not finite")]),
-        diff=line_edits.kept_from_zero(optimization.process, singular) if "sqrt" in operation else None,
+        diff=diff,
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )
 

@@ -1,0 +1,60 @@
+"""What to change where the gradient of an operation is not finite at the edge of what it takes: sqrt at 0, log at 0."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import line_edits, script_lines
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
+
+HIDDEN: Final = " in a branch that where() hides"
+"""What recordings say of an operation whose result a where() may choose, or not."""
+_FIX: Final = "Keep what goes into such an operation away from its edge, by a small constant or a clamp."
+_BRANCH: Final = (
+    " Do so inside of where(): it chooses among values, and the gradient of the branch that it leaves out is still "
+    "computed, where 0 times infinity is NaN."
+)
+_CODE: Final = {
+    "sqrt": "root = torch.sqrt(square + 1e-8)",
+    "rsqrt": "inverse = torch.rsqrt(variance + 1e-8)",
+    "norm": "length = (vector.square().sum(-1) + 1e-8).sqrt()  # in place of vector.norm(dim=-1)",
+    "cdist": "distances = ((a[:, None] - b[None]).square().sum(-1) + 1e-8).sqrt()  # in place of torch.cdist(a, b)",
+    "std": "spread = (values.var(-1) + 1e-8).sqrt()  # in place of values.std(-1)",
+    "a power": "power = base.clamp(min=1e-6) ** exponent",
+    "log": "logarithm = torch.log(p.clamp(min=1e-6))",
+    "log1p": "logarithm = torch.log1p(p.clamp(min=-1 + 1e-6))",
+    "division": "ratio = a / b.clamp(min=1e-6)  # of a divisor that is never negative",
+    "reciprocal": "inverse = 1 / b.clamp(min=1e-6)  # of what is never negative",
+    "acos": "angle = torch.acos(cosine.clamp(-1 + 1e-6, 1 - 1e-6))",
+    "asin": "angle = torch.asin(sine.clamp(-1 + 1e-6, 1 - 1e-6))",
+    "atanh": "raw = torch.atanh(squashed.clamp(-1 + 1e-6, 1 - 1e-6))",
+    "acosh": "distance = torch.acosh(argument.clamp(min=1 + 1e-6))",
+    "logit": "score = torch.logit(p, eps=1e-6)",
+    "erfinv": "deviate = torch.erfinv(u.clamp(-1 + 1e-6, 1 - 1e-6))",
+}
+_LOGARITHMS: Final = ("log", "log2", "log10")
+
+
+def advice(process: Process, operations: str, place: Location | None) -> tuple[str, str, Diff | None]:
+    """What to do about the operations that the collector named, an example, and the edit of the line of one of them."""
+    named = [one for one in operations.split(", ") if one]
+    own = [one for one in named if place is not None and script_lines.singular_of(process, [one]) == place]
+    operation = (own or named or ["sqrt at 0"])[0]
+    name = re.split(r" (?:at|of|by|below)\b", operation)[0]
+    diff = None
+    if own and name in _LOGARITHMS:
+        diff = line_edits.logarithm_above_zero(process, place)
+    elif own and name == "sqrt":
+        diff = line_edits.kept_from_zero(process, place)
+    example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]
+    code = "\n".join(line.strip() for line in diff.added) if diff else example
+    return _FIX + _BRANCH * (HIDDEN in operation), code, diff
+
+
+def told(operations: str) -> str:
+    """The operations in words: that a where() leaves a branch out at the place in question is not known."""
+    return operations.replace(HIDDEN, " in a branch of where()")
