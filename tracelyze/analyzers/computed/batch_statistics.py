@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Location
 
+IN_TRAIN_MODE = (
+    "Leave the batch normalisations in train mode. To keep them in eval mode is for a model whose statistics come from "
+    "pretraining; here, load such weights before training, or use GroupNorm where batches are too small."
+)
+
 
 def few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
     """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
@@ -63,3 +68,21 @@ def normalisation(process: Process, model: object = None) -> Location | None:
         return process.site(made[0]["made_at"]) if made else None
     called = [row["module"] for row in process.tables["activations"].records() if "BatchNorm" in str(row["kind"])]
     return process.module_location(called[0]) if called else None
+
+
+def remedy(serves: bool, trained_so: bool) -> tuple[str, str]:
+    """What to do about unset statistics, and an example, of a model that is evaluated, that serves the training of
+    another one, or that is trained in eval mode itself."""
+    if trained_so and not serves:
+        return IN_TRAIN_MODE, ""
+    fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
+    return (
+        f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
+        "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
+    )
+
+
+def frozen_at(process: Process) -> Location | None:
+    """The only line in a method `train` of the script that calls eval(): it keeps normalisations as they are."""
+    own = [one for one in process.locations("eval-mode") if one.function == "train"]
+    return own[0] if len(own) == 1 else None

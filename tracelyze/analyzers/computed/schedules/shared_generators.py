@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import parsed_line
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Diff, Evidence, Finding, Location
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits
-    from tracelyze.diagnosis import Location
 
 
 def maker(process: Process) -> Location | None:
@@ -45,11 +45,33 @@ def _validations_after(process: Process) -> int:
     return int(np.unique(kinds, axis=0, return_counts=True)[1].max()) if len(kinds) else 0
 
 
+def _remade(process: Process, place: Location) -> tuple[Location, Diff] | None:
+    """The line of the loop's function that makes the generator, and the edit by which the loop over its batches makes
+    one in each epoch; None where the recorded lines do not show exactly one of each."""
+    loop = process.location("epochs")
+    if loop is None:
+        return None
+    text = edits.recorded_lines(process, loop)
+    call = re.compile(
+        rf"\s*(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<made>(?:[\w.]+\.)?{re.escape(place.function)}\(.*\))\s*"
+    )
+    made = [(number, found) for number, line in sorted(text.items()) if (found := call.fullmatch(line.split("#")[0]))]
+    if len(made) != 1 or made[0][0] >= loop.line:
+        return None
+    (number, found), name = made[0], re.compile(rf"(?<![\w.]){made[0][1]['name']}(?!\w)")
+    inner = [at for at, line in text.items() if at > loop.line and re.match(r"\s*for\b", line) and name.search(line)]
+    if len(inner) != 1:
+        return None
+    anew = name.sub(lambda _: found["made"], text[inner[0]])
+    where = Location(loop.file, number, loop.function, text[number].strip())
+    return where, Diff(loop.file, inner[0], [text[inner[0]]], [anew])
+
+
 def finding(optimization: Optimization, rule: str, planned: int, place: Location, limits: Limits) -> Finding:
     """One pass over the loader, in a loop that is written for `planned`: left, or gone on with a generator that had
     nothing more to give. Validations after the last step show the latter."""
     process = optimization.process
-    loop, times = process.location("epochs"), _validations_after(process)
+    loop, times, remade = process.location("epochs"), _validations_after(process), _remade(process, place)
     went_on = times >= limits["asked"]
     where = f" (line {loop.line})" if loop else ""
     later = (
@@ -69,9 +91,14 @@ def finding(optimization: Optimization, rule: str, planned: int, place: Location
             f"The loop over the epochs{where} is written for {planned:,}. Its batches come from a generator (line "
             f"{place.line}), which gives each batch once. {later}"
         ),
-        fix="Iterate over the loader itself in each epoch, or make the generator anew in each.",
-        fix_code="for epoch in range(epochs):\n    for batch in loader:  # or a generator that is made here\n"
+        fix="Make the generator anew in each epoch, where its batches are gone through."
+        if remade
+        else "Iterate over the loader itself in each epoch, or make the generator anew in each.",
+        fix_code=""
+        if remade
+        else "for epoch in range(epochs):\n    for batch in loader:  # or a generator that is made here\n"
         "        train_step(batch)",
+        diff=remade[1] if remade else None,
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -79,7 +106,7 @@ def finding(optimization: Optimization, rule: str, planned: int, place: Location
                      limits.source("part")),
             Evidence("validations after the last step", times, "times", limits["asked"], limits.source("asked")),
         ],
-        location=place,
+        location=remade[0] if remade else place,
         seen_at=loop,
         charts=pictures.loss(optimization),
         false_alarm="A trial run, or a stream that is to be gone through once.",

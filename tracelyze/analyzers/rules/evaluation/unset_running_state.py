@@ -90,6 +90,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
             ),
         )
+    fix, code = batch_statistics.remedy(serves, trained_so)
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves else "info",
@@ -104,9 +105,8 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 else same
             )
         ),
-        fix=f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
-        f"{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
-        fix_code="evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
+        fix=fix,
+        fix_code=code,
         first_step=int(row["step"]),
         evidence=[
             Evidence(
@@ -118,7 +118,9 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             ),
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
-        location=process.site(site) or batch_statistics.normalisation(process, row["model"]),
+        location=(batch_statistics.frozen_at(process) if trained_so else None)
+        or process.site(site)
+        or batch_statistics.normalisation(process, row["model"]),
         false_alarm="A random network that is meant to be random.",
     )
 
