@@ -96,4 +96,10 @@ def test_prediction_and_target_of_a_loss_that_is_written_out(turned: bool) -> No
         torch.testing.assert_close(both[1], y)
     found = meeting(torch, ((net(x).sigmoid().squeeze(1) - y) ** 2).mean().grad_fn)
     assert found is not None
-    assert sides(torch, found) is None, "not what a linear layer made"
+    both = sides(torch, found)
+    assert both is not None, "the sigmoid has saved what it put out"
+    torch.testing.assert_close(both[0], net(x).sigmoid().squeeze(1).detach())
+    torch.testing.assert_close(both[1], y)
+    found = meeting(torch, ((torch.nn.functional.gelu(net(x)).squeeze(1) - y) ** 2).mean().grad_fn)
+    assert found is not None
+    assert sides(torch, found) is None, "neither what a linear layer made nor saved"

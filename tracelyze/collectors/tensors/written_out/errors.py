@@ -24,6 +24,7 @@ MEETING = ("Sub", "Mul", "Div", "Add")
 TARGET_MEETS = ("Sub", "Mul")
 VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias")
 SCALING = ("Mul", "Div", "Neg", "ToCopy")  # by a number: what is scaled is not saved there
+KEEPING = ("Sigmoid", "Tanh", "Relu", "Softmax", "Exp")  # operations that save what they put out
 MAX_VIEWS, MAX_SCALINGS, MAX_ELEMENTS = 4, 4, 2**22
 Shape = tuple[int, ...]
 Consumers = tuple[Any, ...]  # operations that a result goes into, the next one first
@@ -69,7 +70,7 @@ def meeting(torch: Any, root: Any) -> Meeting | None:
 
 def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
     """Prediction and target of a difference that was squared, or whose size was taken: the difference is saved, and the
-    prediction is worked out again where a linear layer made it. None where either is not known."""
+    prediction is saved too, or worked out again where a linear layer made it. None where either is not known."""
     if found.operation != "Sub" or kind_of(found.consumer) not in ("Pow", "Abs", "Mul", "Square"):
         return None
     difference: Any = saved_values.saved(found.consumer, "self")
@@ -80,6 +81,11 @@ def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
         if kind_of(layer) not in VIEWS:
             break
         layer = layer.next_functions[0][0]
+    if kind_of(layer) in KEEPING:
+        prediction: Any = saved_values.saved(layer, "result")
+        if not isinstance(prediction, torch.Tensor) or prediction.shape.numel() != difference.shape.numel():
+            return None
+        return _both(prediction.detach().reshape(found.given), difference.detach(), found.side)
     if kind_of(layer) != "Addmm":
         return None
     data: Any = saved_values.saved(layer, "mat1")
@@ -89,8 +95,13 @@ def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
         return None
     if data.numel() > MAX_ELEMENTS or data.dtype != difference.dtype or data.dtype != weight.dtype:
         return None
-    prediction = torch.addmm(bias.detach(), data.detach(), weight.detach()).reshape(found.given)
-    return prediction, prediction - difference.detach() if found.side == 0 else prediction + difference.detach()
+    computed = torch.addmm(bias.detach(), data.detach(), weight.detach()).reshape(found.given)
+    return _both(computed, difference.detach(), found.side)
+
+
+def _both(prediction: Any, difference: Any, side: int) -> tuple[Any, Any]:
+    """Prediction and target, from the prediction and the difference, of which the prediction is the input `side`."""
+    return prediction, prediction - difference if side == 0 else prediction + difference
 
 
 def sizes(shape: Shape) -> list[int]:
