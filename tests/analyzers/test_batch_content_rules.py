@@ -137,6 +137,31 @@ def test_an_order_that_is_drawn_by_hand(make) -> None:
     assert by_hand(make, shuffle)[0] == "fired"
 
 
+def test_a_generator_that_is_made_anew_for_each_epoch(make) -> None:
+    maker = {"role": "batches", "file": "t.py", "line": 53, "function": "batches"}
+    split = DRAW | {"line": 45, "function": "load", "source": "order = np.random.default_rng(0).permutation(n)"}
+    drawn = DRAW | {"site": 5, "line": 54, "function": "batches", "source": "order = rng.permutation(n)"}
+    made = maker | {"site": 6, "source": "rng = np.random.default_rng(cfg.seed)"}
+    seed = made | {"site": 7, "role": "reseed"}
+    for sites in ((split, drawn, made), (split, drawn, seed)):
+        _, _, finding = by_hand(make, *sites)
+        assert (finding.severity, finding.location.line) == ("warning", 53), "not the split, which must stay as it is"
+        assert "Line 53 makes the generator anew for each of them" in finding.summary
+        assert "rng = np.random.default_rng(cfg.seed)" in finding.fix_code
+    given = maker | {"site": 6, "source": "for start in range(0, n, 32):"}
+    _, _, finding = by_hand(make, split, drawn, given)
+    assert (finding.location.line, "drawn once" in finding.summary) == (54, False)
+    unseeded = seed | {"source": "rng = np.random.default_rng()"}
+    assert "makes the generator anew" not in by_hand(make, split, drawn, given, unseeded)[2].summary
+    _, _, finding = by_hand(make, split)
+    assert "Either it is drawn once, or" in finding.summary, "its function may be called for each epoch"
+    loop = {"site": 8, "role": "epochs", "file": "t.py", "line": 12, "function": "main", "source": "for e in range(8):"}
+    assert "The order is drawn once" in by_hand(make, DRAW, loop)[2].summary
+    inside = DRAW | {"line": 13, "source": "p = torch.randperm(n, generator=g)"}
+    _, _, finding = by_hand(make, inside, loop, loop | {"site": 9, "role": "backward", "line": 20})
+    assert "Line 13 draws an order for each of them" in finding.summary
+
+
 def test_hand_made_orders_that_are_as_they_should_be(make) -> None:
     assert by_hand(make)[0] == "passed", "nothing is shuffled: a series, or the order of a file"
     assert by_hand(make, DRAW, period=0, passes=0, distinct=0)[0] == "passed", "anew for each epoch"

@@ -136,6 +136,21 @@ def test_modules_that_may_put_out_what_is_not_finite(looks: list[dict[str, Any]]
     assert make.check("nonfinite-activations", process)[0] == status
 
 
+def test_weights_that_a_step_with_such_gradients_wrote_are_no_root(make) -> None:
+    """The sample of a forward does not say whether weights are finite; the gradients of the step before do."""
+    steps = broken_at(make, 100)
+    bad = steps | {"grads_nonfinite": [4 if index >= 99 else 0 for index in range(400)]}
+    plain = {"activations": forward(100, "embed")}
+    assert make.check("nonfinite-activations", make.process(bad, more=plain))[0] == "passed"
+    both = {"activations": forward(100, "embed") + forward(100, "embed", weights=False)}
+    assert make.check("nonfinite-activations", make.process(steps, more=both))[0] != "fired"
+    status, _, finding = make.check("nonfinite-activations", make.process(steps, more=plain))
+    assert (status, finding.confidence, "its own weights" in finding.summary) == ("fired", "certain", False)
+    unseen = steps | {name: [None if index == 99 else value for index, value in enumerate(steps[name])]
+                      for name in ("grad_norm", "grads_nonfinite")}  # fmt: skip
+    assert make.check("nonfinite-activations", make.process(unseen, more=plain))[2].confidence == "likely"
+
+
 def look(step: int, since: int | None, parameter: str = "layer.weight", **more: Any) -> dict[str, Any]:
     """One look at one tensor; by default a step changed all of it."""
     row = {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": parameter, "dtype": "float32"}

@@ -59,6 +59,7 @@ def batches(x):
     order = torch.randperm(len(x))  # split
     random.shuffle(order)  # shuffle
     np.random.seed(1)  # reseed
+    rng = np.random.default_rng(0)  # reseed
     yield x[order]
 
 class Own(Optimizer):

@@ -42,6 +42,18 @@ def test_what_lies_elsewhere_is_no_suspect() -> None:
     assert named(loss, [x, w]) == ["a power below 1 at 0"]
 
 
+def test_what_torch_gives_a_gradient_of_zero_is_no_suspect() -> None:
+    x = leaf(0.0, 0.0)
+    edges = [x.norm(), torch.linalg.vector_norm(x), x.std(), torch.cdist(x[:, None], x[:, None]).sum()]
+    sum(edges).backward()
+    assert x.grad.isfinite().all()
+    x, y = leaf(0.0, 0.0), leaf(1.0, 1.0)
+    loss = torch.nn.functional.normalize(x + y, dim=0).sum() + (x.norm() + x.sum()).sqrt()
+    assert named(loss, [x]) == ["sqrt at 0"], "the divisor of normalize is kept above 0"
+    x = leaf(0.0, 0.0)
+    assert named((x.sum().sqrt() / x.square().sum().clamp(max=1.0)), [x]) == ["division by 0", "sqrt at 0"]
+
+
 SCRIPT = """
 import torch
 from torch import nn

@@ -17,6 +17,8 @@ _INDICES: Final = r"\brand(?:int|perm)\s*\("
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
+_MADE_SEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\("  # a generator that is made with its seed
+_UNSEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\(\s*(?:None\s*)?\)"  # by the operating system
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
 _BY_MODE: Final = r"\btraining\b"
 FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_, zero biases and ones aside"
@@ -117,19 +119,30 @@ def divided_inputs(process: Process) -> Location | None:
 
 
 def reseeded(process: Process) -> Location | None:
-    """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer."""
+    """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer.
+
+    Of no generator of NumPy's or Python's that is made with its seed: a loader draws from none of them.
+    """
     once = {(one.file, one.function) for role in ("dataloader", "optimizer") for one in process.locations(role)}
     read = {(one.file, one.function) for one in process.locations("loader")} - once
-    lines = process.locations("reseed")
-    return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
+    seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
+    return _only(again or [one for one in seeds if (one.file, one.function) in read])
 
 
 def reseeded_by_hand(process: Process) -> Location | None:
-    """The line that seeds, without a loader, in a function that makes batches, or trains on them, and no optimizer."""
+    """The line that seeds, without a loader, in a function that makes batches, or trains on them, and no optimizer:
+    a generator as a whole, or one that is made there with its seed."""
     once = {(one.file, one.function) for one in process.locations("optimizer")}
-    read = {(one.file, one.function) for role in ("batches", "backward") for one in process.locations(role)} - once
-    lines = process.locations("reseed")
-    return _only(lines or [one for one in process.locations("seed") if (one.file, one.function) in read])
+    makers = process.locations("batches")
+    read = {(one.file, one.function) for one in [*makers, *process.locations("backward")]} - once
+    again = process.locations("reseed") + [one for one in makers if makes_generator(one)]
+    seeds = again or [one for one in process.locations("seed") if (one.file, one.function) in read]
+    return _only([one for one in seeds if not re.search(_UNSEEDED, one.source)])
+
+
+def makes_generator(line: Location) -> bool:
+    """Whether the line makes a generator of NumPy's or Python's."""
+    return re.search(_MADE_SEEDED, line.source) is not None
 
 
 def filled(process: Process) -> Location | None:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 Order = dict[str, Any]
+FIX_CODE: Final = """generator = torch.Generator().manual_seed(seed)  # once
+for epoch in range(epochs):
+    order = torch.randperm(len(x), generator=generator)
+    for rows in order.split(batch_size):
+        loss = criterion(model(x[rows]), y[rows])"""
 _DRAWN: Final = re.compile(r"\b(?:randperm|permutation)\s*\(")
 
 
@@ -39,20 +44,18 @@ def repeats(order: Order, limits: Limits) -> bool:
 
 
 def finding(process: Process, rule: str, order: Order, limits: Limits) -> Finding:
-    """The finding. A line that seeds anew for each pass shows that a new order was meant; one that was drawn once may
-    be that of a split."""
+    """The finding. A line that seeds or draws for each pass shows that a new order was meant; one that was drawn once
+    may be that of a split."""
     optimization = process.longest if process.optimizations else None
     lines = shuffles(process)
     seeds = script_lines.reseeded_by_hand(process)
+    each = [one for one in lines if _for_each_pass(process, one)]
+    drawn = each[0] if len(each) == 1 else None  # another one may be of something else, as a partner for mixing
     count = int(order["passes"])
-    why = (
-        "The generator is seeded anew for each of them, and draws the same order again."
-        if seeds is not None
-        else "The order is drawn once, and is that of every epoch."
-    )
+    why, fix, code = _told(seeds, drawn, once=all(_before_the_loop(process, one) for one in lines))
     return Finding(
         rule=rule,
-        severity="info" if seeds is None else "warning",
+        severity="info" if seeds is None and drawn is None else "warning",
         confidence="certain",
         title=f"Each of {plural(count, 'epoch')} trains on the same batches in the same order",
         summary=(
@@ -60,18 +63,59 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
             f"over the data each batch held what it held before. {why} The network sees the same batches again and "
             "again: their noise does not average out, and the last ones of an epoch always have the last word."
         ),
-        fix="Draw a new order for each epoch, from a generator that is seeded once.",
-        fix_code="generator = torch.Generator().manual_seed(seed)  # once\nfor epoch in range(epochs):\n"
-        "    order = torch.randperm(len(x), generator=generator)\n    for rows in order.split(batch_size):\n"
-        "        loss = criterion(model(x[rows]), y[rows])",
+        fix=fix,
+        fix_code=code,
         first_step=int(order["period"]) + 1,
         evidence=[
             Evidence("passes with the same order", count, "passes", limits["passes"], limits.source("passes")),
             Evidence("different batches in a pass", order["distinct"], "batches", limits["batches"],
                      limits.source("batches")),
         ],
-        location=seeds or min(lines, key=lambda one: one.line),
+        location=seeds or drawn or min(lines, key=lambda one: one.line),
         seen_at=script_lines.batches(process),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
     )  # fmt: skip
+
+
+def _told(seeds: Location | None, drawn: Location | None, *, once: bool) -> tuple[str, str, str]:
+    """Why the order repeats, as far as the script's lines show it, what to change, and an example."""
+    fix = "Draw a new order for each epoch, from a generator that is seeded once."
+    if seeds is not None and script_lines.makes_generator(seeds):
+        why = f"Line {seeds.line} makes the generator anew for each of them, with its seed: it draws the same order."
+        fix = (
+            f"Make the generator of line {seeds.line} once, above the loop over epochs, and hand it to what draws the "
+            "order. Or let the seed depend on the epoch as well."
+        )
+        return why, fix, f"{seeds.source.strip()}  # once, above the loop over epochs; hand it over as an argument"
+    if seeds is not None:
+        return "The generator is seeded anew for each of them, and draws the same order again.", fix, FIX_CODE
+    if drawn is not None:
+        why = (
+            f"Line {drawn.line} draws an order for each of them, and gets the same one again: the generator that it "
+            "draws from is seeded, or made, anew each time."
+        )
+        return why, "Seed the generator of this line once, above the loop over epochs.", FIX_CODE
+    if once:
+        return "The order is drawn once, and is that of every epoch.", fix, FIX_CODE
+    return "Either it is drawn once, or its generator is seeded anew for each epoch.", fix, FIX_CODE
+
+
+def _for_each_pass(process: Process, line: Location) -> bool:
+    """Whether the line is reached for each pass: in the generator of the batches, or in the loop over epochs."""
+    makers = {(one.file, one.function) for one in process.locations("batches")}
+    return (line.file, line.function) in makers or (
+        _beside_the_loop(process, line) and not _before_the_loop(process, line)
+    )
+
+
+def _beside_the_loop(process: Process, line: Location) -> bool:
+    """Whether the line is of the function of the loop over epochs, and stands above its backward."""
+    ends = [one for one in process.locations("backward") if (one.file, one.function) == (line.file, line.function)]
+    return bool(process.locations("epochs")) and any(line.line < one.line for one in ends)
+
+
+def _before_the_loop(process: Process, line: Location) -> bool:
+    """Whether the line is reached once: above the loop over epochs, in its function; or in the file, outside of all."""
+    homes = [one for one in process.locations("epochs") if (one.file, one.function) == (line.file, line.function)]
+    return any(line.line < one.line for one in homes) or (line.function == script_lines.MODULE and not homes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -36,18 +37,22 @@ def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     broken = [row for row in rows if row["nonfinite"] in WHAT]
     if not broken:
         return None
-    first: dict[str, Any] = min(broken, key=lambda row: row["order"])
-    return first if first["weights_finite"] is not False else None
+    if any(row["weights_finite"] is False for row in broken):  # one look at a forward may have two rows of a module
+        return None
+    first: dict[str, Any] = min(broken, key=lambda row: (row["order"], row["weights_finite"] is None))
+    return first
 
 
 def _check(optimization: Optimization, roots: list[dict[str, Any]], watched: np.ndarray) -> Finding | Passed | Skipped:
     steps = optimization.steps
     lost = steps.known("loss") & ~np.isfinite(steps["loss"])
+    written = _nonfinite_gradients(optimization)
     for root in roots:
         index = int(np.searchsorted(steps["time"], root["time"]))
-        before = lost[:index] & ~timing.skipped(optimization)[:index]
-        if index < len(lost) and lost[index] and (root["weights_finite"] or not before.any()):
-            return _finding(optimization, index, root, int(lost.sum()))
+        before = (lost & ~timing.skipped(optimization)) | written
+        if index < len(lost) and lost[index] and (root["weights_finite"] or not before[:index].any()):
+            looked = index == 0 or bool(prelude.looked_at(optimization)[index - 1])
+            return _finding(optimization, index, root, int(lost.sum()), sure=bool(root["weights_finite"]) or looked)
     alone = lost & ~timing.skipped(optimization)
     if alone.any() and int(np.argmax(alone)) not in np.searchsorted(steps["time"], watched):
         return Skipped(
@@ -56,19 +61,28 @@ def _check(optimization: Optimization, roots: list[dict[str, Any]], watched: np.
     return Passed("modules were not finite where the loss was, or only after weights had become NaN")
 
 
-def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost: int) -> Finding:
+def _nonfinite_gradients(optimization: Optimization) -> np.ndarray:
+    """Steps that wrote gradients which are not finite into the weights, shape [steps]."""
+    steps = optimization.steps
+    broken = steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"])
+    broken |= np.nan_to_num(steps["grads_nonfinite"]) > 0
+    return np.asarray(broken & ~timing.skipped(optimization))
+
+
+def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost: int, *, sure: bool) -> Finding:
     begin = timing.step_at(optimization, index)
     what = WHAT[root["nonfinite"]]
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
     half = root["dtype"] == "float16"
+    weights = ", and so were its own weights" if root["weights_finite"] else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain",
+        confidence="certain" if sure else "likely",
         title=f"{name} is the first module to put out {what}, at step {begin:,}",
         summary=(
             f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
-            f"called before it were finite, and so is the model's weight at that point. The loss of the step was lost "
+            f"called before it were finite{weights}. The loss of the step was lost "
             f"with it, as were {plural(lost, 'loss')} of the run. "
             + ("It computes in float16, which ends at 65,504." if half else f"It computes in {root['dtype']}.")
         ),
@@ -104,7 +118,7 @@ RULE = Rule(
     verify="Record the run again: no module outputs NaN or Inf.",
     excluded=(
         "Masked logits: the loss broke at the same step.",
-        "Weights that had become NaN before: they were finite.",
+        "Weights that had become NaN before: they were finite, or no gradient and no loss before was NaN.",
     ),
     needs=(("activations.nonfinite", "steps.loss"),),
     not_when="Masked logits of minus infinity, and losses that stay finite.",

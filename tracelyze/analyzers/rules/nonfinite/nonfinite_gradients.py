@@ -91,7 +91,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
                 "no finite derivative there. What stands between the loss and these parameters: "
                 f"{singular_gradients.told(operation)}."
                 if operation
-                else "no finite derivative there: sqrt or norm at exactly 0, log of 0, division by 0, acos at 1."
+                else "no finite derivative there: sqrt at exactly 0, log of 0, division by 0, acos at 1."
             )
             + misplaced_clips.told(optimization)
         ),

@@ -31,7 +31,8 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "hook": frozenset({"register_hook"}),
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
-    "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"}),
+    "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"})
+    | {"default_rng", "RandomState", "Random"},  # generators that are made with their seed
 }
 CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "numpy"})
 ANEW: Final = frozenset({"tensor", "Variable"})  # with requires_grad=True: a tensor without the graph of its numbers

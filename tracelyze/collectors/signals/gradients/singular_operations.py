@@ -15,13 +15,15 @@ MAX_NAMED = 3
 HIDES = ("Where",)  # one branch of its results
 POWER = "a power below 1 at 0"
 SINGULAR = {
-    "Sqrt": "sqrt at 0", "Rsqrt": "rsqrt at 0", "Norm": "norm of zeros", "LinalgVectorNorm": "norm of zeros",
-    "Cdist": "cdist of equal points", "EuclideanDist": "cdist of equal points", "Std": "std of equal values",
-    "StdMean": "std of equal values", "Pow": POWER, "Log": "log at 0", "Log2": "log2 at 0",
-    "Log10": "log10 at 0", "Log1P": "log1p at -1", "Div": "division by 0", "Reciprocal": "reciprocal of 0",
+    "Sqrt": "sqrt at 0", "Rsqrt": "rsqrt at 0", "Pow": POWER,
+    "Log": "log at 0", "Log2": "log2 at 0", "Log10": "log10 at 0", "Log1P": "log1p at -1",
+    "Div": "division by 0", "Reciprocal": "reciprocal of 0",
     "Acos": "acos at 1", "Asin": "asin at 1", "Acosh": "acosh at 1", "Atanh": "atanh at 1",
     "Logit": "logit at 0 or 1", "Erfinv": "erfinv at 1",
 }  # fmt: skip
+# Not norm, std and cdist: torch gives them a gradient of 0 where they are 0.
+SHAPES = ("Expand", "Unsqueeze", "View", "UnsafeView", "Squeeze", "Reshape", "ExpandAs")
+_MOST_SHAPES = 4
 
 
 def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> list[str]:
@@ -46,8 +48,18 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
 
 
 def _can_be_singular(node: Any) -> bool:
-    """Not a division by what is not trained."""
-    return saved_values.kind(node) != "Div" or (len(node.next_functions) > 1 and node.next_functions[1][0] is not None)
+    """Not a division by what is not trained, or by what is kept above 0 (clamp, as in normalize)."""
+    if saved_values.kind(node) != "Div":
+        return True
+    divisor = node.next_functions[1][0] if len(node.next_functions) > 1 else None
+    for _ in range(_MOST_SHAPES):
+        if divisor is None or saved_values.kind(divisor) not in SHAPES:
+            break
+        divisor = divisor.next_functions[0][0] if divisor.next_functions else None
+    if divisor is not None and saved_values.kind(divisor) in ("ClampMin", "Clamp"):
+        least = getattr(divisor, "_saved_min", None)
+        return not (isinstance(least, (int, float)) and least > 0)
+    return divisor is not None
 
 
 def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:
