@@ -63,7 +63,7 @@ def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: A
             "z = torch.where(r > 0, torch.log(r), torch.zeros_like(r))",
             "z = torch.where(r > 0, torch.log(r.clamp(min=1e-6)), torch.zeros_like(r))",
         ),
-        (line_edits.logarithm_above_zero, (), "z = -(1 - p).log().mean()", "z = -((1 - p).clamp(min=1e-6)).log().mean()"),
+        (line_edits.logarithm_above_zero, (), "z = (1 - p).log().mean()", "z = ((1 - p).clamp(min=1e-6)).log().mean()"),
         (line_edits.logarithm_above_zero, (), "z = torch.log(1 - p)", "z = torch.log((1 - p).clamp(min=1e-6))"),
         (line_edits.logarithm_above_zero, (), "z = torch.log(a) - torch.log(b)", None),
         (line_edits.logarithm_above_zero, (), "z = math.log(a)", None),

@@ -56,6 +56,29 @@ def test_workers_of_a_dataset_with_a_generator_of_its_own_need_seeds(make) -> No
         assert ("draw the same numbers" in finding.fix) is seeds
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "example"),
+    [
+        ("NpzFile", "self.data = np.load(path)", "self.data = dict(np.load(path))  # the arrays themselves, read once"),
+        ("NpzFile", "with_it(self, path)", "self.data = dict(np.load(path))  # the arrays themselves, read once"),
+        ("File", "self.data = h5py.File(path)", "    self.data = h5py.File(path)"),
+    ],
+)
+def test_a_file_that_is_held_open_is_not_shared_by_workers(make, kind: str, source: str, example: str) -> None:
+    made = {"site": 5, "role": "dataloader", "file": "a.py", "line": 72, "source": "l = DataLoader(d, batch_size=32)"}
+    opens = {"site": 6, "role": "opens", "file": "a.py", "line": 30, "source": source}
+    places = [one | {"function": "f", "excerpt_line": one["line"], "excerpt": one["source"]} for one in (made, opens)]
+    loader = {"made_at": 5, "open_file": "data", "open_kind": kind, "opened_at": 6}
+    process = loading(make, 0.04, 0.06, **loader)
+    tables = make.process(sites=places).tables
+    process = replace(process, tables={**process.tables, "sites": tables["sites"]})
+    finding = make.check("dataloader-bottleneck", process)[2]
+    assert finding.diff is None, "forked workers would share the position in the file"
+    assert finding.location.line == 30
+    assert finding.fix_code.endswith(example)
+    assert "position" in finding.fix
+
+
 def test_the_line_of_the_dataset_that_is_slow(make) -> None:
     def looked(*sites: int, cpus: int = 2, wait: float = 0.58, **loader: object):
         lines = [

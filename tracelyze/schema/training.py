@@ -247,6 +247,9 @@ LOADERS = Table(
         Column("own_generator", "int32", "", "line in which __getitem__ seeds a generator for each sample alike"),
         Column("stored", "string", "", "shapes of the samples that such a dataset stores"),
         Column("stored_prints", "string", "", "fingerprints of some of these samples"),
+        Column("open_file", "string", "", "attribute of its dataset that holds a file open as it is iterated first"),
+        Column("open_kind", "string", "", "class of that file"),
+        Column("opened_at", "int32", "", "line of the dataset's __init__ that fills this attribute"),
     ),
 )
 

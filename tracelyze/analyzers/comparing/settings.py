@@ -24,6 +24,7 @@ _NOT_SETTINGS: Final = (
     "step_defined_at",
     "read_by",
     "collated_by",
+    "opened_at",
     "shares_with",
     "options",
     "other_options",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws
+from tracelyze.analyzers.computed.throughput import open_files
 from tracelyze.analyzers.evidence import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.formatting import duration, percent
@@ -27,12 +28,19 @@ def of(way: str, predicted: Prediction, process: Process, loader: Mapping[str, A
     gain = percent(predicted.share)
     if way == RESTART:
         return RESTART_FIX, "The loader is asked for a new iterator in nearly every step; only its first batch is used."
+    if open_files.reads_all(loader):
+        return open_files.fix(loader, ""), "For each sample a whole array is read and unpacked."
     if way == CHEAPER:
         return CHEAPER_FIX, f"Were a sample as cheap as one in memory, a step would be {gain} shorter."
     count = predicted.workers
     if draws_itself(process, loader):
         guard += f" {SEEDS}"
     processes = f"{count} worker processes" if count > 1 else "a worker process"
+    if open_files.held(loader):
+        return (
+            f"{open_files.fix(loader, processes)}{guard}",
+            f"With num_workers={count} a step would be about {gain} shorter.",
+        )
     return (
         f"Load in {processes}, so that batches are made while the model computes.{guard}",
         f"With num_workers={count} a step would be about {gain} shorter.",
@@ -53,7 +61,7 @@ def draws_itself(process: Process, loader: Mapping[str, Any]) -> bool:
 
 def needs_no_more(process: Process, loader: Mapping[str, Any]) -> bool:
     """Whether workers take no more than arguments of the loader: no guard around the script, no seeds of their own."""
-    return forks(process) and not draws_itself(process, loader)
+    return forks(process) and not draws_itself(process, loader) and not open_files.held(loader)
 
 
 def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str, Any]) -> str:
@@ -62,6 +70,8 @@ def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str,
         return (
             "for epoch in range(epochs):\n    for x, y in loader:  # one iterator per epoch\n        train_step(x, y)"
         )
+    if open_files.reads_all(loader) or (way == WORKERS and open_files.held(loader)):
+        return open_files.code(process, loader)
     if way == CHEAPER:
         return ""
     own = loader_arguments.own_sampler(process, loader)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import loading_advice
+from tracelyze.analyzers.computed.throughput import loading_advice, open_files
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import duration, percent
 
@@ -32,6 +32,8 @@ def place(
     line = timed or seen(process, waiting)
     slow = line or process.site(waiting.loader.get("read_by"))
     change = process.site(waiting.loader.get(loading_advice.PLACES[way]))
+    if open_files.held(waiting.loader) and way != loading_advice.RESTART:
+        change = process.site(waiting.loader.get("opened_at")) or change
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
         return change, "", ""
     # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
@@ -39,7 +41,7 @@ def place(
     how = words.format(slow.function) if line is not None else "made by line"
     told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
-    if line is None or (timed is None and left < most):
+    if line is None or (timed is None and left < most) or open_files.reads_all(waiting.loader):
         return change, told, ""
     if way == loading_advice.CHEAPER:
         return line, told, ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import contention, loading_lines, waiting
+from tracelyze.analyzers.computed.throughput import contention, loading_lines, open_files, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.loader_arguments import with_arguments
@@ -47,7 +47,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     cheaper = waiting.cheaper(own, sample)
     if seen.restarts:
         return [_finding(optimization, seen, cheaper, "restart", limits)]
-    if workers.share >= limits["saving"]:
+    if workers.share >= limits["saving"] and not open_files.reads_all(seen.loader):
         return [_finding(optimization, seen, workers, "workers", limits)]
     if cheaper.share >= limits["saving"] and (own.per_sample or 0) >= limits["costly"] * sample:
         return [_finding(optimization, seen, cheaper, "cheaper", limits)]

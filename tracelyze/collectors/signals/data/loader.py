@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.program.lines import definitions, sample_generators, sample_lines
+from tracelyze.collectors.program.loading import open_files
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
@@ -95,6 +96,7 @@ class Loader(Signal):
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
             row["own_generator"], row["stored"] = own or (None, None)
+            row["open_file"], row["open_kind"], row["opened_at"] = open_files.of(loader.dataset, sites) or (None,) * 3
             row["sample_at"] = sample_lines.sample(loader.dataset, loader.collate_fn, sites)
             sample_lines.draws(loader.dataset, loader.collate_fn, sites)
             sample_lines.worker_seed(loader.worker_init_fn, sites)
