@@ -33,8 +33,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
     if not aliased and not shared and not itself and not kept and not best:
         own = sum(row["own"] == row["expected"] > 0 for row in loads)
-        assigned = sum("assign=True" in _source(process, row) for row in loads if row["from_other"])
-        more = f", {assigned} that made another model's tensors its own (assign=True)" if assigned else ""
+        more = own_states.assigned(process, loads)
         return Passed(
             f"{plural(len(loads), 'call')} of load_state_dict, {own} of them with the model's own tensors{more}"
         )
@@ -44,11 +43,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     lines = {rows[-1]["taken_site"] for rows in aliased}
     findings += [kept_states.finding(process, one, RULE.id, limits) for one in kept if one["taken_site"] not in lines]
     return findings + [own_states.finding(process, rows, RULE.id, limits) for rows in itself]
-
-
-def _source(process: Process, row: Row) -> str:
-    place = process.site(row["site"])
-    return place.source if place is not None else ""
 
 
 def _by_line(loads: Iterable[Row]) -> list[list[Row]]:

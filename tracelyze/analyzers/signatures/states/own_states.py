@@ -66,3 +66,10 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
         location=line,
         false_alarm="A load that is meant to do nothing.",
     )
+
+
+def assigned(process: Process, rows: list[dict[str, Any]]) -> str:
+    """A clause on loads that made another model's tensors a model's own; empty where there was none."""
+    places = [process.site(row["site"]) for row in rows if row["from_other"]]
+    count = sum(place is not None and "assign=True" in place.source for place in places)
+    return f", {count} that made another model's tensors its own (assign=True)" if count else ""
