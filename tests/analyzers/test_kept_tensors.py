@@ -147,3 +147,21 @@ def test_an_append_that_was_seen_keeps_its_place_in_the_line(make: Any) -> None:
     (kept,) = kept_tensors.lines(make.process(sites=[*rows, site]).optimizations[0])
     assert kept.diff is not None
     assert (kept.diff.removed, kept.diff.added) == ([text[-1]], ["    seen.append(whole.detach())"])
+
+
+COUNTED = """\
+for epoch in range(4):
+    running = 0.0
+    n = len(x)
+    order = torch.randperm(n)
+    for i in range(0, n, size):
+        out = model(x[order[i : i + size]])
+        loss = criterion(out, y)
+        loss.backward()
+        running += loss
+    average = running / (n // size)"""
+
+
+def test_a_number_that_the_batches_are_counted_by_holds_no_graph(make: Any) -> None:
+    """The average is computed from the running sum and from a number behind the loss: the loss needs neither."""
+    assert found(make, loop=COUNTED) == [(9, "running += loss.detach()")]

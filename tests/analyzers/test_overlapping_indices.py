@@ -67,3 +67,30 @@ def test_a_part_of_the_training_data_is_measured_beside_a_clean_set(make) -> Non
 def test_values_that_are_equal_by_chance(make) -> None:
     rows = [row | {"dtype": "int64"} for row in looked_at(list(range(800)), list(range(700, 900)))]
     assert make.check(RULE, run(make, rows))[0] == "skipped"
+
+
+def copied_first(rare, held_rows, total=600):
+    """Rows of which `rare` samples stand four times, in one order: the last `held_rows` rows are held out."""
+    rows = [one for one in range(total) for _ in range(4 if one < rare else 1)]
+    order = random.Random(7).sample(rows, len(rows))
+    return order[held_rows:], order[:held_rows]
+
+
+def test_copies_of_a_rare_class_are_on_both_sides_of_a_split(make) -> None:
+    """Common samples have no copy: they are on one side. The others are met far more often than one in a share."""
+    training, held_out = copied_first(150, 250)
+    truth = len(set(held_out) & set(training)) / len(set(held_out))
+    rows = looked_at(training, held_out)
+    rows = [row for row in rows if not row["trained"] or row["batch"] % 5]  # most batches were looked at
+    status, _, finding = make.check(RULE, run(make, rows, {"samples": [250] * 4}))
+    assert status == "fired"
+    share = int(finding.title.split("%")[0].removeprefix("About "))
+    assert abs(share / 100 - truth) < 0.1
+
+
+def test_training_accuracy_on_a_part_of_evened_data(make) -> None:
+    training, _ = copied_first(150, 250)
+    rows = looked_at(training, random.Random(3).sample(training, 250))
+    rows = [row for row in rows if not row["trained"] or row["batch"] % 5]
+    status, reason, _ = make.check(RULE, run(make, rows, {"samples": [250] * 4}))
+    assert (status, "may all be trained on" in reason) == ("skipped", True)

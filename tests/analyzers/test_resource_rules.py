@@ -113,6 +113,11 @@ def test_a_leak_of_graphs_says_what_its_charts_show(make) -> None:
 def test_memory_leak_of_graphs_until_the_end_of_each_epoch(make) -> None:
     steps = make.steps() | {"live_graphs": [index % 100 for index in range(COUNT)]}
     assert make.check("memory-leak", make.process(steps))[0] == "fired"
+    held = [index if index < 150 else index - 100 for index in range(COUNT)]  # a sum that outlives its epoch
+    found = make.check("memory-leak", make.process(make.steps() | {"live_graphs": held}))[2]
+    assert f"{max(held)} autograd graphs" in found.title
+    lasting = make.steps() | {"live_graphs": [min(index, 60) if index < 99 else 1 for index in range(COUNT)]}
+    assert make.check("memory-leak", make.process(lasting))[0] == "passed"  # a start that was let go of
     windows = make.steps() | {"live_graphs": [index % 10 for index in range(COUNT)]}
     assert make.check("memory-leak", make.process(windows))[0] == "passed"
 

@@ -44,6 +44,7 @@ def process(make: Any, count: int = 8, end_symbol: int | None = None, begin: int
         (EOS, FULL_STOP, "warning", "likely"),
         (EOS, FULL_STOP | {"end_symbol": 2}, "warning", "likely"),
         (EOS, FULL_STOP | {"end_symbol": 2, "end_least": 9.0}, "warning", "likely"),
+        (EOS, FULL_STOP | {"end_symbol": 2, "stop_inside": 8.0, "stop_after": 1.0}, "warning", "likely"),  # ". [/INST]"
         (EOS, FULL_STOP | {"end_id": 0.0, "end_least": 0.0}, "warning", "likely"),  # masked before the padding
         (
             EOS,
@@ -88,6 +89,7 @@ def test_calls_that_nobody_looked_into_are_not_counted(make: Any, rule: str, col
         ),  # a stream
         (EOS, {"end_id": 0.0, "behind_id": 9.0, "stop_inside": 4.0, "stop_after": 1.0}),  # a line break behind it
         (EOS, UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 30.0, "stop_after": 1.0}),  # ends turns
+        (EOS, FULL_STOP | {"stop_after": 1.0, "end_symbol": 2, "end_least": [1.0] * 7 + [4.0]}),  # turns, padding
         (EOS, FULL_STOP | {"stop_id": 2.0, "end_symbol": 2, "behind_id": 0.0, "end_id": 0.0, "end_least": 0.0}),
         (
             EOS,

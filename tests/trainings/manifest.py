@@ -496,6 +496,8 @@ EVALUATION: Final = (
     ),
     pair("seed_lots", "copies-first", "train-validation-overlap"),
     pair("seed_lots", "drawn-twice", "train-validation-overlap"),
+    pair("seed_lots", "copies-before-one-split", "train-validation-overlap"),
+    pair("seed_lots", "one-split"),
     pair("beetle_traits", "as-kept", "no-shuffle", consequences=NOISY_VALIDATION),
     pair("citation_graph", "no-eval", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),

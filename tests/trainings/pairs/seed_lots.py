@@ -1,7 +1,8 @@
 """Do seeds of a lot sprout? Five folds by index arrays, the rarer answer drawn more often to even the classes out.
 
 Faults: `copies-first` evens out before the folds are cut, so that copies of a seed lie on both sides;
-`drawn-twice` draws the held-out rows of each fold by a permutation of their own.
+`drawn-twice` draws the held-out rows of each fold by a permutation of their own; `copies-before-one-split` evens out
+before a single split, of which the common answer has no copy in either part. `one-split` is healthy.
 """
 
 import argparse
@@ -50,6 +51,13 @@ def main():
     if args.fault == "copies-first":
         rows = evened(rows, sprouts, rng)
     folds = np.array_split(rng.permutation(rows), FOLDS)
+    if args.fault in ("copies-before-one-split", "one-split"):
+        if args.fault != "one-split":
+            rows = evened(rows, sprouts, rng)
+        rest, fold = np.split(rng.permutation(rows), [len(rows) * 4 // 5])
+        rest = evened(rest, sprouts, rng) if args.fault == "one-split" else rest
+        print(f"held out: {fit(x, y, rest, fold, rng):.3f}")
+        return
     for number, fold in enumerate(folds, 1):
         rest = np.concatenate([other for other in folds if other is not fold])
         if args.fault == "drawn-twice":

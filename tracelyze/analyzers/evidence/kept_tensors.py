@@ -105,7 +105,7 @@ def _told(optimization: Optimization) -> list[Kept]:
     text = _of_function(edits.recorded_lines(optimization.process, backward), backward)
     behind_loss = _behind(text, match["loss"])
     holding = _holding(text, behind_loss)
-    behind = [value for names, value in _assignments(text) if names & holding]
+    behind = [value for names, value in _assignments(text) if names & behind_loss]
     found = []
     for number, line in sorted(text.items()):
         statement = line.split("#")[0].strip()

@@ -89,6 +89,15 @@ def batches(process: Process) -> Location | None:
     return _only(makers) if makers else only(process, "loop")
 
 
+def split(process: Process) -> Location | None:
+    """The only line that splits data by indices; else the only one that shuffles them before they are cut. What a
+    generator of batches, or the loop itself, draws is the order of an epoch."""
+    batched = {(one.file, one.function) for one in process.locations("batches")}
+    apart = batched | {(one.file, one.function) for one in process.locations("backward")}
+    found = _only([one for one in process.locations("split") if (one.file, one.function) not in batched])
+    return found or _only([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
+
+
 def drawn_batches(process: Process) -> Location | None:
     """What gives the loop its batches without a loader: the line in the loop that draws indices, or the only function's
     that does; else as :func:`batches`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -185,11 +186,11 @@ def outliers(values: Floats, *, sigmas: float = 8.0, factor: float = 2.0) -> npt
         return np.flatnonzero((values > middle + sigmas * spread(finite)) & (values > factor * middle))
 
 
-def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
+def sawtooth(values: Floats, *, drop: float = 0.5, least: float = math.inf) -> tuple[int, float] | None:
     """Periods and median height of a sawtooth that climbs step by step and falls at once, or None.
 
-    A fall is a decrease by more than `drop` of the whole range. Between falls at least nine of ten steps must not
-    decrease, so that a value that merely fluctuates is none.
+    A fall is a decrease by more than `drop` of the whole range, two of them at least, or any by `least`. Between falls
+    at least nine of ten steps must not decrease, so that a value that merely fluctuates is none.
     """
     values = values[np.isfinite(values)]
     if len(values) < _FEWEST_TEETH:
@@ -198,8 +199,8 @@ def sawtooth(values: Floats, *, drop: float = 0.5) -> tuple[int, float] | None:
     if span <= 0:
         return None
     steps = np.diff(values)
-    falls = np.flatnonzero(steps < -drop * span)
-    if len(falls) < 2:
+    falls = np.flatnonzero((steps < -drop * span) | (steps <= -least))
+    if not len(falls) or (len(falls) < 2 and steps.min() > -least):
         return None
     rising = steps[np.setdiff1d(np.arange(len(steps)), falls)]
     if (rising < 0).mean() > _FALLS_BETWEEN or (rising > 0).mean() < _CLIMBS_BETWEEN:

@@ -91,10 +91,13 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
     written = apart or least == 1  # the longest row ends in it, too, so that it is no padding there
     # Padding that fills all rows to one length looks like an end that is masked; beside an end symbol it is none.
     padded = int(last) not in known and mean(rows, "stop_same") >= limits["ended"]
-    if stop is not None and (stop in known or (not word and (inside or padded or not written or not recorded))):
+    # Once at the end of the longest row of every batch, it was written: whatever stands before it does not end a text.
+    named = int(last) in known and all(row["end_least"] == 1 for row in rows)
+    taught = not word and (inside or padded or not written or not recorded)
+    if stop is not None and (stop in known or (taught and not named)):
         return f"the last target that counts is id {stop} in most rows of {looked}"
     if len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1:
         return "all rows have the same number of targets that count: where to stop is not to be learned"
     if int(last) not in known and not written:
         return f"rows end in id {last:.0f}, which may be nothing but padding: nothing shows that it ends a text"
-    return End(int(last), int(last) in known, share, stop, word)
+    return End(int(last), int(last) in known, share, stop, word or inside > 0)

@@ -135,13 +135,13 @@ def kept_graphs(optimization: Optimization, least: float, sawtooth: float) -> Gr
     if shape is not None and shape.floor_end - shape.floor_start >= least:
         first = int(rows[_leaves_floor(alive)])
         return Graphs(float(alive.max()), shape.slope, "until the end of the run", first)
-    teeth = statistics.sawtooth(alive)
+    teeth = statistics.sawtooth(alive, least=sawtooth)  # of graphs that outlive an epoch a part may fall at its end
     if teeth is not None and teeth[1] >= sawtooth:
         rising = np.diff(alive)
         pace = statistics.median(rising[rising > 0])
-        return Graphs(
-            teeth[1], pace, f"until a point that comes {teeth[0]} times (each epoch, or each log)", int(rows[0])
-        )
+        times = "once" if teeth[0] == 1 else f"{teeth[0]} times"
+        most = float(alive.max()) if teeth[0] == 1 else teeth[1]
+        return Graphs(most, pace, f"until a point that comes {times} (each epoch, or each log)", int(rows[0]))
     return None
 
 

@@ -2,10 +2,15 @@
 
 Without a loader nothing says how many samples a pass over the training data has: the steps between two passes do. What
 a model is given is looked at sample by sample, in the first batches and in the first passes.
+
+Samples of which the training data hold copies are met more often, and make that estimate too large. Where a pass holds
+copies itself, those of its samples that it holds once are judged apart: each pass over the training data that looked at
+a share c of its rows shows a sample that is trained on with probability c or more, however many copies there are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +74,7 @@ def judge(process: Process, limits: Limits) -> tuple[Judged | None, Outcome]:
         best[one.site, one.found.looked] = one
     partly = [one for one in best.values() if one.surely < limits["complete"] and one.found.hits >= limits["hits"]]
     if len(partly) < len(best):
-        return None, Skipped("all that is evaluated is trained on: a measure of training accuracy looks the same")
+        return None, Skipped("what is evaluated may all be trained on: a measure of training accuracy looks the same")
     return max(partly, key=lambda one: one.found.hits), Passed("")
 
 
@@ -125,7 +130,8 @@ def _passes(training: Process, looks: Looks, limits: Limits) -> list[Judged]:
         epochs.setdefault(int((one.row["step"] - begun) // epoch), []).extend(one.contents)
     once = max(epochs.values(), key=len)
     distinct = len(set(once)) / max(1, len(once))  # a sample that is drawn more often counts once
-    known = epoch * float(np.mean(sizes)) * distinct
+    drawn = epoch * float(np.mean(sizes))
+    known = drawn * distinct
     found = []
     for row in rows:
         mine = _of_pass(looks.evaluated, evals, int(row), after)
@@ -133,6 +139,8 @@ def _passes(training: Process, looks: Looks, limits: Limits) -> list[Judged]:
         samples = float(evals["samples"][row])
         if mine and before and samples <= limits["size"] * known:
             judged = _compared(mine, before, known, training.site(evals["site"][row]))
+            if _copies(mine) >= limits["copies"]:
+                judged = _apart(judged, mine, trained, begun, epoch, drawn)
             if judged.found.expected * limits["share"] >= limits["enough"]:
                 found.append(judged)
     return found
@@ -159,6 +167,32 @@ def _compared(mine: list[Look], before: list[Look], known: float, site: Location
     error = (share * (1.0 - covered) / expected) ** 0.5 if expected else 1.0
     found = Overlap(hits, len(looked), share, expected, hits / max(1, len(looked)), 0.0)
     return Judged(found, _seen(mine), share + DEVIATIONS * error, site)
+
+
+def _copies(mine: list[Look]) -> float:
+    """The share of the samples of a pass that have an equal one in it."""
+    counts = Counter(content for look in mine for content in look.contents)
+    return sum(count for count in counts.values() if count > 1) / max(1, counts.total())
+
+
+def _apart(judged: Judged, mine: list[Look], trained: list[Look], begun: int, epoch: float, drawn: float) -> Judged:
+    """The same with the samples that the pass holds once judged apart: they may be met nowhere, now or later."""
+    counts = Counter(content for look in mine for content in look.contents)
+    met = counts.keys() & {content for look in trained for content in look.contents}
+    rows: Counter[float] = Counter()
+    for (step, _), looked in {(one.row["step"], one.row["prints"]): len(one.contents) for one in trained}.items():
+        rows[(step - begun) // epoch] += looked
+    covered = min(1.0, max(rows.values()) / drawn)
+    share = variance = 0.0
+    for several in (False, True):
+        group = {content for content, count in counts.items() if (count > 1) == several}
+        expected, weight = len(group) * covered, len(group) / len(counts)
+        if expected:
+            part = min(1.0, len(group & met) / expected)
+            share += weight * part
+            variance += weight**2 * part * (1.0 - part * covered) / expected
+    surely = min(judged.surely, share + DEVIATIONS * variance**0.5)
+    return judged._replace(found=replace(judged.found, share=min(judged.found.share, share)), surely=surely)
 
 
 def _seen(looks: list[Look]) -> Seen:

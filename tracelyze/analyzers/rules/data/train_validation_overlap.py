@@ -105,7 +105,7 @@ def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Se
             Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],
-        location=script_lines.only(process, "split") or (process.loader_location(loader) if loader else None),
+        location=script_lines.split(process) or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="A loader that is to measure the training error, with no validation beside it.",
