@@ -395,6 +395,15 @@ def test_train_in_eval_mode_after_a_validation(make) -> None:
     }
     _, _, finding = make.check("train-in-eval-mode", make.process(steps))
     assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "certain", 101)
+    for kinds, drops, norms in (
+        ("Dropout x7", True, False),
+        ("BatchNorm1d x3, Dropout x3", True, True),
+        ("BatchNorm2d x20", False, True),
+        ("MultiheadAttention x2", False, False),
+    ):
+        models = [{"model": 0, "name": "Net", "sensitive": kinds}]
+        said = make.check("train-in-eval-mode", make.process(steps, models=models))[2].summary
+        assert ("Dropout is off" in said, "BatchNorm uses" in said) == (drops, norms), "only what is there"
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,22 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
     assert words in finding.title
 
 
+def test_a_scheduler_that_is_stepped_for_another_optimizer_is_not_called_idle(make) -> None:
+    """A function that makes optimizer and scheduler is called twice: one scheduler waits, the other is stepped."""
+    idle = scheduler("LambdaLR", steps=0, lowest_lr=None, highest_lr=None)
+    other = scheduler("LambdaLR", optimizer=None, shares_parameters=True, steps=COUNT, optimizer_steps=0)
+    process = make.process(
+        make.steps() | {"lr": FLAT}, more={"schedules": [idle, other | {"scheduler": 1, "made_at": 3}]}
+    )
+    finding = make.check("learning-rate-schedule", process)[2]
+    assert "an optimizer that never steps" in finding.title
+    assert "called twice" in finding.summary
+    stepped = make.process(
+        make.steps() | {"lr": FLAT}, more={"schedules": [idle | {"steps": COUNT}, other | {"scheduler": 1}]}
+    )
+    assert "never steps" not in str(make.check("learning-rate-schedule", stepped))
+
+
 LEAPING = [0.002] * 150 + [0.2] + [0.0004] * 249
 SETTLED = [1.0 / (1 + index / 10) for index in range(COUNT)]
 THROWN = SETTLED[:151] + [SETTLED[index] + 2.0 for index in range(151, COUNT)]

@@ -35,6 +35,11 @@ def judged(make: Any, rule: str, *rows: dict[str, Any], facts: dict[str, Any] = 
         ([LOST | PREFIX], "certain", 'removeprefix("module.")'),
         ([LOST | {"given_prefix": "encoder.", "expected_prefix": "body.", "renamed": 40}], "certain", '"body." + name'),
         ([LOST | PREFIX | {"given": 36, "unexpected": 36, "renamed": 36}], "certain", "removeprefix"),  # without a head
+        (
+            [LOST | PREFIX | {"given_prefix": "", "expected_prefix": "model."}],
+            "certain",
+            '{"model." + name: tensor for',
+        ),
         ([LOST], "likely", 'state["model"]'),
         ([LOST | {"given": 2, "unexpected": 2}], "likely", 'state["model"]'),  # {"model": ..., "epoch": ...}
         ([LOAD, LOST | {"step": 300, "module": 1}], "likely", 'state["model"]'),
@@ -51,6 +56,7 @@ def test_weights_not_loaded(make: Any, rows: list[dict[str, Any]], confidence: s
     assert finding.confidence == confidence
     assert code in finding.fix_code
     assert finding.location.line == 60
+    assert "'...'" not in finding.summary, "names with nothing before them"
     said = f"{finding.title} {finding.summary} {finding.fix_code}"
     assert "the file" not in said, "a script may leave out or rename names before it hands over the dictionary"
 

@@ -86,3 +86,14 @@ def frozen_at(process: Process) -> Location | None:
     """The only line in a method `train` of the script that calls eval(): it keeps normalisations as they are."""
     own = [one for one in process.locations("eval-mode") if one.function == "train"]
     return own[0] if len(own) == 1 else None
+
+
+def without_training_mode(process: Process) -> str:
+    """A sentence on what eval mode changes in a training step, by the kinds of modules that the models have."""
+    kinds = " ".join(str(row["sensitive"] or "") for row in process.models.records()).strip()
+    parts = []
+    if "ropout" in kinds or not kinds:
+        parts.append("Dropout is off, so nothing regularises")
+    if "BatchNorm" in kinds or not kinds:
+        parts.append("BatchNorm uses old statistics instead of the batch's and does not update them")
+    return f"{', and '.join(parts)}." if parts else f"What depends on the mode here: {kinds}."

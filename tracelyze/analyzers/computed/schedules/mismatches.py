@@ -61,7 +61,7 @@ def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits)
 def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A scheduler whose optimizer never steps while this one, with the same tensors, keeps its rate."""
     rate = _rates(optimization)
-    scheduled = any(row["optimizer"] is not None for row in schedulers)
+    scheduled = any(row["optimizer"] is not None and row["steps"] for row in schedulers)
     if len(optimization.process.optimizations) != 1 or rate.min() != rate.max() or scheduled:
         return None
     moved = [
@@ -74,9 +74,9 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
         row,
         title=f"{row['name']} steers an optimizer that never steps: the learning rate stays the same",
         what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
-        f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
-        f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: the optimizer was made again "
-        "after the scheduler.",
+        f"between {number(row['highest_lr'] or 0.0)} and {number(row['lowest_lr'] or 0.0)}, but the one that "
+        f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: they are two optimizers, as where "
+        "one is made again after the scheduler, or a function that makes both is called twice.",
         fix="Make the scheduler after the optimizer that is used, and hand it that one.",
         code=_made_below(optimization, row),
     )

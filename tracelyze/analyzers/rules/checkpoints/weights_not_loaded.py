@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures.states import merged_states
+from tracelyze.analyzers.signatures.states import merged_states, prefixes
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -46,19 +46,15 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * both
     given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
     none = row["missing"] == row["expected"]
-    if known and given and not expected:
-        all_of_them = row["renamed"] == row["given"]
+    state, all_of_them = prefixes.name_of(process.site(row["site"])), row["renamed"] == row["given"]
+    if known:
         names = "All names" if all_of_them else f"{row['renamed']} of them are names of the model's, but they"
-        why = f"{names} begin with {given!r}, which the model's names do not."
-        some = "" if all_of_them else f' if name.startswith("{given}")'
-        code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items(){some}}}'
-    elif known:
-        why = f"What it calls {given + '...'!r} the model calls {expected + '...'!r}."
-        code = f'given = "{given}"\nstate = {{name: state[name] for name in state if name.startswith(given)}}\n'
-        code += f'state = {{"{expected}" + name.removeprefix(given): state[name] for name in state}}'
+        why = prefixes.said(given, expected, names)
+        code = prefixes.renamed(given, expected, state, bool(expected) or not all_of_them)
     else:
         why = "No change of prefix explains it: they are another model's weights, or lie one level deeper."
-        code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
+        code = f"print(list({state})[:5], list(model.state_dict())[:5])"
+        code += f'  # perhaps {state}["model"] or {state}["state_dict"]'
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -71,7 +67,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             "initialised unless something else set them."
         ),
         fix="Make the names match, and look at what load_state_dict says did not fit.",
-        fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\n"
+        fix_code=f"{code}\nresult = model.load_state_dict({state}, strict=False)\n"
         "print(result.unexpected_keys)  # what the model does not have: should be none that you meant to load\n"
         "print(result.missing_keys)  # what it was not given, such as a new head",
         first_step=int(row["step"] or 0) + 1,

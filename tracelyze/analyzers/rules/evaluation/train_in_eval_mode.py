@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
@@ -70,8 +71,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         title=title,
         summary=(
             f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
-            "Dropout is off, so nothing regularises, and BatchNorm uses old statistics instead of the batch's and does "
-            "not update them."
+            f"{batch_statistics.without_training_mode(process)}"
         ),
         fix=FIX,
         fix_code=FIX_CODE,

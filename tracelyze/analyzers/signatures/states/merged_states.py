@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.signatures.states import prefixes
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -38,12 +39,9 @@ def finding(process: Process, kept: Row, rule: str, limits: Limits) -> Finding:
     nothing = kept["kept"] >= limits["missing"] * kept["expected"]
     given, expected = kept.get("given_prefix") or "", kept.get("expected_prefix") or ""
     known = bool(kept.get("renamed")) and kept["renamed"] >= limits["unexpected"] * min(kept["kept"], kept["tensors"])
-    if nothing and known and not expected:
-        why = f"The file has the model's names with {given!r} before them."
-        code = f'state = {{name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
-    elif nothing and known:
-        why = f"What the file calls {given + '...'!r} the model calls {expected + '...'!r}."
-        code = f'state = {{"{expected}" + name.removeprefix("{given}"): tensor for name, tensor in state.items()}}'
+    if nothing and known:
+        why = prefixes.said(given, expected, "The names in the file")
+        code = prefixes.renamed(given, expected, "state", some=False)
     elif nothing:
         why = "The names of the file are not those of the model."
         code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
