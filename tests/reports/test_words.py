@@ -35,6 +35,8 @@ def test_a_limit_never_contradicts_its_value() -> None:
     assert words.limit(Evidence("smallest value", 0.0, "", 0.0)) == "limit: 0"
     assert words.limit(Evidence("tensors", 2, "tensors", 0)) == "fires above 0 tensors"
     assert words.limit(Evidence("margin", -1.0, "", 0.0)) == "fires at or below 0"
+    assert words.limit(Evidence("clips", 16, "", 1, role="expected")) == "expected: 1"
+    assert Evidence("clips", 16, "", 1, role="expected").fires_at == ""
 
 
 def test_a_cost_names_its_base() -> None:

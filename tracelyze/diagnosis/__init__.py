@@ -70,9 +70,10 @@ KINDS: Final = {
 Measure = Literal["", "share", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "MiB/step", "steps"]
 """Units that reports convert, write in their own way, or compare. `steps` are those of the training."""
 
-Role = Literal["", "setting", "basis", "message"]
+Role = Literal["", "setting", "basis", "message", "expected"]
 """What evidence is beside a measured number: an argument as the program's code calls it (`setting`); how much was
-looked at, or a qualification of what stands above it (`basis`); what the program said of itself (`message`)."""
+looked at, or a qualification of what stands above it (`basis`); what the program said of itself (`message`); a number
+whose `threshold` is the one that it should be, and no limit (`expected`)."""
 
 _MEASURES: Final[dict[str, Measure]] = {one: one for one in get_args(Measure)}
 
@@ -102,7 +103,12 @@ class Evidence:
     def fires_at(self) -> str:
         """The side of the threshold on which the rule fires, ">=" or "<="; empty where nothing numeric was compared."""
         value, threshold = self.value, self.threshold
-        if not isinstance(value, float | int) or not isinstance(threshold, float | int) or value != value:
+        if (
+            self.role == "expected"
+            or not isinstance(value, float | int)
+            or not isinstance(threshold, float | int)
+            or value != value
+        ):
             return ""
         return ">=" if value >= threshold else "<="
 

@@ -43,6 +43,7 @@ class Flat:
     confidence: Confidence
     metric: str = ""
     value: float | None = None
+    preference: bool = False
 
 
 def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
@@ -72,14 +73,14 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
         if long_enough and not learned and (np.abs(level / guess - 1) <= limits["near"]).all():
             why = (
                 "A preference loss starts at ln 2, where policy and reference agree, and leaves it with the first "
-                "updates that count. Here it never did: the rate is too small, or policy and reference are one model."
+                "updates that count. Here it never did."
                 if preference
                 else f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input."
             )
             change = float(level.max() / level.min() - 1)
             named = f", ln {classes}, from the first step to the last"
             sure: Confidence = "likely" if preference or recorded else "possible"
-            return Flat(middle, int(steps[0]), guess, change, named, why, sure)
+            return Flat(middle, int(steps[0]), guess, change, named, why, sure, preference=preference)
     return None
 
 

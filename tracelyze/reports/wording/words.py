@@ -58,10 +58,12 @@ def threshold(evidence: Evidence) -> str:
 
 
 def limit(evidence: Evidence) -> str:
-    """`fires at ≥ 30%`: the threshold with the side on which the rule fires; empty without one."""
+    """`fires at ≥ 30%`: the threshold with the side on which the rule fires, or what is expected; empty without one."""
     said = threshold(evidence)
     if not said:
         return ""
+    if evidence.role == "expected":
+        return f"expected: {said}"
     if evidence.threshold == 0 and evidence.value == 0:
         return f"limit: {said}"  # which side of it counts is not known
     if evidence.threshold == 0:

@@ -54,7 +54,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
-            Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong"),
+            Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong", role="expected"),
         ],
         location=optimization.process.location("clip"),
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])

@@ -86,7 +86,7 @@ def _finding(
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have"),
+            Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have", role="expected"),
             Evidence(
                 "batches looked at", batches, "batches", limits["batches"], limits.source("batches"), role="basis"
             ),

@@ -16,6 +16,11 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+PREFERENCE = (
+    "Check that policy and reference are two models, that the optimizer holds the policy's parameters and its rate is "
+    "not too small, and that chosen and rejected answers differ."
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """A loss that stays at the value of a guess, or does not improve while a metric is no better than at first."""
@@ -39,13 +44,17 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence=seen.confidence,
             title=f"Nothing is learned: the loss stands at {number(seen.level)}{seen.named}",
             summary=seen.summary,
-            fix="Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
+            fix=PREFERENCE
+            if seen.preference
+            else "Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
             "to their inputs, and whether the model can learn one single batch by heart.",
             fix_code=flat_losses.ONE_BATCH,
             first_step=seen.first,
             last_step=timing.last_step(optimization),
             evidence=[
-                Evidence("level of the loss", seen.level, "", seen.guess, limits.source("near")),
+                Evidence(
+                    "level of the loss", seen.level, "", seen.guess, "the loss of a guess, to 1%", role="expected"
+                ),
                 Evidence("change over the run", seen.change, "share", limits["near"], limits.source("near")),
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],

@@ -68,7 +68,7 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps in float16", share, "share", limits["share"], limits.source("share")),
-            Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one"),
+            Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one", role="expected"),
             Evidence("parameters", dtype),
         ],
         location=optimization.backward_location,
