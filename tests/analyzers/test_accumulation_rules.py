@@ -228,6 +228,29 @@ def test_the_only_zero_grad_stands_behind_the_step(make) -> None:
     assert loop(make, [*begin, step, clear], function="train")[0] == "skipped", "called for each epoch"
 
 
+def test_another_zero_grad_stands_above_the_loop_over_batches(make) -> None:
+    begin = ["    for i, (x, y) in enumerate(loader):", "        (loss / 4).backward()", "        if (i + 1) % 4 == 0:"]
+    step, clear = "            opt.step()", "            opt.zero_grad()"
+    # What is longer begins with an epoch, in these columns: what was left over may have been cleared there.
+    assert loop(make, ["    opt.zero_grad()", *begin, step, clear], function="train")[0] == "skipped"
+    assert loop(make, ["        opt.zero_grad()", *begin, step, clear])[0] == "skipped", "not above the loop"
+
+
+def test_longer_windows_within_an_epoch_where_the_epoch_begins_with_zero_grad(make) -> None:
+    text = ["    opt.zero_grad()", "    for x, y in loader:", "        (loss / 4).backward()", "        if ready:",
+            "            opt.step()", "            opt.zero_grad()"]  # fmt: skip
+    excerpt = {"file": "train.py", "function": "epoch", "excerpt": "\n".join(text), "excerpt_line": 41}
+    sites = [
+        excerpt | {"site": number, "role": role, "line": 41 + at, "source": text[at].strip()}
+        for number, (role, at) in enumerate([("backward", 2), ("step", 4), ("zero_grad", 0), ("zero_grad", 5)])
+    ]
+    columns = carrying_over(make, grads_discarded=[None, 0] + [None] * (COUNT - 2))
+    columns["loader_first"] = [False] * COUNT
+    status, reason, finding = make.check("irregular-accumulation", make.process(columns, sites=sites))
+    assert status == "fired", reason
+    assert finding.confidence == "likely"
+
+
 def test_frameworks_divide_by_themselves(make) -> None:
     sites = [{"site": 1, "role": "backward", "file": "train.py", "line": 9, "source": "trainer.train()"}]
     process = make.process(carrying_over(make), sites=sites)

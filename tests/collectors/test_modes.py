@@ -64,3 +64,26 @@ def test_which_overrides_freeze() -> None:
     assert mode_overrides.freezes(Freezes, base)
     assert not mode_overrides.freezes(Logs, base)
     assert not mode_overrides.freezes(torch.nn.Linear, base)
+
+
+class FreezesBackbone(torch.nn.Sequential):
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        self[0].eval()
+        for p in self[0].parameters():
+            p.requires_grad_(False)
+        return self
+
+
+class Evaluates(torch.nn.Sequential):
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        self[0].eval()
+        return self
+
+
+def test_what_is_untouched() -> None:
+    evaluated = torch.nn.BatchNorm1d(3).eval()  # by its pretraining, before it was put in
+    assert mode_overrides.untouched(FreezesBackbone(evaluated, torch.nn.Linear(3, 3)))
+    assert not mode_overrides.untouched(Evaluates(evaluated, torch.nn.Linear(3, 3)))
+    assert not mode_overrides.untouched(FreezesBackbone(torch.nn.Linear(3, 3)).train())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -52,18 +53,47 @@ def at_least_one_each(optimization: Optimization) -> Mask:
 
 
 def cleared_after_steps_only(optimization: Optimization) -> bool:
-    """Whether the text says that gradients are cleared behind a step and nowhere else: the only zero_grad of the loop
-    stands behind the only step, at its depth, in the function that makes the optimizer. A loop that is called for each
-    epoch may be cleared by who calls it."""
+    """Whether the text says that gradients are cleared behind a step and nowhere else in the loop over batches: one
+    zero_grad stands behind the only step, at its depth, and others of its function above that loop.
+
+    A loop that is called for each epoch may be cleared by who calls it: that is known where the function makes the
+    optimizer, or where every zero_grad that ran stands in it.
+    """
     process = optimization.process
-    lines = [process.locations(role) for role in ("step", "zero_grad", "optimizer")]
-    if any(len(found) != 1 for found in lines) or len({(one.file, one.function) for (one,) in lines}) > 1:
+    steps, clears, made = (process.locations(role) for role in ("step", "zero_grad", "optimizer"))
+    if len(steps) != 1 or not clears:
         return False
-    step, clear = lines[0][0], lines[1][0]
+    step = steps[0]
+    if any(
+        (one.file, one.function) != (step.file, step.function) for one in (*clears, *(made if len(clears) == 1 else ()))
+    ):
+        return False
     text = edits.recorded_lines(process, step)
-    between = [text.get(number, "") for number in range(step.line, clear.line + 1)]
-    depths = {len(one) - len(one.lstrip()) for one in between if one.strip()}
-    return 0 < clear.line - step.line <= NEAR and all(between) and len(depths) == 1
+    behind = [one for one in clears if 0 < one.line - step.line <= NEAR]
+    above = [one for one in clears if one not in behind]
+    if len(behind) != 1 or any(one.line > step.line or not text.get(one.line) for one in above):
+        return False
+    between = [text.get(number, "") for number in range(step.line, behind[0].line + 1)]
+    depths = {_depth(one) for one in between if one.strip()}
+    return all(between) and len(depths) == 1 and all(_above_its_loop(text, one.line, step.line) for one in above)
+
+
+def cleared_as_they_begin(optimization: Optimization) -> Mask:
+    """Steps in which a pass over the data begins, where zero_grad stands at several lines: what was left over of the
+    pass before may be cleared there. Shape [steps]."""
+    several = len(optimization.process.locations("zero_grad")) > 1
+    return np.asarray((optimization.steps["loader_first"] == 1) & several, dtype=bool)
+
+
+def _above_its_loop(text: dict[int, str], clear: int, step: int) -> bool:
+    """Whether a loop begins between a zero_grad and the step, at the depth of the former."""
+    depth = _depth(text[clear])
+    between = (text.get(number, "") for number in range(clear + 1, step))
+    return any(re.match(r"\s*(?:async )?for\b", line) and _depth(line) == depth for line in between)
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def cut_short(optimization: Optimization, most: float) -> Mask:

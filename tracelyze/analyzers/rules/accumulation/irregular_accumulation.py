@@ -48,8 +48,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
     if (watched & gone).any():
         return Passed(f"{longer}, but what was left over is cleared before they begin")
-    if not watched.any() and not accumulation.cleared_after_steps_only(optimization):
-        return Skipped(f"{longer}, but whether gradients were cleared within them was not watched")
+    if not watched.any():
+        long &= ~accumulation.cleared_as_they_begin(optimization)
+        if long.sum() < enough or not accumulation.cleared_after_steps_only(optimization):
+            return Skipped(f"{longer}, but whether gradients were cleared within them was not watched")
     return [_finding(optimization, long, usual, watched.sum() >= limits["watched"], limits)]
 
 

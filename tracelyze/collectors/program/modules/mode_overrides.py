@@ -7,6 +7,7 @@ from typing import Any
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 
 _FREEZING = ("eval", "requires_grad", "requires_grad_")
+_GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
 
 called: SetByIdentity = SetByIdentity()  # modules with such a method, after its first call
 
@@ -18,11 +19,20 @@ def freezes(kind: type, base: type) -> bool:
     code = getattr(override, "__code__", None)
     if code is None or override is getattr(base, "train", None) or kind.__module__.startswith("torch."):
         return False
-    names = {*code.co_names, *(name for one in code.co_consts if hasattr(one, "co_names") for name in one.co_names)}
+    names = _names(code)
     calls_original = "super" in names or "__class__" in code.co_freevars
     return calls_original and any(name in _FREEZING or "freeze" in name.lower() for name in names)
 
 
 def untouched(module: Any) -> bool:
-    """Whether a module is as made: all parts in train mode, all parameters trainable, so nothing was frozen yet."""
-    return all(part.training for part in module.modules()) and all(p.requires_grad for p in module.parameters())
+    """Whether nothing in a module was frozen yet: all parameters are trainable, and all parts in train mode. Of a
+    `train` that names `requires_grad_`, parameters alone tell: a part may have been evaluated before it was put in."""
+    code = getattr(type(module).train, "__code__", None)
+    by_parameters = code is not None and not _GRADIENTS.isdisjoint(_names(code))
+    modes = by_parameters or all(part.training for part in module.modules())
+    return modes and all(parameter.requires_grad for parameter in module.parameters())
+
+
+def _names(code: Any) -> set[str]:
+    """What a function reads by name, functions within it included."""
+    return {*code.co_names, *(name for one in code.co_consts if hasattr(one, "co_names") for name in one.co_names)}
