@@ -22,7 +22,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     optimization = process.optimizations[0]
-    backwards, divisor = optimization.steps["backwards"], optimization.steps["loss_divisor"]
+    steps = optimization.steps
+    backwards, divisor = steps["backwards"], steps["loss_divisor"]
     usual = float(np.nanmedian(divisor)) if np.isfinite(divisor).any() else 1.0
     regular = (backwards == usual) & (divisor == usual)
     if usual < 2 or regular.sum() < limits["steps"]:
@@ -32,9 +33,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     short = accumulation.cut_short(optimization, usual / limits["off"]) & stepped
     enough = max(limits["steps"], limits["share"] * len(backwards))
     if max(long.sum(), short.sum()) < enough:
-        return Passed(
-            f"{plural(int(usual), 'backward')} per step, more in {int(long.sum())} of {len(backwards):,} steps"
-        )
+        more = f"{int(long.sum())} of {len(backwards):,} steps"
+        return Passed(f"{plural(int(usual), 'backward')} per step, more in {more}")
     if not [site for site in process.locations("backward") if ".backward(" in site.source]:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if long.sum() < enough:
@@ -44,9 +44,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     longer = f"{int(long.sum()):,} steps have more than the {usual:.0f} backwards that losses are divided by"
     if not accumulation.at_least_one_each(optimization)[long | regular].all():
         return Skipped(f"{longer}, but {accumulation.NOT_PER_BATCH}")
-    watched = long & optimization.steps.known("grads_discarded") & optimization.steps.known("grads_cleared")
-    gone = (optimization.steps["grads_discarded"] > 0) | (optimization.steps["grads_cleared"] > 0)
-    if (watched & gone).any():
+    watched = long & steps.known("grads_discarded") & steps.known("grads_cleared")
+    if (watched & ((steps["grads_discarded"] > 0) | (steps["grads_cleared"] > 0))).any():
         return Passed(f"{longer}, but what was left over is cleared before they begin")
     if not watched.any():
         long &= ~accumulation.cleared_as_they_begin(optimization)
