@@ -85,6 +85,23 @@ def test_one_class_that_is_nearly_all(make) -> None:
     assert make.check("class-imbalance", make.process(more={"batches": rows}))[0] == "skipped", "numbers, no classes"
 
 
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        ({"function": "cross_entropy", "target_shape": "32", "target_integer": True}, "fired"),
+        ({"function": "cross_entropy", "target_shape": "32x10", "target_integer": False}, "fired"),  # smoothed
+        ({"function": "cross_entropy", "target_shape": None}, "fired"),  # older recordings
+        ({"function": "cross_entropy", "target_shape": "1536", "target_integer": True}, "skipped"),  # tokens; lengths
+        ({"function": "cross_entropy", "target_shape": "32x48", "target_integer": True}, "skipped"),
+        ({"function": "mse_loss", "target_shape": "32", "target_integer": False}, "skipped"),  # numbers of samples
+    ],
+)
+def test_integers_that_no_loss_takes_for_classes(make, call: dict[str, Any], status: str) -> None:
+    rows = targets(classes='{"7": 31, "1": 1}')
+    calls = [{"training": True, "site": 1, "step": 1, **call}]
+    assert make.check("class-imbalance", make.process(more={"batches": rows, "loss_calls": calls}))[0] == status
+
+
 def test_classes_that_are_uneven_as_usual(make) -> None:
     uneven = targets(classes='{"0": 24, "1": 6, "2": 2}')
     assert make.check("class-imbalance", make.process(more={"batches": uneven}))[0] == "passed"

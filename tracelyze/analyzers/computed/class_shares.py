@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT: Final = 64  # targets of a call, at most, that its spread is of
 _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
+_CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
 
 
 class Most(NamedTuple):
@@ -41,6 +42,23 @@ def at_the_loss(process: Process, pure: int) -> Most | None:
         return None
     share = fmean(1.0 - row["target_varies"] ** 2 for row in known)
     return Most(f"{name:.0f}", share, sum(min(int(row["target_shape"]), _LOOKED_AT) for row in known))
+
+
+def rows_with_a_class(process: Process) -> set[int] | None:
+    """How many samples the training's losses are given a class each of; None where no call of a loss was seen.
+
+    Other integers of a batch, one for each sample, are lengths or numbers of samples, where the targets are a class for
+    each token, or numbers.
+    """
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"]]
+    found = set()
+    if any(row["target_shape"] is None for row in calls):
+        return None
+    for row in calls:
+        sizes = loss_calls.sizes(row["target_shape"])
+        if row["function"] in _CLASSIFY and sizes and (len(sizes) == 1 or not row["target_integer"]):
+            found.add(sizes[0])
+    return found if calls else None
 
 
 def _is_one_each(shape: str | None) -> bool:

@@ -46,12 +46,12 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _classes(process: Process) -> Counter[str]:
     """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used."""
     found: Counter[str] = Counter()
-    binary = bool(loss_calls.lines(process, BINARY))
+    binary, rows = bool(loss_calls.lines(process, BINARY)), class_shares.rows_with_a_class(process)
     for row in process.tables["batches"].records():
         if not row["trained"]:
             continue
         sizes = loss_calls.sizes(row["shape"])
-        if row["classes"]:
+        if row["classes"] and (rows is None or sizes[0] in rows):
             found.update(json.loads(row["classes"]))
         elif binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
             whole = row["mean"] is not None and isclose(row["mean"], 1 - row["zeros"], rel_tol=0, abs_tol=1e-6)

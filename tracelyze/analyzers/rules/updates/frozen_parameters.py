@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
-HELD_FAST = (
-    "Tensors with requires_grad=False: they are not counted, unless nothing but biases and normalisations is left."
-)
+HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
 
@@ -43,6 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         findings.append(unheld.finding(process, orphans, RULE.id, replaced))
     findings += zero_fronts.findings(process, RULE.id, limits)
     held = sum(row["held"] for index, row in last.items() if index is not None)
+    if not findings and not held:
+        return Skipped("no optimizer was seen to hold a trainable tensor", "not-applicable")
     return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
 
 
