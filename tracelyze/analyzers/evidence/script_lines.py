@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import edits
+from tracelyze.diagnosis import Location
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 MODULE: Final = "<module>"
 _INDICES: Final = r"\brand(?:int|perm)\s*\("
@@ -30,6 +32,7 @@ _OF_WEIGHTS: Final = r"\binit\.\w+_\s*\(|\b(?:weight|bias|weights|biases)\b"  # 
 _SHORT: Final = (
     r"\bset_default_dtype\s*\(|\.data\s*=(?!=)|\b\w*dtype\s*=(?!=)\s*(?:torch\.)?(?:bfloat16|float16|half)\b"
 )
+_BREAKS: Final = re.compile(r"[\w)\]] /=? (?![\d.]+\b)|\b(?:log(?:2|10|1p)?|sqrt|rsqrt)\s*\(|\*\*\s*0?\.5\b")
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -75,6 +78,15 @@ def singular_of(process: Process, operations: list[str]) -> Location | None:
         if found is not None:
             return found
     return None
+
+
+def singular_beside(process: Process, place: Location) -> Location | None:
+    """The only line among those that were recorded from a place on, in its function, which can make NaN or Inf of
+    finite numbers: by a division, a logarithm or a root."""
+    text = edits.recorded_lines(process, place)
+    lines = [(number, line.split("#")[0].strip()) for number, line in sorted(text.items()) if number >= place.line]
+    found = [(number, line) for number, line in lines if _BREAKS.search(line)]
+    return Location(place.file, found[0][0], place.function, found[0][1]) if len(found) == 1 else None
 
 
 def validation_set(process: Process, dataset: str) -> Location | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -120,8 +120,11 @@ def _loader(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _prepared_at(process: Process, loader: dict[str, Any]) -> Location | None:
-    """The line that defines how the script's own dataset reads a sample, else the one that makes the loader."""
-    return process.site(loader.get("read_by")) or process.loader_location(loader)
+    """The line by which the script's own dataset reads a sample: where it divides or takes a logarithm or a root, if
+    one line of what was recorded does, else its definition. Without such a dataset, the line that makes the loader."""
+    reader = process.site(loader.get("read_by"))
+    divides = script_lines.singular_beside(process, reader) if reader is not None else None
+    return divides or batch_lines.sample(process, loader) or process.loader_location(loader)
 
 
 RULE = Rule(
