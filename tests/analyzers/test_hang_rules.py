@@ -218,6 +218,10 @@ def test_a_rank_that_gloo_aborts_was_in_another_collective(make) -> None:
     assert "larger than what rank 1 waited for" in finding.summary
     _, _, finding = make.check("rank-hang", lost(make, 0, 33, "loss.backward()", closed), aborted)
     assert finding.title == "Ranks 0 and 1 wait for each other in different collectives", "nothing says which one left"
+    assert "Rank 0 waited at line 33, `loss.backward()`, after 400 steps." in finding.summary
+    assert "after at least 400 steps." in finding.summary, "what rank 1 had not written is lost"
+    assert "runs out of batches" in finding.summary
+    assert "ReduceOp.MIN" in finding.fix
     by_itself = Exit("signal", None, "Fatal Python error: Aborted, in main at line 30 of train.py")
     failed = rank(make, 1, 7, 7, end=by_itself)
     assert make.check("rank-hang", first, failed, rank(make, 2, 7, 7, end=asked))[0] == "passed"

@@ -407,6 +407,25 @@ def test_train_in_eval_mode_after_a_validation(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kinds", "dropout", "norm"),
+    [
+        ("Dropout x7", True, ""),
+        ("BatchNorm1d x3, Dropout x3", True, "BatchNorm"),
+        ("BatchNorm2d x20", False, "BatchNorm"),
+        ("InstanceNorm2d x2", False, "Normalisation"),
+        ("GumbelGate x2", False, ""),
+    ],
+)
+def test_train_in_eval_mode_names_the_modules_that_are_there(make, kinds: str, dropout: bool, norm: str) -> None:
+    off = {"model_in_train": [True] * 100 + [False] * 300, "modules_in_train": [3] * 100 + [0] * 300}
+    models = [{"model": 0, "name": "Net", "sensitive": kinds}]
+    summary = make.check("train-in-eval-mode", make.process(make.steps() | off, models=models))[2].summary
+    assert ("Dropout is off" in summary) == dropout
+    assert ("statistics" in summary) == bool(norm)
+    assert norm in summary
+
+
+@pytest.mark.parametrize(
     ("evaluated", "status"),
     [
         ([100, 200, 250, 300, 350], "fired"),  # an evaluation that does not always switch back

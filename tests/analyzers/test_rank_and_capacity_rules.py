@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.diagnosis import Exit
+
 COUNT = 200
 DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "elements": 100}]
 
@@ -151,6 +153,13 @@ def test_batches_of_different_sizes(make) -> None:
     assert "batches per epoch" in make.check("uneven-batches", *ranks)[2].title
     unfinished = named(*(rank(make, number, length=length, count=50) for number, length in enumerate((100, 80))))
     assert "batches per epoch" in make.check("uneven-batches", *unfinished)[2].title
+
+
+def test_a_record_that_was_cut_off_says_nothing_of_the_number_of_batches(make) -> None:
+    whole = rank(make, 0, count=24, length=None)
+    cut = rank(make, 1, count=15, length=None)
+    cut.exit = Exit("signal", None, "Fatal Python error: Aborted")
+    assert make.check("uneven-batches", *named(whole, cut))[0] == "skipped"
 
 
 def test_batches_that_are_even_enough(make) -> None:

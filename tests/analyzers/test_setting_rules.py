@@ -112,6 +112,21 @@ def test_a_scheduler_that_is_stepped_for_another_optimizer_is_not_called_idle(ma
     assert "never steps" not in str(make.check("learning-rate-schedule", stepped))
 
 
+def test_a_function_that_makes_optimizer_and_scheduler_was_called_twice(make) -> None:
+    """One optimizer steps, and of the scheduler that is stepped it is the other one that never does."""
+    made = {"site": 5, "role": "scheduler", "file": "t.py", "line": 58, "function": "configure_optimizers"}
+    waits = scheduler("LambdaLR", steps=0)
+    stepped = scheduler("LambdaLR", scheduler=1, optimizer=None, shares_parameters=True, early=1, made_at=5)
+    sites = [made | {"source": "scheduler = LambdaLR(optim, warm)"}]
+    process = make.process(make.steps() | {"lr": FLAT}, sites=sites, more={"schedules": [waits, stepped]})
+    _, _, finding = make.check("learning-rate-schedule", process)
+    assert "steers an optimizer that never steps" in finding.title
+    assert "as if configure_optimizers had been called twice" in finding.summary
+    assert "made = model.configure_optimizers()  # once" in finding.fix_code
+    alone = make.process(make.steps() | {"lr": FLAT}, more={"schedules": [waits]})
+    assert "never stepped" in make.check("learning-rate-schedule", alone)[2].title
+
+
 LEAPING = [0.002] * 150 + [0.2] + [0.0004] * 249
 SETTLED = [1.0 / (1 + index / 10) for index in range(COUNT)]
 THROWN = SETTLED[:151] + [SETTLED[index] + 2.0 for index in range(151, COUNT)]

@@ -110,6 +110,31 @@ def test_classes_that_are_uneven_as_usual(make) -> None:
     assert make.check("class-imbalance", make.process())[0] == "skipped"
 
 
+def lengths(**row: Any) -> list[dict[str, Any]]:
+    """Looks at batches of padded sequences, with a field for their lengths."""
+    return [
+        look
+        for one in targets(field="2", classes='{"3": 2, "7": 30}', **row)
+        for look in (one | {"field": "0", "shape": "32x7", "classes": None}, one)
+    ]
+
+
+def test_lengths_of_sequences_are_no_classes(make) -> None:
+    tags = {"function": "cross_entropy", "training": True, "site": 1, "input_shape": "224x5", "target_shape": "224",
+            "target_integer": True, "target_lowest": 0.0, "target_highest": 4.0}  # fmt: skip
+    squares = {"function": "mse_loss", "training": True, "site": 1, "input_shape": "32", "target_shape": "32",
+               "target_integer": False}  # fmt: skip
+    two = tags | {"input_shape": "32x9", "target_shape": "32", "target_highest": 1.0}
+    for call in (tags, squares, two, two | {"input_shape": "32x2", "target_lowest": None}, None):
+        calls = {"loss_calls": [call | {"step": step} for step in (0, 5)]} if call else {}
+        status, reason, _ = make.check("class-imbalance", make.process(more={"batches": lengths(), **calls}))
+        assert status == "skipped", (call, reason)
+    labels = targets(classes='{"0": 31, "1": 1}')
+    calls = {"loss_calls": [two | {"step": step} for step in (0, 5)]}
+    _, _, finding = make.check("class-imbalance", make.process(more={"batches": lengths() + labels, **calls}))
+    assert "of class 0" in finding.summary
+
+
 def called(share: float, pure: list[int], mixed: int) -> dict[str, Any]:
     """Calls of cross_entropy: batches of one class each, and others in which one of two classes makes up `share`."""
     row = {"function": "cross_entropy", "training": True, "site": 1, "target_shape": "50", "target_integer": True}

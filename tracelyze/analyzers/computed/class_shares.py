@@ -1,15 +1,18 @@
-"""The most frequent class among the targets of a cross-entropy, where no batch shows its targets."""
+"""Classes among the targets: which field of a batch holds them, and what the loss shows where none does."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze import reading
 from tracelyze.analyzers.computed.data import loss_calls
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Row
     from tracelyze.analyzers.recorded.run import Process
 
+BINARY: Final = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _LOOKED_AT: Final = 64  # targets of a call, at most, that its spread is of
 _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
 _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
@@ -44,22 +47,61 @@ def at_the_loss(process: Process, pure: int) -> Most | None:
     return Most(f"{name:.0f}", share, sum(min(int(row["target_shape"]), _LOOKED_AT) for row in known))
 
 
-def rows_with_a_class(process: Process) -> set[int] | None:
-    """How many samples the training's losses are given a class each of; None where no call of a loss was seen.
-
-    Other integers of a batch, one for each sample, are lengths or numbers of samples, where the targets are a class for
-    each token, or numbers.
-    """
-    calls = [row for row in process.tables["loss_calls"].records() if row["training"]]
-    found = set()
-    if any(row["target_shape"] is None for row in calls):
-        return None
-    for row in calls:
-        sizes = loss_calls.sizes(row["target_shape"])
-        if row["function"] in _CLASSIFY and sizes and (len(sizes) == 1 or not row["target_integer"]):
-            found.add(sizes[0])
-    return found if calls else None
-
-
 def _is_one_each(shape: str | None) -> bool:
     return str(shape or "").isdigit()
+
+
+def fields(process: Process) -> dict[str, list[Row]]:
+    """The looks at fields of batches that were trained on, which hold a class for each sample, by field.
+
+    One whole number for each sample may be the length of a sequence or a place in a table as well. What the loss was
+    given tells: the same numbers at the same step, or else as many of them, and none that it has no score for.
+    """
+    found: dict[str, list[Row]] = {}
+    trained = [row for row in process.tables["batches"].records() if row["trained"]]
+    for row in trained:
+        if row["classes"]:
+            found.setdefault(str(row["field"]), []).append(row)
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"]]
+    if not calls or any(row["target_shape"] is None for row in calls):
+        return {name: rows for name, rows in found.items() if not _are_lengths(name, rows, trained)}
+    scored = [row for row in calls if _is_of_classes(row)]
+    return {name: rows for name, rows in found.items() if _is_target(rows, scored)}
+
+
+def _is_of_classes(call: Row) -> bool:
+    """Whether a call of a loss has one class for each sample as its target, or the shares of all classes (smoothed)."""
+    shape = str(call["target_shape"])
+    one_each = _is_one_each(shape.removesuffix("x1"))
+    return call["function"] in _CLASSIFY and (one_each or not (call["target_integer"] or call["function"] in BINARY))
+
+
+def _is_target(rows: list[Row], scored: list[Row]) -> bool:
+    """Whether the looks at a field are looks at the target of one of these calls."""
+    seen = {row["step"]: [float(one) for one in reading.parse_object(row["classes"])] for row in rows}
+    whole = [row for row in scored if row["target_integer"] and row["target_lowest"] is not None]
+    beside = [row for row in whole if seen.get(row["step"])]
+    if beside:
+        return any(
+            (min(seen[row["step"]]), max(seen[row["step"]])) == (row["target_lowest"], row["target_highest"])
+            for row in beside
+        )
+    most = max((max(values) for values in seen.values() if values), default=0.0)
+    largest = max(loss_calls.sizes(row["shape"])[0] for row in rows)
+    for row in scored:
+        shape = loss_calls.sizes(row["input_shape"])
+        scores = 2 if row["function"] in BINARY else shape[1] if len(shape) > 1 else None
+        if (not shape or shape[0] <= largest) and (scores is None or most < scores):
+            return True
+    return False
+
+
+def _are_lengths(name: str, rows: list[Row], trained: list[Row]) -> bool:
+    """Whether a field is named after lengths, or its largest number always is the longest sequence of the batch."""
+    if "len" in name.lower():
+        return True
+    longest: dict[tuple[int, int], set[int]] = {}
+    for row in trained:
+        longest.setdefault((row["loader"], row["step"]), set()).update(loss_calls.sizes(row["shape"])[1:2])
+    highest = [(row, max(float(one) for one in reading.parse_object(row["classes"]))) for row in rows]
+    return all(most in longest[row["loader"], row["step"]] for row, most in highest)

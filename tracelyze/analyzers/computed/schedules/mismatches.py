@@ -24,6 +24,7 @@ LATE: Final = ("SWALR",)  # made for the last part of a training, which may end 
 PER_STEP: Final = 0.9  # share of the steps: GradScaler skips some, and then a scheduler is not stepped either
 FEWEST_EPOCHS: Final = 3  # one or two may be a trial of the script
 ABOUT: Final = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
+CONFIGURE: Final = "configure_optimizers"  # a method of the model
 MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 UNITS: Final = (
@@ -70,15 +71,28 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
     if not moved or len(optimization.steps) < limits["steps"]:
         return None
     row = moved[0]
+    twin = next((one for one in schedulers if one["optimizer"] is not None and one["name"] == row["name"]), None)
+    made = optimization.process.site(row["made_at"])
+    home = made.function if made is not None and twin is not None and made.function.isidentifier() else ""
+    again = (
+        f"one optimizer and one {row['name']} are never stepped, as if {home or 'what makes them'} had been called "
+        "twice."
+        if twin is not None
+        else "the optimizer was made again after the scheduler."
+    )
     return Mismatch(
         row,
         title=f"{row['name']} steers an optimizer that never steps: the learning rate stays the same",
         what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
-        f"between {number(row['highest_lr'] or 0.0)} and {number(row['lowest_lr'] or 0.0)}, but the one that "
-        f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: they are two optimizers, as where "
-        "one is made again after the scheduler, or a function that makes both is called twice.",
-        fix="Make the scheduler after the optimizer that is used, and hand it that one.",
-        code=_made_below(optimization, row),
+        f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
+        f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: {again}",
+        fix="Take optimizer and scheduler from one and the same call of the function that makes them."
+        if twin is not None
+        else "Make the scheduler after the optimizer that is used, and hand it that one.",
+        code=f"made = {'model.' if home == CONFIGURE else ''}{home or 'make_optimizer'}()  # once\n"
+        "# optimizer and scheduler: both out of `made`"
+        if twin is not None
+        else _made_below(optimization, row),
     )
 
 
@@ -166,7 +180,8 @@ def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits
     return Mismatch(
         waiting[0],
         title=f"{waiting[0]['name']} is never stepped: the learning rate stays at {_last_rate(optimization)}",
-        what=f"In {count:,} steps scheduler.step() was not called once, so the schedule has no effect.",
+        what=f"In {count:,} steps of the optimizer step() of this scheduler was not called once, so the schedule has "
+        "no effect.",
         fix="Call scheduler.step() after every epoch, or after every optimizer step, as its length counts.",
     )
 

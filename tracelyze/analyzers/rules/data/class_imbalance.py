@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 WEIGH = ". Unless that is done already, weigh the classes in the loss, or sample the rare ones more often."
-BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -44,20 +43,23 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _classes(process: Process) -> Counter[str]:
-    """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used."""
-    found: Counter[str] = Counter()
-    binary, rows = bool(loss_calls.lines(process, BINARY)), class_shares.rows_with_a_class(process)
+    """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used.
+
+    Of the field with the most of one class, where several hold classes.
+    """
+    fields: dict[str, Counter[str]] = {}
+    for name, rows in class_shares.fields(process).items():
+        for row in rows:
+            fields.setdefault(name, Counter()).update(json.loads(row["classes"]))
+    binary = bool(loss_calls.lines(process, class_shares.BINARY))
     for row in process.tables["batches"].records():
-        if not row["trained"]:
-            continue
         sizes = loss_calls.sizes(row["shape"])
-        if row["classes"] and (rows is None or sizes[0] in rows):
-            found.update(json.loads(row["classes"]))
-        elif binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
+        if row["trained"] and binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
             whole = row["mean"] is not None and isclose(row["mean"], 1 - row["zeros"], rel_tol=0, abs_tol=1e-6)
             if whole and row["min"] in (0.0, 1.0) and row["max"] in (0.0, 1.0):  # nothing but zeros and ones
-                found.update({"0": round(row["zeros"] * sizes[0]), "1": round((1 - row["zeros"]) * sizes[0])})
-    return +found
+                ones = round((1 - row["zeros"]) * sizes[0])
+                fields.setdefault(str(row["field"]), Counter()).update({"0": sizes[0] - ones, "1": ones})
+    return max((+one for one in fields.values()), key=lambda one: max(one.values(), default=0), default=Counter())
 
 
 def _always(process: Process, most: str, share: float, limits: Limits) -> bool:
@@ -82,11 +84,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     line = process.location("loss") or optimization.loss_location
     weighed = line is not None and "weight" in line.source
     always = _always(process, most, share, limits)
-    so = (
-        f" After the first third of the run it answered {most} to nearly every sample that was looked at."
-        if always
-        else ""
-    )
+    so = f" After the first third of the run it answered {most} to nearly every sample that was looked at."
     return Finding(
         rule=RULE.id,
         severity="warning" if always else "info",
@@ -97,7 +95,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             f"Of {sum(counts.values()):,} targets that were looked at, {part} are of class {most}{rare}. A model that "
             f"answers {most} whatever it is given is right in "
             f"{percent(share)} of the cases, so accuracy says little, and its gradients come from the others so seldom "
-            f"that they may not be learned at all.{so}"
+            f"that they may not be learned at all.{so * always}"
         ),
         fix="Judge the model by precision and recall, or the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),

@@ -57,6 +57,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
         return [_finding(process, "batches per epoch", lengths)]
+    if len(lengths) < len(ranks) and not all(one.ended for one in ranks.values()):
+        return Skipped("a rank's record ended before its batches did, and its loader has no length")
     return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
 
 

@@ -38,8 +38,9 @@ CAME_NOT = (
 )
 UNLIKE = (
     "A collective ends when all ranks join the same one. These ranks were in different ones: what arrived was larger "
-    "than what {who} waited for, and Gloo ends such a process with an abort. Ranks part like this when one leaves out "
-    "a call that the others make, or makes one more."
+    "than what {who} waited for, and Gloo ends such a process with an abort, before it has written down its last "
+    "steps. Ranks part like this when one runs out of batches before the others, leaves out a call that the others "
+    "make, or makes one more."
 )
 FIX_ELSEWHERE = (
     "Find out why this rank stayed there: a retry without end, a slow disk, a lock. Let it raise an error instead of "
@@ -56,6 +57,12 @@ FIX = (
 FIX_APART = (
     "Have all ranks decide alike: where an `if`, a `break` or a `continue` hangs on a value of the rank's own (a loss, "
     "a NaN, its number of batches), exchange that value first. Code that only some ranks run must hold no collective."
+)
+FIX_UNLIKE = (
+    "Compare how many batches each rank gets. Where these differ: cut every rank's share to the shortest one "
+    "(drop_last, or the least number of all ranks, by all_reduce with ReduceOp.MIN), or let ranks end early with "
+    "torch's Join. Otherwise have all ranks decide alike: where an `if`, a `break` or a `continue` hangs on a value of "
+    "the rank's own, exchange that value first."
 )
 TOGETHER = (
     "decision = torch.tensor(float(condition), device=device)  # condition: what this rank alone would go by\n"
@@ -224,10 +231,12 @@ def finding(parted: Parted, rule: str) -> Finding:
         if parted.stood
         else FIX
         if parted.ended
+        else FIX_UNLIKE
+        if parted.aborted and not parted.left_out
         else FIX_APART,
         fix_code="" if parted.elsewhere or parted.stood else EXAMPLE if parted.ended else TOGETHER,
         ranks=parted.apart,
-        first_step=min(parted.steps.values()),
+        first_step=min(whole.values() if (whole := _whole(parted)) else parted.steps.values()),
         evidence=[
             Evidence(f"rank {rank}", _sentence(parted, rank).removeprefix(f"Rank {rank} ").rstrip("."))
             for rank in sorted(parted.steps | parted.ended)[:16]
@@ -256,12 +265,18 @@ def _sentence(parted: Parted, rank: int) -> str:
     if place is None:
         return f"Rank {rank} ended normally after {plural(parted.ended[rank], 'step')}."
     text = f", `{place.source}`," if place.source else ""
-    sentence = f"Rank {rank} waited at line {place.line}{text} after {plural(parted.steps[rank], 'step')}."
+    least = "at least " * (rank not in _whole(parted))
+    sentence = f"Rank {rank} waited at line {place.line}{text} after {least}{plural(parted.steps[rank], 'step')}."
     call = parted.left_out.get(rank)
     if call is not None:
         sentence += f" Just before, it left out the {call.operation} of {rank_table.sizes(call.sizes)} that it had "
         sentence += "always called there."
     return sentence
+
+
+def _whole(parted: Parted) -> dict[int, int]:
+    """Steps of the ranks whose record is whole: an abort loses what was not written yet."""
+    return {rank: steps for rank, steps in parted.steps.items() if rank not in parted.aborted}
 
 
 def _named(place: Location) -> str:
