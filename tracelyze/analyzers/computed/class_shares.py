@@ -91,7 +91,7 @@ def _is_target(rows: list[Row], scored: list[Row]) -> bool:
     for row in scored:
         shape = loss_calls.sizes(row["input_shape"])
         scores = 2 if row["function"] in BINARY else shape[1] if len(shape) > 1 else None
-        if (not shape or shape[0] <= largest) and (scores is None or most < scores):
+        if loss_calls.sizes(row["target_shape"])[0] <= largest and (scores is None or most < scores):
             return True
     return False
 
