@@ -264,6 +264,14 @@ def test_a_loss_that_stands_still(make, loss, more, status) -> None:
     assert make.check("loss-plateau", log(make, loss, more=more))[0] == status
 
 
+def test_a_preference_that_stands_still_is_told_without_a_guess_at_the_reason(make) -> None:
+    more = scalars(rewards__margins=np.zeros(COUNT))
+    finding = make.check("loss-plateau", log(make, np.full(COUNT, math.log(2)) + 1e-3, more=more))[2]
+    assert "one model" not in finding.summary, "beside zero gradients it is not the reason"
+    assert "two models" in finding.fix
+    assert finding.evidence[0].fires_at == "", "the loss of a guess is no limit"
+
+
 def test_a_loss_that_stands_still_without_skill(make) -> None:
     flat = np.r_[20.0, 8.0, np.full(18, 5.5)]
     for error, status in ((0.95, "fired"), (0.3, "passed")):
