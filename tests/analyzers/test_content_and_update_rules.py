@@ -176,13 +176,21 @@ def test_an_optimizer_that_never_steps(make) -> None:
     idle = [{"time": 1.0, "step": 0, "kind": "unstepped-optimizer", "name": "Adam", "value": 30.0}]
     nothing = {name: values[:0] for name, values in make.steps().items()}
 
-    def judged(end: Exit, events: Any = idle) -> Any:
+    def judged(end: Exit, events: Any = idle, **more: Any) -> Any:
         facts = {"backwards": 188}
-        return make.check("updates-not-applied", make.process(nothing, events=events, end=end, facts=facts))
+        return make.check("updates-not-applied", make.process(nothing, events=events, end=end, facts=facts, **more))
 
     finished = Exit("finished", 0, "")
     _, _, finding = judged(finished)
     assert (finding.title, finding.confidence) == ("188 backward passes ran, and Adam never took a step", "certain")
+    assert "rate times gradient" not in str(finding.excluded), "no step, and so no sample of one"
+    assert "Call optimizer.step()" in finding.fix
+    step = {"site": 1, "role": "step-text", "file": "t.py", "line": 77, "function": "train"}
+    texts = [step | {"source": "optimizer.step()"}, step | {"site": 2, "line": 75, "source": "scheduler.step()"}]
+    _, _, finding = judged(finished, sites=texts)
+    assert (finding.location.line, finding.fix_code) == (77, ""), "another call would be a second one"
+    assert "Line 77 calls the step, and never ran" in finding.fix
+    assert "Call optimizer.step()" in judged(finished, sites=texts[1:])[2].fix
     assert judged(Exit("exception", 1, "KeyError"))[0] == "skipped", "the step may have been about to come"
     assert judged(finished, [])[0] == "skipped", "gradients that are only measured need no optimizer"
 

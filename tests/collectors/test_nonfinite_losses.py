@@ -111,3 +111,44 @@ def test_a_program_that_ends_there(collect: Any, tmp_path: Path) -> None:
     diagnosis = diagnose(collect(sys.executable, str(script), "raise").run)
     found = [one for one in diagnosis.findings if one.location is not None and "torch.log" in one.location.source]
     assert found == []
+
+
+NOTHING = """
+import sys
+import torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+model = nn.Linear(4, 2)
+opt = torch.optim.SGD(model.parameters(), 0.05)
+def criterion(out, has, where):
+    found = has > 0.5
+    if sys.argv[1] == "mean":
+        place = F.smooth_l1_loss(out[found, 1], where[found])
+    else:
+        place = F.smooth_l1_loss(out[found, 1], where[found], reduction="sum") / found.sum().clamp(min=1)
+    return F.binary_cross_entropy_with_logits(out[:, 0], has) + place
+for step in range(60):
+    x = torch.randn(32, 4)
+    loss = criterion(model(x), (x[:, 0] > 0).float(), x[:, 1])
+    opt.zero_grad(); loss.backward(); opt.step()
+    if step % 20 == 19:
+        with torch.no_grad():
+            x = torch.randn(8, 4).abs() * torch.tensor([-1.0, 1, 1, 1])
+            print(criterion(model(x), (x[:, 0] > 0).float(), x[:, 1]).item())
+"""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_mean_over_no_elements_is_named(collect: Any, tmp_path: Path, reduction: str) -> None:
+    """A term over the found objects of a batch without any; divided by their number, or by 1, it is 0 there."""
+    script = tmp_path / "train.py"
+    script.write_text(NOTHING, encoding="utf-8")
+    found = {one.rule: one for one in diagnose(collect(sys.executable, str(script), reduction).run).findings}
+    finding = found.get("validation-nonfinite")
+    assert (finding is not None) == (reduction == "mean")
+    if finding is not None:
+        assert finding.location is not None
+        assert "smooth_l1_loss(out[found, 1], where[found])" in finding.location.source
+        assert "smooth_l1_loss at line 12 was called with no elements" in finding.summary

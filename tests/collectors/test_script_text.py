@@ -53,6 +53,7 @@ def run(loader, seed):
     for epoch in range(3):
         np.random.seed(epoch)  # reseed
         print(seed, args.seed)
+        optimizer.step()  # step-text
 
 def batches(x):
     torch.manual_seed(0)  # reseed

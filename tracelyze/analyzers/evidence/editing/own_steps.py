@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import parsed_line
@@ -27,6 +28,17 @@ FIX_AT_ZERO: Final = (
 CODE_AT_ZERO: Final = (
     "trust = torch.where(p.norm() > 0, trust, 1.0)  # right behind the line that computes it; p: the parameter"
 )
+REACH: Final = (
+    "Line {line} calls the step, and never ran: it stands behind a condition that was never true, or in a function "
+    "that was not called. Have it run after backward(), whatever that condition is for."
+)
+_STEPS: Final = re.compile(r"\bopt\w*(?:\[[^\]]*\])?\.step\s*\(|\.step\s*\(\s*(?:self\.)?opt")  # or by a scaler
+
+
+def in_the_text(process: Process) -> Location | None:
+    """The only line of the script that calls the step of an optimizer, as its name says; it need not have run."""
+    lines = [one for one in process.locations("step-text") if _STEPS.search(one.source)]
+    return lines[0] if len(lines) == 1 else None
 
 
 def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:

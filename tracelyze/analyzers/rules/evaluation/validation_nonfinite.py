@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import empty_losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -17,6 +18,14 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
+
+FIX = (
+    "Check the inputs of every validation batch and the buffers of the model; if both are finite, look for the first "
+    "module whose output is not."
+)
+FIX_CODE = """for name, buffer in model.named_buffers():
+    assert torch.isfinite(buffer).all(), name
+assert torch.isfinite(x).all(), "input"  # x: a validation batch"""
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -43,7 +52,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     filtered = optimization is not None and hidden_nan.may_hide(process)
     if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
-    count = int(bad.sum())
+    count, empty = int(bad.sum()), empty_losses.seen(process)
     return [
         Finding(
             rule=RULE.id,
@@ -53,37 +62,42 @@ def check(process: Process, _limits: Limits) -> Outcome:
             + ("" if filtered else ", but training losses are finite"),
             summary=(
                 f"The first one came after step {begin}. "
-                + (
-                    "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the "
-                    "mean of other losses in place of NaN (logging_nan_inf_filter). The weights may be broken, or a "
-                    if filtered
-                    else "The training loss was finite there, so the weights are not broken as such: a "
-                )
-                + "validation sample or a mean over no samples is behind it"
-                + (
-                    ", or statistics that differ in eval mode (a BatchNorm variance that overflowed or was never "
-                    "estimated)."
-                    if _normalises(process)
-                    else ", or a softmax over positions that are all masked."
-                )
+                + (empty.told if empty else _told(process, filtered=filtered))
             ),
-            fix="Check the inputs of every validation batch and the buffers of the model; if both are finite, look for "
-            "the first module whose output is not.",
-            fix_code="for name, buffer in model.named_buffers():\n    assert torch.isfinite(buffer).all(), name\n"
-            'assert torch.isfinite(x).all(), "input"  # x: a validation batch',
+            fix=empty.fix if empty else FIX,
+            fix_code=empty.code if empty else FIX_CODE,
             first_step=begin,
             last_step=int(np.nan_to_num(steps[np.flatnonzero(bad)[-1]])),
             evidence=[
                 Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
                 Evidence("training loss there", _finite(around)),
             ],
-            location=_evaluation(process),
+            location=(empty.line if empty else None) or _evaluation(process),
+            seen_at=_evaluation(process),
             charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")])
             if optimization
             else [],
             false_alarm="A metric that is undefined for some validation sets by design.",
         )
     ]
+
+
+def _told(process: Process, *, filtered: bool) -> str:
+    """What is known of the training at that point, and what may be behind it."""
+    return (
+        (
+            "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the mean of "
+            "other losses in place of NaN (logging_nan_inf_filter). The weights may be broken, or a "
+            if filtered
+            else "The training loss was finite there, so the weights are not broken as such: a "
+        )
+        + "validation sample or a mean over no samples is behind it"
+        + (
+            ", or statistics that differ in eval mode (a BatchNorm variance that overflowed or was never estimated)."
+            if _normalises(process)
+            else ", or a softmax over positions that are all masked."
+        )
+    )
 
 
 def _evaluation(process: Process) -> Location | None:

@@ -46,6 +46,7 @@ def _never_stepped(process: Process) -> Outcome:
     if process.exit.kind != "finished":
         return Skipped("the program ended before its first step: what it accumulated may have been meant for one")
     count = int(process.facts.get("backwards") or idle["value"] or 0)
+    line = own_steps.in_the_text(process)
     return [
         Finding(
             rule=RULE.id,
@@ -57,12 +58,14 @@ def _never_stepped(process: Process) -> Outcome:
                 f"the {count:,} backward passes was followed by a step, and nothing else changed the weights: the "
                 "model is what it was at the start."
             ),
-            fix="Call optimizer.step() after backward().",
-            fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+            fix=own_steps.REACH.format(line=line.line) if line else "Call optimizer.step() after backward().",
+            fix_code="" if line else "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
             first_step=0,
             last_step=0,
             evidence=[Evidence("backward passes", count), Evidence("steps of an optimizer", 0, "steps")],
-            location=process.location("backward"),
+            location=line or process.location("backward"),
+            seen_at=process.location("backward"),
+            excluded=["Updates that the script makes by itself: nothing changed the weights."],
             false_alarm="Gradients that are only measured, in a script that makes an optimizer which it does not use.",
         )
     ]

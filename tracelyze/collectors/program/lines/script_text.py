@@ -31,6 +31,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "hook": frozenset({"register_hook"}),
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
+    "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"})
     | {"default_rng", "RandomState", "Random"},  # generators that are made with their seed
 }

@@ -72,16 +72,19 @@ class LossInputs(Signal):
         self._labels: dict[tuple[str, int | None], int] = {}
         saved_values.watch(self.torch)
         self._transformed = False  # whether a loss was met within a transform of torch.func
+        self._empty: set[int | None] = set()  # lines of losses over no elements
         self._late: deque[tuple[dict[str, Any], Readback]] = deque()
 
     def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
         torch = self.torch
         key = (function, torch.is_grad_enabled())
         count = self._counts[key] = self._counts.get(key, -1) + 1
+        given: Any = args[0] if args else kwargs.get("input")
+        if not key[1] and type(given) is torch.Tensor and not given.numel():
+            self._mean_of_nothing(function, kwargs)
         if not self._wanted(count):
             return
         self._release()
-        given: Any = args[0] if args else kwargs.get("input")
         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
         if not self._can_be_read(given, target):
             if self._is_transformed(given, target):
@@ -110,6 +113,13 @@ class LossInputs(Signal):
             row |= known
             found |= order
         self._emit(row, found)
+
+    def _mean_of_nothing(self, function: str, kwargs: Mapping[str, Any]) -> None:
+        """Note a loss of an evaluation that is a mean over no elements, and so NaN: once for each line."""
+        site = self.program.sites.here("empty-loss")
+        if str(kwargs.get("reduction", "mean")) == "mean" and site not in self._empty:
+            self._empty.add(site)
+            self.context.record_event("empty-loss", function)
 
     def _shapes(self, function: str, given: Any, target: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Columns that need no value."""
