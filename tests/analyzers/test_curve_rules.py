@@ -442,10 +442,13 @@ def test_real_curves(name: str) -> None:
 def test_a_recorded_number_of_classes_says_what_a_guess_costs(make) -> None:
     """Five classes are no usual number; that the run has them was recorded, and 300 steps are enough to know it."""
 
-    def judge(count: int, classes: int, **columns: Any) -> Any:
+    def judge(count: int, classes: int, varies: float | None = None, **columns: Any) -> Any:
         steps = make.steps(count) | {"loss": [1.61 + 0.005 * (index % 3) for index in range(count)]} | columns
         call = {"function": "cross_entropy", "training": True, "reduction": "mean", "target_integer": True}
         calls = [call | {"step": at, "input_shape": f"32x{classes}", "value": 1.612} for at in range(0, count, 20)]
+        if varies is not None:
+            value = {"value": 2.3, "varies": varies, "target_varies": 0.9}
+            calls = [calls[0] | value | {"step": at} for at in range(20)]
         return make.check("loss-plateau", make.process(steps, more={"loss_calls": calls}))
 
     status, _, finding = judge(400, 5)
@@ -456,5 +459,8 @@ def test_a_recorded_number_of_classes_says_what_a_guess_costs(make) -> None:
     other = [2.3 + 0.005 * (index % 3) for index in range(600)]  # near ln 10, of 8 classes and a second term
     assert judge(600, 8, loss=other)[0] == "passed"
     assert judge(600, 10, loss=other)[0] == "fired"
+    assert judge(168, 10, loss=other[:168], varies=4e-7)[0] == "fired", "no input makes a difference"
+    assert judge(168, 10, loss=other[:168], varies=0.2)[0] == "passed", "labels may be random"
+    assert judge(80, 10, loss=other[:80], varies=4e-7)[0] == "passed", "a few steps"
     assert judge(400, 5, lr=[1e-6 * min(index, 100) for index in range(400)])[0] == "fired", "after the warm-up"
     assert judge(400, 5, lr=[1e-6 * index**3 for index in range(400)])[0] == "passed", "still warming up"

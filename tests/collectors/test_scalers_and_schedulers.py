@@ -91,7 +91,9 @@ for epoch in range(10):
         scores = net(x[400:])
         validation = F.cross_entropy(scores, y[400:])
     right = (scores.argmax(1) == y[400:]).float().mean()
-    sched.step(validation if watched == "loss" else right.item() if watched == "accuracy" else 1.0 + epoch)
+    if watched == "nothing":
+        right = scores[:0].mean()  # of no samples: NaN
+    sched.step(validation if watched == "loss" else right.item() if watched in ("accuracy", "nothing") else 1.0 + epoch)
 """
 
 
@@ -117,6 +119,7 @@ def test_scalers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     [
         ("loss in max", "in mode max cuts"),
         ("accuracy in min", "in mode min cuts"),
+        ("nothing in min", "is NaN or infinite"),
         ("loss in min", ""),
         ("accuracy in max", ""),
         ("perplexity in min", ""),

@@ -133,6 +133,8 @@ LEAK_EITHER: Final = "memory-leak|host-memory-leak"
 DIVERGES: Final = "learning-rate-too-high|exploding-gradients|loss-divergence|loss-nonfinite|nonfinite-gradients"
 
 ZERO_GRAD: Final = (
+    pair("ripeness_meter", "never-cleared", "missing-zero-grad", consequences=BLOW_UP),
+    pair("ripeness_meter", "sharpness-never-cleared", "missing-zero-grad", consequences=BLOW_UP),
     pair("spirals_mlp", "missing-zero-grad", "missing-zero-grad", consequences=BLOW_UP, lines=STEP, fast=True),
     pair(
         "image_trainer",
@@ -494,6 +496,7 @@ EVALUATION: Final = (
         consequences=NOISY_VALIDATION,
         lines=("val = F.mse_loss(ema.model(noisy_held_out), held_out).item()",),
     ),
+    pair("ripeness_meter", "sharpness"),
     pair("seed_lots", "copies-first", "train-validation-overlap"),
     pair("seed_lots", "drawn-twice", "train-validation-overlap"),
     pair("seed_lots", "copies-before-one-split", "train-validation-overlap"),

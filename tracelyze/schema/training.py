@@ -293,6 +293,7 @@ SCHEDULES = Table(
         Column("mode", "string", "", "of a ReduceLROnPlateau: min or max"),
         Column("watched_first", "float64", "", "the value that it watches, at its first step"),
         Column("watched_last", "float64", "", "that value at its latest step"),
+        Column("watched_nonfinite", "int64", "", "its steps at which that value was NaN or infinite"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes it; null where a call that trains does so"),
     ),

@@ -63,7 +63,8 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
         return None  # on its way
     recorded = None if preference else guessing.classes(optimization)
     trained = recorded is not None and _has_warmed_up(optimization)
-    enough = limits["preference" if preference else "recorded" if trained else "steps"]
+    silent = trained and _says_the_same(optimization, limits)
+    enough = limits["preference" if preference else "silent" if silent else "recorded" if trained else "steps"]
     long_enough = steps[-1] - steps[0] >= enough
     curves = evaluated_losses.evaluated(optimization.process)
     learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
@@ -76,6 +77,7 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
                 "updates that count. Here it never did."
                 if preference
                 else f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input."
+                + " What it answered to different samples was the same but for rounding, from the start." * silent
             )
             change = float(level.max() / level.min() - 1)
             named = f", ln {classes}, from the first step to the last"
@@ -89,6 +91,14 @@ def _has_warmed_up(optimization: Optimization) -> bool:
     rates = optimization.steps["lr"]
     rates = rates[np.isfinite(rates)]
     return bool(len(rates)) and statistics.median(rates) >= _WARM * float(rates.max()) > 0
+
+
+def _says_the_same(optimization: Optimization, limits: Limits) -> bool:
+    """Whether the predictions were the same for all samples at every call that was looked at, the first ones too."""
+    calls = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
+    known = [row for row in calls if row["varies"] is not None and row["target_varies"]]
+    same = [row for row in known if row["varies"] <= limits["same"] * row["target_varies"]]
+    return len(same) == len(known) >= limits["looked"]
 
 
 def without_skill(process: Process, limits: Limits) -> Flat | None:

@@ -20,6 +20,7 @@ MOST_GROUPS = 64  # of an optimizer whose options are written down
 REFRESH_EVERY = 32  # steps after which a changed requires_grad is noticed
 
 constructed: SetByIdentity = SetByIdentity()  # all optimizers of this process, also those that never step
+wrapping: SetByIdentity = SetByIdentity()  # those whose step calls that of another one with the same parameters
 made_with: ByIdentity[tuple[float, ...]] = ByIdentity()  # rates of their groups
 
 
@@ -158,6 +159,10 @@ class Optimizers:
         if not takes_turns:
             self.changed()
         return tracked
+
+    def knows(self, optimizer: Any) -> bool:
+        """Whether it has stepped."""
+        return optimizer in self._known
 
     @property
     def latest(self) -> Tracked | None:

@@ -7,6 +7,7 @@ from typing import Any
 from tracelyze.collectors.recording.fast_path.path import FastPath
 from tracelyze.collectors.recording.guards import never_raises, on_training_thread
 from tracelyze.collectors.recording.parts import Parts
+from tracelyze.collectors.recording.wrapped_steps import WrappedSteps, inner
 
 
 class Steps:
@@ -26,10 +27,18 @@ class Steps:
         self._losses = parts.losses
         self._seen = parts.seen
         self._open = parts.open
+        self._wrapped = WrappedSteps()
 
     @on_training_thread
     def begins(self, optimizer: Any) -> None:
         """An optimizer's step was called (for fused optimizers under GradScaler also when the kernel will skip)."""
+        if not self._wrapped.begins(optimizer, self._optimizers.knows(optimizer)):
+            self._begins(optimizer)
+        elif not self._manual.paused:  # what it changes before the other one steps is no update by hand
+            self._manual.in_step = True
+            self._manual.optimizer_steps(optimizer)
+
+    def _begins(self, optimizer: Any) -> None:
         if self._fast_path.active:
             self._fast_path.catch_up()
         if self.guard.thread.ident is None:
@@ -54,6 +63,10 @@ class Steps:
         """A step is over: gather its row from the signals. `skipped` is what GradScaler did, None without one."""
         progress = self._progress
         if progress.in_backward:
+            return
+        if skipped:  # The scaler knows the outer one, whose step would have been that of the inner one.
+            optimizer = inner(optimizer) or optimizer
+        elif self._is_another_ones(optimizer):
             return
         if self._fast_path.active:
             self._fast_path.catch_up()
@@ -89,6 +102,16 @@ class Steps:
         overhead.stated = overhead.seconds
         self._rows.put_step(row)
         self._fast_path.consider(tracked, row)
+
+    def _is_another_ones(self, optimizer: Any) -> bool:
+        """Whether the step that ends is that of an optimizer within, which has its row. Else it has begun by now."""
+        if self._wrapped.ends(optimizer):
+            self._manual.in_step = False
+            return True
+        if self._wrapped.waited(optimizer):
+            self._begins(optimizer)
+        self._wrapped.stepped(optimizer)
+        return False
 
     @never_raises
     def inside_backward(self, optimizer: Any) -> None:

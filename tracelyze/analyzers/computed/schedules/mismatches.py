@@ -244,6 +244,26 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
     return None
 
 
+def _watches_no_number(_optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A ReduceLROnPlateau that cuts the rate because what it watches is NaN, which is never better than the best."""
+    for row in schedulers:
+        without, cut = row["watched_nonfinite"] or 0, row["lowest_lr"] and row["lowest_lr"] < row["highest_lr"]
+        if not cut or without < FEWEST_EPOCHS or without < limits["cut"] * row["steps"]:
+            continue
+        return Mismatch(
+            row,
+            title=f"{row['name']} cuts the rate because what it watches is NaN or infinite",
+            what=f"At {without:,} of its {plural(row['steps'], 'step')} it was given NaN or an infinite value. No "
+            "such value is better than the best one, so that it takes each for a plateau: it cut the rate from "
+            f"{number(row['highest_lr'])} to {number(row['lowest_lr'])}, whatever the training did.",
+            fix="Mend what makes the value NaN, and step the scheduler with finite values only.",
+            code=f"if math.isfinite(value):  # what {row['name']} watches\n    scheduler.step(value)",
+            at_step=True,
+            verify="Record the run again: the scheduler is given numbers, and cuts the rate at plateaus alone.",
+        )
+    return None
+
+
 def _made_below(optimization: Optimization, row: Row) -> str:
     """The line that makes the scheduler, to be moved; in words where it is not known."""
     own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
@@ -275,6 +295,7 @@ _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | 
     _never_stepped,
     _begun_early,
     _wrong_way,
+    _watches_no_number,
 )
 
 

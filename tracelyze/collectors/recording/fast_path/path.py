@@ -26,7 +26,7 @@ from tracelyze import redaction
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
 from tracelyze.collectors.program.models import MAX_TENSORS, tensors_of
-from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.optimizers import Tracked, wrapping
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.expected import (
     BACKWARD,
@@ -260,6 +260,8 @@ class FastPath:
             self.progress.backwards_at_step = self.progress.backwards
             skipped.count += 1
             return True
+        if optimizer in wrapping:
+            return True
         self.on = False
         return False
 
@@ -269,6 +271,8 @@ class FastPath:
         tracked, writer = expected.tracked(), guard.writer
         as_before = expected.order[skipped.count] == STEP_ENDS and expected.optimizer() is optimizer
         if tracked is None or not as_before or writer.off or writer.threads.paused:
+            if optimizer in wrapping:
+                return True
             self.on = False
             return False
         try:

@@ -20,6 +20,7 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.models import carries_graph
+from tracelyze.collectors.program.optimizers import wrapping
 from tracelyze.collectors.recording.fast_path.expected import (
     BACKWARD,
     BACKWARD_ENDS,
@@ -298,6 +299,8 @@ class Rounds:
                 self.progress.backwards_at_step = self.progress.backwards
                 skipped.count += 1
                 return True
+        if optimizer in wrapping:
+            return True
         self._control.interrupt()
         return False
 
@@ -314,6 +317,8 @@ class Rounds:
             or writer.off
             or writer.threads.paused
         ):
+            if optimizer in wrapping:
+                return True
             self._control.interrupt()
             return False
         try:

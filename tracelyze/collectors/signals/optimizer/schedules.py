@@ -10,7 +10,7 @@ from typing import Any
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.lines import construction
-from tracelyze.collectors.program.optimizers import Tracked
+from tracelyze.collectors.program.optimizers import Tracked, wrapping
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
@@ -30,9 +30,12 @@ class _Watch:
         self.mode = mode
         self.first: float | None = None
         self.last: float | None = None
+        self.nonfinite = 0
 
     def given(self, value: float | None) -> None:
-        if value is not None:
+        if value is not None and not math.isfinite(value):
+            self.nonfinite += 1
+        elif value is not None:
             self.first = value if self.first is None else self.first
             self.last = value
 
@@ -66,7 +69,7 @@ class Schedules(Signal):
         for name in (
             "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
             "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "mode", "watched_first",
-            "watched_last", "site", "made_at",
+            "watched_last", "watched_nonfinite", "site", "made_at",
         )
     )  # fmt: skip
     needs = UNSEEN
@@ -133,7 +136,7 @@ class Schedules(Signal):
                 return None
             with unseen(torch):
                 given = given.item()
-        return float(given) if isinstance(given, (int, float)) and math.isfinite(given) else None
+        return float(given) if isinstance(given, (int, float)) else None
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if tracked.count >= REPORTS[self._reported[tracked.index]]:
@@ -172,6 +175,7 @@ class Schedules(Signal):
                     "mode": one.watch and one.watch.mode,
                     "watched_first": one.watch and one.watch.first,
                     "watched_last": one.watch and one.watch.last,
+                    "watched_nonfinite": one.watch and one.watch.nonfinite,
                     "lowest_lr": None if one.rates == NO_RATES else one.rates[0],
                     "highest_lr": None if one.rates == NO_RATES else one.rates[1],
                     **one.lines,
@@ -197,7 +201,7 @@ class Schedules(Signal):
                 one.shares = False
                 return
         if tracked and one.optimizer_index is None:
-            one.shares = _shares(optimizer, tracked)
+            one.shares = optimizer not in wrapping and _shares(optimizer, tracked)
 
 
 def _shares(optimizer: Any, others: list[Tracked]) -> bool:
