@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import settings
 from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.diagnosis import Finding, Location
@@ -26,6 +27,9 @@ LONGEST_TITLE: Final = 90
 def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     """The finding with what its rule says of all its findings, its excerpt, its example in the
     program's own names, and the wall time of its onset."""
+    place = settings.in_place_of(finding.location, process, rule.settings)
+    if place != finding.location:
+        finding = replace(finding, location=place, seen_at=finding.seen_at or finding.location)
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(

@@ -133,6 +133,7 @@ class Rule(Declaration):
     `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run holds none of
     the alternatives completely. `absent`: what to say where the run does nothing of the kind that the rule is about.
     `excluded`: the healthy explanations that the check rules out; findings take them over if they are certain.
+    `settings`: arguments of frameworks that hold what the fix changes, named in collectors/program/lines/settings.py.
     """
 
     check: CheckFunction
@@ -142,6 +143,7 @@ class Rule(Declaration):
     whole_process: bool = False
     excluded: tuple[str, ...] = ()
     absent: str = ""
+    settings: tuple[str, ...] = ()
 
     @cached_property
     def defaults(self) -> Limits:

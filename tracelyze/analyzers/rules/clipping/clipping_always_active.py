@@ -110,6 +110,7 @@ RULE = Rule(
     title="Clipping is active at every step",
     about="A clip is meant for outliers. If the norm is far above max_norm at every step, the clip sets the step size.",
     check=check,
+    settings=("max_grad_norm", "gradient_clip_val"),
     verify="Record the run again: most norms stay below max_norm.",
     excluded=(
         "A warm-up: the later half of the steps was clipped as well.",

@@ -79,6 +79,7 @@ RULE = Rule(
     title="Clipping leaves next to nothing of the updates",
     about="With plain gradient descent a clipped step is at most rate times limit, however large the gradient is.",
     check=check,
+    settings=("max_grad_norm", "gradient_clip_val"),
     verify="Record the run again: the clip leaves most of the usual gradient, and the loss falls.",
     absent="The run clips no gradients.",
     needs=(("steps.clips", "steps.grad_norm", "parameters.update_norm"),),

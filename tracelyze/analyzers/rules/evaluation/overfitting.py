@@ -128,6 +128,7 @@ RULE = Rule(
     title="The model overfits",
     about="When validation gets worse while training goes on improving, the model learns its training data by heart.",
     check=check,
+    settings=("num_train_epochs", "max_epochs"),
     verify="Record the run again: the validation loss no longer rises while the training loss falls.",
     absent="The run has no validation loss.",
     needs=(("evals.loss", "steps.loss"),),

@@ -80,6 +80,7 @@ RULE = Rule(
     title="Packed samples see each other",
     about="Several samples in a row save padding; without a mask between them each gets the others as its context.",
     check=check,
+    settings=("packing",),
     verify="Record the run again: attention gives no weight to other samples.",
     absent="The run trains no language model, as far as its losses were seen.",
     needs=(("loss_calls.ids_next", "loss_calls.parts"),),

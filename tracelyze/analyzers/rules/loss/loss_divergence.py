@@ -131,6 +131,7 @@ RULE = Rule(
     title="The loss diverged",
     about="A loss that rises above its minimum and stays there says that the training undoes what it had learned.",
     check=check,
+    settings=("learning_rate",),
     verify="Record the run again: the loss stays near its minimum.",
     absent="The run has no loss.",
     needs=(("steps.loss",), ("evals.loss",)),

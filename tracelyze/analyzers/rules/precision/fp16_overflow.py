@@ -97,6 +97,7 @@ RULE = Rule(
     about="GradScaler skips a step whose gradients overflow, and halves its scale. Now and then that is its search for "
     "the largest scale; again and again it is a training that float16 cannot hold.",
     check=check,
+    settings=("fp16", "precision"),
     verify="Record the run again: the scaler skips a step now and then at most, and its scale recovers.",
     excluded=(
         ("The scaler's search for its scale: the first steps, and one skip per growth interval, are not counted."),

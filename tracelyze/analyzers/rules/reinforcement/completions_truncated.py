@@ -129,6 +129,7 @@ RULE = Rule(
     title="Completions are cut off",
     about="A completion that is cut off has no answer: its reward says nothing about the policy.",
     check=check,
+    settings=("max_completion_length", "response_length"),
     verify="Record the run again: most completions end by themselves.",
     absent=f"{_ABSENT}.",
     needs=(("scalars.value",), ("events.text",)),

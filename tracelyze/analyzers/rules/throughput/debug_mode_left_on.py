@@ -21,6 +21,7 @@ CODE = {
     "with torch.profiler.profile(schedule=schedule) as profiler:\n"
     "    for batch in loader:\n        train_step(batch)\n        profiler.step()",
 }
+FRAMEWORK = "detect_anomaly=False  # what the Trainer is given"
 WORDS = {
     "anomaly_mode": (
         "Anomaly detection",
@@ -49,7 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
                 summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
                 fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
-                fix_code=CODE[column],
+                fix_code=FRAMEWORK if column == "anomaly_mode" and _by_framework(process) else CODE[column],
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
                 last_step=timing.last_step(optimization),
                 evidence=[
@@ -66,6 +67,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed("neither anomaly detection nor a profiler was on throughout")
 
 
+def _by_framework(process: Process) -> bool:
+    """Whether the script asks a framework for it, and does not call torch's function itself."""
+    own = process.locations("anomaly")
+    return not own and script_lines.only(process, "setting", r"\bdetect_anomaly\s*=") is not None
+
+
 def _switched_on(process: Process, column: str) -> Location | None:
     return script_lines.only(process, "anomaly") if column == "anomaly_mode" else None
 
@@ -77,6 +84,7 @@ RULE = Rule(
     title="A debugging aid is on all the time",
     about="Anomaly detection and profilers are for a few steps. Through a whole run they cost time and memory.",
     check=check,
+    settings=("detect_anomaly",),
     verify="Record the run again: it is off in most steps, and steps are shorter.",
     excluded=(
         "A debugging session: the run is longer than 100 steps.",

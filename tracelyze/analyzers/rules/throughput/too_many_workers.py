@@ -81,6 +81,7 @@ RULE = Rule(
     title="More loader workers than processors",
     about="Workers beyond the number of processors only take turns, and each costs time to start and memory.",
     check=check,
+    settings=("dataloader_num_workers",),
     verify="Record the run again with fewer workers: the wait for data is no longer.",
     absent="The run uses no DataLoader.",
     needs=(("steps.loader", "steps.loader_wait", "steps.seconds"),),

@@ -35,7 +35,6 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Finding:
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
-    affected = np.arange(len(optimization.steps)) >= found.first
     marks = [Mark(float(raised), "rate raised" if found.stable else "training begins")]
     title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
     if found.stable:
@@ -74,7 +73,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("highest loss", found.highest),
             Evidence("lowest loss", found.lowest),
         ],
-        cost=timing.cost_of(optimization, affected),
+        cost=timing.cost_of(optimization, np.arange(len(optimization.steps)) >= found.first),
         diff=None if found.stable else schedulers.edit_of_rate(optimization, found.lower),
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
@@ -126,6 +125,7 @@ RULE = Rule(
     title="The learning rate is too high",
     about="Gradient descent is stable up to a rate of two over the curvature, and diverges geometrically beyond it.",
     check=check,
+    settings=("learning_rate",),
     verify="Record the run again: the loss falls from the first steps on.",
     absent="The run has no learning rate.",
     needs=(("steps.loss", "steps.lr"),),

@@ -131,6 +131,7 @@ RULE = Rule(
     title="Updates far too small, or far too large, for the weights",
     about="A step usually changes weights by a thousandth of their size. A hundredth of that trains next to nothing.",
     check=check,
+    settings=("learning_rate",),
     verify="Record the run again: a step changes the weights by about a thousandth of their size, and the loss falls.",
     needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
     thresholds=(

@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
+from tracelyze.collectors.program.lines.settings import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),
@@ -114,7 +115,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
             if role is not None and (role != "freeze" or attribute) and (role != "labels" or not attribute):
                 found[role, line] = None
-        if made and "requires_grad" in _named_arguments(code, one):
+        if made and "requires_grad" in named_arguments(code, one):
             found["anew", made] = None
         if one.opname == "STORE_SUBSCR" and before == "labels":
             found["labels", line] = None
@@ -130,12 +131,6 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in _TAKES else ""
     return list(found)
-
-
-def _named_arguments(code: CodeType, one: dis.Instruction) -> tuple[str, ...]:
-    """The names by which the call that follows gives arguments; a constant that Python 3.11 and 3.12 do not resolve."""
-    names = code.co_consts[one.arg] if one.opname == "KW_NAMES" and one.arg is not None else one.argval
-    return names if type(names) is tuple else ()
 
 
 def averages(code: CodeType) -> list[int]:

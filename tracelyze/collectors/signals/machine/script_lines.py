@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls, script_text
+from tracelyze.collectors.program.lines import construction, named_calls, script_text, settings
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -134,18 +134,22 @@ class ScriptLines(Signal):
         for code in itertools.chain(codes, *(text.functions for text in texts.values())):
             if id(code) not in self._named:
                 self._named[id(code)] = code
-                for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
-                    sites.at(role, code, line)
-                for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
-                    sites.at(role, code, line)
-                for line in script_text.ends(code)[:MAX_SITES]:
-                    sites.at("ends", code, line)
-                for line in script_text.averages(code)[:MAX_SITES]:
-                    sites.at("average", code, line)
+                self._note_named(code, datasets)
             if singular and id(code) not in self._divides:
                 self._divides[id(code)] = code
                 for line in script_text.singular(code)[:MAX_SITES]:
                     sites.at("singular", code, line)
+
+    def _note_named(self, code: CodeType, datasets: frozenset[str]) -> None:
+        """Lines of a function that do something by a name."""
+        sites = self.program.sites
+        for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
+            sites.at(role, code, line)
+        for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
+            sites.at(role, code, line)
+        for role, read in (("ends", script_text.ends), ("average", script_text.averages), ("setting", settings.lines)):
+            for line in read(code)[:MAX_SITES]:
+                sites.at(role, code, line)
 
     def _read_forwards(self) -> None:
         kinds, self._kinds = self._kinds, []

@@ -1,0 +1,45 @@
+"""Lines of the script that hand a framework a setting by name: `TrainingArguments(learning_rate=3e-4)`.
+
+Where a framework runs the loop, what a diagnosis asks to change is such an argument, and no line of a loop.
+"""
+
+from __future__ import annotations
+
+import dis
+import linecache
+import re
+from types import CodeType
+from typing import Final
+
+from tracelyze.collectors.program.lines.named_calls import LONGEST
+
+NAMES: Final = frozenset({
+    "learning_rate", "detect_anomaly", "max_grad_norm", "gradient_clip_val", "max_completion_length", "response_length",
+    "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing",
+})  # fmt: skip
+LONGEST_CALL: Final = 200  # lines
+
+
+def lines(code: CodeType) -> list[int]:
+    """Lines of a function at which a call is given one of these arguments, in order."""
+    if len(code.co_code) > LONGEST or not any(type(one) is tuple and NAMES.intersection(one) for one in code.co_consts):
+        return []
+    found: dict[int, None] = {}
+    for one in dis.get_instructions(code):
+        given = named_arguments(code, one)
+        if NAMES.isdisjoint(given) or one.positions is None:
+            continue
+        first, last = one.positions.lineno, one.positions.end_lineno
+        if first is None or last is None:
+            continue
+        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(sorted(NAMES.intersection(given)))})\s*=(?!=)")
+        for line in range(first, min(last, first + LONGEST_CALL) + 1):
+            if pattern.search(linecache.getline(code.co_filename, line)):
+                found[line] = None
+    return list(found)
+
+
+def named_arguments(code: CodeType, one: dis.Instruction) -> tuple[str, ...]:
+    """The names by which the call that follows gives arguments; a constant that Python 3.11 and 3.12 do not resolve."""
+    names = code.co_consts[one.arg] if one.opname == "KW_NAMES" and one.arg is not None else one.argval
+    return names if type(names) is tuple else ()
