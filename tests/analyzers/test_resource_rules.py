@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -421,6 +422,24 @@ def test_a_loop_that_raises_at_a_loss_that_is_no_number_ended_there(make) -> Non
     assert make.check("loss-nonfinite", ended)[2].title == "1 loss was Inf, and the program ended there"
     skipped = make.process(events=[given_up[0] | {"step": COUNT // 2}], end=Exit("exception", 1, "KeyError: 'x'"))
     assert make.check("loss-nonfinite", skipped)[2].title.endswith("the loop skipped the step")
+
+
+def test_killed_for_its_processor_time(make) -> None:
+    """`ulimit -t`: the kernel ends the process without a message."""
+
+    def told(limit: float | None, end: str = "vanished") -> Any:
+        used = [1.0 * at for at in range(10)]
+        samples = {"time": used, "cpu_seconds": used, "cpu_limit": [limit] * 10, "host_available": [20e9] * 10}
+        return make.check("killed", make.process(samples=samples, end=Exit(end)))[2]
+
+    finding = told(10.0)
+    assert finding.title.endswith("its processor time was used up")
+    assert "RLIMIT_CPU" in finding.summary
+    assert "ulimit -t" in finding.fix
+    assert "memory" not in finding.summary
+    for limit in (3600.0, None):
+        assert "processor time" not in told(limit).title
+        assert "probably not killed for memory" in told(limit).summary
 
 
 def test_not_killed(make) -> None:

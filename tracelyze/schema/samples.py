@@ -22,6 +22,7 @@ SAMPLES = Table(
         Column("host_swap", "int64", "bytes", "memory of the process that was swapped out (now and then)"),
         Column("host_available", "int64", "bytes", "memory that the machine, or the container, can still hand out"),
         Column("cpu_seconds", "float64", "s", "processor time the process has used"),
+        Column("cpu_limit", "float64", "s", "processor time at which the kernel ends the process; null: no limit"),
         Column("machine_cpu", "float64", "share", "processors of the machine that were busy since the last sample"),
         Column("cpu_throttled", "float64", "s", "time for which the container's processor limit stopped it, in all"),
         Column("delayed", "float64", "s", "time for which its main thread could run but no processor was free, in all"),

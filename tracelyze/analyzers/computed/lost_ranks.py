@@ -17,7 +17,8 @@ def words(process: Process, rank: int, usual_fix: str) -> tuple[str, str, str]:
     if not gone:
         return (
             f"Rank {rank} lost contact with the other ranks",
-            "That is how a rank ends when another one is gone or hangs, which may not have been recorded.",
+            "That is how a rank ends when another one is gone, hangs, or waits in another call"
+            + ("." if any(peer.rank != rank for peer in process.peers) else ", which may not have been recorded."),
             usual_fix,
         )
     other, steps = gone[0].rank, plural(len(gone[0].steps), "optimizer step")

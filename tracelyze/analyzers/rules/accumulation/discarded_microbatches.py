@@ -71,9 +71,9 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
             "the gradients were cleared between them. The step sees the last micro-batch alone: "
             f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),
-        fix="Take zero_grad out of the part of the loop that runs for every micro-batch, and call it once per "
-        "optimizer step: right behind the step, and nowhere else.",
-        fix_code="optimizer.step()  # where it is today, once per step\noptimizer.zero_grad()",
+        fix="Call zero_grad right behind the optimizer's step, and nowhere else: under the same condition as the step, "
+        "or, with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
+        fix_code="optimizer.step()  # as it is\noptimizer.zero_grad()",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed import processor_limit
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -71,11 +72,8 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
     optimization = process.longest if process.optimizations else None
     who = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {process.rank}"
-    last = (
-        int(np.nanmax(optimization.steps["step"]))
-        if optimization and np.isfinite(optimization.steps["step"]).any()
-        else steps
-    )
+    known = bool(optimization and np.isfinite(optimization.steps["step"]).any())
+    last = int(np.nanmax(optimization.steps["step"])) if optimization and known else steps
     if end.kind == "signal":
         what = exits.without_place(end.detail).removeprefix("Fatal Python error: ")
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
@@ -89,11 +87,13 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         )
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
-    summary += f" The last recorded step is {last:,}."
+    summary, fix = f"{summary} The last recorded step is {last:,}.", FIX_SIGNAL if end.kind == "signal" else FIX
     if starved and left is not None:
         ending = Ending(f"{who} was killed after step {last:,}", "memory-likely")
         title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
+    elif end.kind == "vanished" and (used_up := processor_limit.reached(process, limits["unseen"])):
+        title, summary, fix = f"{ending.what}: its processor time was used up", summary + used_up, processor_limit.FIX
     elif end.kind == "vanished" and left is not None:
         guess = (
             f" One second before, {size(left)} of memory were free, so it was probably not killed for memory, unless "
@@ -111,20 +111,19 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         confidence="possible" if stopped else "certain",
         title=title,
         summary=summary,
-        fix=FIX_SIGNAL if end.kind == "signal" else FIX,
+        fix=fix,
         first_step=last,
         last_step=last,
         first_second=max(seconds, default=None),
         evidence=[
-            Evidence("how it ended", end.kind),
-            Evidence("last recorded step", last, "steps"),
+            Evidence("how it ended", end.kind), Evidence("last recorded step", last, "steps"),
             *([_left(left, limits)] if left is not None else []),
         ],
         location=exits.place_of(process.exit, process.sites.text("file")) or seen,
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
         ending=ending,
-    )
+    )  # fmt: skip
 
 
 RULE = Rule(

@@ -13,6 +13,11 @@ from typing import Any
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system import processes
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 SHARES_EVERY = 10.0  # seconds between samples of shared and unique memory, in the beginning
 SHARES_COST = 0.0005  # of the time, at most: the kernel holds a lock of the process's memory meanwhile
 SCAN_EVERY = 5.0  # seconds between searches for child processes
@@ -26,9 +31,9 @@ class Machine(Signal):
         f"samples.{name}"
         for name in (
             "host_rss", "host_files", "host_pss", "host_uss", "host_swap", "host_available", "cpu_seconds",
-            "machine_cpu", "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in", "disk_read",
-            "children", "children_rss", "children_pss", "children_uss", "children_cpu_seconds", "children_delayed",
-            "children_disk_read",
+            "cpu_limit", "machine_cpu", "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in",
+            "disk_read", "children", "children_rss", "children_pss", "children_uss", "children_cpu_seconds",
+            "children_delayed", "children_disk_read",
         )
     )  # fmt: skip
     about = "Memory, processor time, page faults and disk reads of the process and of its children, once a second."
@@ -49,6 +54,7 @@ class Machine(Signal):
         own = self._reader.process(self._pid)
         row["host_rss"], row["host_files"] = own.pop("rss"), own.pop("files", None)
         row.update(own)
+        row["cpu_limit"] = _processor_limit()
         now = perf_counter()
         if now >= self._next_scan:
             self._children = self._reader.descendants(self._pid)[:MAX_CHILDREN]
@@ -80,6 +86,14 @@ class Machine(Signal):
         except (OSError, IndexError, KeyError):  # it has ended, or belongs to somebody else
             self._next_scan = min(self._next_scan, perf_counter() + 1.0)
             return None
+
+
+def _processor_limit() -> float | None:
+    """Seconds of processor time after which the kernel ends the process (ulimit -t); None without such a limit."""
+    if resource is None:
+        return None
+    seconds = resource.getrlimit(resource.RLIMIT_CPU)[0]
+    return None if seconds == resource.RLIM_INFINITY else float(seconds)
 
 
 def _next(begun: float, every: float, cost: float) -> float:
