@@ -328,6 +328,22 @@ def test_validation_fluctuation_of_a_tiny_set_is_sampling_noise(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("length", "shuffled", "status"), [(40, True, "fired"), (40, False, "passed"), (3, True, "passed")]
+)
+def test_validations_that_take_a_part_of_a_shuffled_loader(make, length: int, shuffled: bool, status: str) -> None:
+    losses = (0.7 * np.exp(np.random.default_rng(0).normal(0, 0.4, 20))).tolist()
+    evals = make.evals(20, 20) | {"loss": losses, "samples": [16] * 20, "forwards": [1] * 20, "loader": [1] * 20}
+    loaders = [
+        {"loader": 0, "dataset": "Days", "iterable": False, "length": 75, "batch_size": 64, "shuffled": True},
+        {"loader": 1, "dataset": "Days", "iterable": False, "length": length, "batch_size": 16, "shuffled": shuffled},
+    ]
+    found, _, finding = make.check("validation-fluctuation", make.process(evals=evals, loaders=loaders))
+    assert found == status
+    if status == "fired":
+        assert finding.title == "Each validation takes 1 of 40 batches, and others each time"
+
+
+@pytest.mark.parametrize(
     "losses",
     [
         np.exp(np.linspace(0, 5, 20)),  # an overfitted model's, ever steeper

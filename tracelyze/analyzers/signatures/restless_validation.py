@@ -18,6 +18,7 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.diagnosis import Location
 
 MIN_PASSES = 10  # the median of eight second differences is the least that shows noise
 TURNS = 1 / 3  # of the places where a curve may turn; noise turns at two of three, a trend at hardly any
@@ -127,3 +128,29 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
             false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
         )
     ]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Of a validation loader that shuffles: the batches that a pass takes, those it has, samples in one, and the line
+    that takes them."""
+
+    taken: int
+    batches: int
+    size: int
+    location: Location | None
+
+
+def part(process: Process, limits: Limits) -> Part | None:
+    """The part of its loader that each validation takes, drawn anew each time; None where it is no small one."""
+    evals = process.evals
+    rows = validation.passes(process) & np.isfinite(evals["loader"])
+    loaders = {row["loader"]: row for row in process.loaders.records()}
+    used = [loaders.get(number) for number in np.unique(evals["loader"][rows])]
+    row = used[0] if len(used) == 1 else None
+    if row is None or not row["shuffled"] or not row["length"] or not row["batch_size"]:
+        return None
+    taken = float(np.nanmax(evals["forwards"][rows]))
+    if not taken * limits["part"] <= row["length"]:
+        return None
+    return Part(int(taken), int(row["length"]), int(row["batch_size"]), process.site(row["site"]))

@@ -13,6 +13,7 @@ from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.signatures.restless_validation import Part, Restlessness
 
 
 _CAUSE = (
@@ -35,55 +36,82 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not (seen.ratio > limits[ratio] and seen.relative > limits["relative"]):
         return Passed(f"validation losses vary by {percent(seen.relative)} from pass to pass")
     if seen.samples is not None and seen.samples < limits["samples"]:
+        part = restless_validation.part(process, limits)
+        if part is not None:
+            return [_of_a_part(process, seen, part, limits)]
         return Passed(
             f"validation losses fluctuate, but over {number(seen.samples)} samples per pass that is sampling noise"
         )
     optimization = process.longest
     begin = int(seen.steps[0])
-    return [
-        Finding(
-            rule=RULE.id,
-            severity="warning",
-            confidence="possible" if momentum is None else "likely",
-            title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
-            summary=(
-                f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while "
-                f"{seen.of_training}. A choice of the best checkpoint on such a curve is a matter of luck."
-            )
-            + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
-            fix=_FIX_MOMENTUM
-            if momentum is not None
-            else (
-                "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
-                "all of them; then enlarge the validation set, or average weights or metrics over several passes."
-            ),
-            first_step=begin,
-            last_step=int(seen.steps[-1]),
-            evidence=[
-                Evidence(
-                    "fluctuation from pass to pass",
-                    seen.relative,
-                    "share",
-                    limits["relative"],
-                    limits.source("relative"),
-                    of="level",
-                ),
-                Evidence(
-                    "fluctuation over training's own noise",
-                    seen.shown_ratio,
-                    "",
-                    limits[ratio],
-                    limits.source(ratio),
-                ),
-                Evidence(
-                    "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
-                ),
-            ],
-            fix_code="" if momentum is None else "norm = nn.BatchNorm1d(channels, momentum=0.1)",
-            charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
-            false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
+    return [Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="possible" if momentum is None else "likely",
+        title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
+        summary=(
+            f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while "
+            f"{seen.of_training}. A choice of the best checkpoint on such a curve is a matter of luck."
         )
-    ]
+        + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
+        fix=_FIX_MOMENTUM
+        if momentum is not None
+        else (
+            "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
+            "all of them; then enlarge the validation set, or average weights or metrics over several passes."
+        ),
+        first_step=begin,
+        last_step=int(seen.steps[-1]),
+        evidence=[
+            Evidence(
+                "fluctuation from pass to pass",
+                seen.relative,
+                "share",
+                limits["relative"],
+                limits.source("relative"),
+                of="level",
+            ),
+            Evidence(
+                "fluctuation over training's own noise", seen.shown_ratio, "", limits[ratio], limits.source(ratio)
+            ),
+            Evidence(
+                "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
+            ),
+        ],
+        fix_code="" if momentum is None else "norm = nn.BatchNorm1d(channels, momentum=0.1)",
+        charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
+        false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
+    )]  # fmt: skip
+
+
+def _of_a_part(process: Process, seen: Restlessness, part: Part, limits: Limits) -> Finding:
+    first = int(seen.steps[0])
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Each validation takes {part.taken} of {part.batches} batches, and others each time",
+        summary=(
+            f"The validation loader shuffles and has {part.batches} batches of {part.size}, of which a pass takes "
+            f"{part.taken}: each one measures other samples, and its loss moves by {percent(seen.relative)} of its "
+            "level. Which checkpoint is the best one, and when to stop, is then decided by the draw."
+        ),
+        fix="Go through the whole loader and average. Where that takes too long, take the same part each time, without "
+        "shuffling.",
+        fix_code="for x, y in val_loader:  # in place of next(iter(val_loader))\n    ...",
+        first_step=first,
+        last_step=int(seen.steps[-1]),
+        evidence=[
+            Evidence("batches of the loader over those taken", part.batches / part.taken, "times", limits["part"],
+                     limits.source("part")),
+            Evidence("fluctuation from pass to pass", seen.relative, "share", limits["relative"],
+                     limits.source("relative"), of="level"),
+            Evidence("samples per validation pass", seen.samples, "samples", role="basis"),
+        ],
+        location=part.location,
+        charts=pictures.loss(process.longest, [Mark(float(first), "first validation")]),
+        false_alarm="A glance at a few batches that decides nothing.",
+    )  # fmt: skip
 
 
 def _momentum(process: Process, limits: Limits) -> float | None:
@@ -108,6 +136,7 @@ RULE = Rule(
         Threshold("ratio", 6, "", "simulation: training noise of 10% per step, averaged between validations"),
         Threshold("momentum", 0.9, "", "derived: running statistics of 1.2 batches, (2 - momentum) / momentum"),
         Threshold("caused", 2, "", "derived: on the same samples each time, validation is calmer than training is"),
+        Threshold("part", 4, "times", "derived: a quarter of the set varies by twice what the whole would"),
         Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
     not_when="Tiny validation sets, fewer than ten passes, several optimizers.",
