@@ -6,6 +6,13 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.rule import Rule, Skipped
+from tracelyze.analyzers.rules.data import input_normalization
+from tracelyze.analyzers.rules.ending import stops_short
+from tracelyze.analyzers.rules.gradients import dead_relu
+from tracelyze.analyzers.rules.model import constant_output
+from tracelyze.analyzers.rules.updates import learning_rate_too_high, update_ratio
+
 STEPS = 400
 
 
@@ -42,3 +49,28 @@ def test_a_pass_before_the_first_step_of_a_later_training(make: Any, between: di
     found = split(make, passes)
     assert [len(one) for one in found] == ([1, 3] if owner else [2, 2])
     assert found[1][:1] == [0.0] if owner else [1.0]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        dead_relu.RULE,
+        constant_output.RULE,
+        input_normalization.RULE,
+        stops_short.RULE,
+        update_ratio.RULE,
+        learning_rate_too_high.RULE,
+    ],
+    ids=lambda rule: rule.id,
+)
+def test_trainings_one_after_the_other_do_not_work_against_each_other(make, rule: Rule) -> None:
+    """A model that is trained first and fine-tuned then has two optimizers, and no equilibrium between them."""
+    optimizers = [{"optimizer": n, "name": "AdamW"} for n in (0, 1)]
+
+    def reason(turns: list[int]) -> str:
+        process = make.process(make.steps() | {"optimizer": turns}, optimizers=optimizers)
+        outcome = rule.check(process, rule.defaults)
+        return outcome.reason if isinstance(outcome, Skipped) else str(outcome)
+
+    assert "2 trainings share this process" in reason([0] * 200 + [1] * 200)
+    assert "several optimizers" in reason([0, 1] * 200)

@@ -27,10 +27,18 @@ REGRESSIONS = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 def unjudgeable(optimization: Optimization) -> str | None:
     """Why loss and gradient norm of this training have no level to return to, or None if they can be judged."""
     if len(optimization.process.optimizations) > 1:
-        return "several optimizers work against or beside each other: their losses have no minimum of their own"
+        beside = "several optimizers work against or beside each other: their losses have no minimum of their own"
+        return several(optimization.process, beside)
     if acts(optimization.process):
         return "the model acts between its steps (reinforcement learning): its loss has no minimum to keep to"
     return _chooses_among_more(optimization.process)
+
+
+def several(process: Process, beside: str) -> str:
+    """Why a process with several optimizers is not judged: `beside`, unless they are of trainings of their own."""
+    if len(process.trainings) < 2:
+        return beside
+    return f"{len(process.trainings)} trainings share this process, and what is looked at is not recorded for each"
 
 
 @measured_once

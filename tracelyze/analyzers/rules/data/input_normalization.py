@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import inputs
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import batch_lines, pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -28,7 +29,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The first field of the batches, and the layer that meets it: loops and models may normalise it on the way."""
     if len(process.optimizations) != 1:
         return Skipped(
-            "several optimizers train together, and which model gets the batch is not known", "not-applicable"
+            style.several(process, "several optimizers train together, and which model gets the batch is not known"),
+            "not-applicable",
         )
     field = inputs.first_field(process)
     if field is None or field.batches < limits["looks"]:

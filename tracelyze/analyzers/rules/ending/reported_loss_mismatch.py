@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.optimization import reports
+from tracelyze.analyzers.computed.optimization import reports, style
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def check(process: Process, limits: Limits) -> Outcome:
     """Each logged series against the losses of the steps between two of its values."""
     if len(process.optimizations) != 1:
-        return Skipped("several optimizers step, so that no loss is the only one", "not-applicable")
+        return Skipped(
+            style.several(process, "several optimizers step, so that no loss is the only one"), "not-applicable"
+        )
     series = reports.of(process)
     if not series:
         return Skipped("no training loss was handed to a logger", "not-applicable")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import used_up_iterators, validation
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.schedules import epoch_loops, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -31,7 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [left]
     if len(process.optimizations) != 1:
         return Skipped(
-            "several optimizers: whose schedule is the length of the training is not known", "not-applicable"
+            style.several(process, "several optimizers: whose schedule is the length of the training is not known"),
+            "not-applicable",
         )
     optimization = process.optimizations[0]
     rows = [row for row in schedulers.last_rows(process) if not row["inner"] and row["horizon"] and row["steps"]]

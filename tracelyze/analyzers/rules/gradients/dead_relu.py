@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients import dead_units
 from tracelyze.analyzers.computed.gradients.relus import FUNCTION, Dead, gradients_of, weights_are_zero, zeros_of
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -29,7 +30,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Outputs of the ReLUs over the measurements to the end of the run, and the gradients of what feeds them."""
     if len(process.optimizations) != 1:
         return Skipped(
-            "several optimizers train together, and whose modules were sampled is not known", "not-applicable"
+            style.several(process, "several optimizers train together, and whose modules were sampled is not known"),
+            "not-applicable",
         )
     optimization = process.optimizations[0]
     gradients = gradients_of(process.tables["parameters"])

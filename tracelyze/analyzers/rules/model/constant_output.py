@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls, predictions
+from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding
@@ -23,7 +24,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Deviation of the predictions from sample to sample, against that of the targets, late in the run."""
     if len(process.optimizations) != 1:
         return Skipped(
-            "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)",
+            style.several(
+                process, "several optimizers: an output that is the same for all samples may be an equilibrium (GAN)"
+            ),
             "not-applicable",
         )
     optimization = process.optimizations[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.throughput import outliers, pace, processor_time, workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
@@ -23,7 +23,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The floor of the step time, without evaluations, recording, and time that other programs took."""
     if len(process.optimizations) > 1:
         return Skipped(
-            "several optimizers train together, and how much work a step of one of them has is not known",
+            style.several(
+                process, "several optimizers train together, and how much work a step of one of them has is not known"
+            ),
             "not-applicable",
         )
     return combine(_check(optimization, limits) for optimization in process.optimizations)
