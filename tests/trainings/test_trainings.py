@@ -62,6 +62,10 @@ def test_diagnosis_matches_the_label(training: Training, tmp_path: Path) -> None
         assert judgement.diagnosis["verdict"] in ("ok", "info", *unknown)
     places = [finding["location"] for finding in judgement.findings]
     assert judgement.located is not False, f"none of {training.lines} in {places}"
+    for finding in judgement.diagnosis["findings"]:
+        if finding["diff"] is None:
+            foreign = repaired.passed_off(training, finding)
+            assert not foreign, f"{finding['rule']}: the example passes these off as the script's names: {foreign}"
     proposed = [finding for finding in judgement.diagnosis["findings"] if finding["diff"] is not None]
     for number, finding in enumerate(proposed):
         better = repaired.applied(training, finding["diff"], tmp_path / str(number))

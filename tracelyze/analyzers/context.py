@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence import settings
-from tracelyze.analyzers.evidence.editing import own_names
+from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.diagnosis import Finding, Location
 from tracelyze.formatting import capitalized
@@ -35,7 +35,9 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     return replace(
         finding,
         excerpt=excerpt,
-        fix_code=own_names.in_example(finding.fix_code, process, finding.location),
+        fix_code=unknown_names.noted(
+            own_names.in_example(finding.fix_code, process, finding.location), process, finding.location
+        ),
         seen_at=_elsewhere(finding.seen_at, finding.location),
         first_second=second,
         first_at=finding.first_at or wall_time(process, second),
