@@ -103,4 +103,6 @@ def passed_off(training: Training, finding: dict[str, Any]) -> list[str]:
     first = code.split("\n")[0]
     said = first.removeprefix(unknown_names.NOTE).split(", ") if first.startswith(unknown_names.NOTE) else []
     known = names_at(source, place["line"])
-    return [name for name in unknown_names.foreign(code) if name not in known and name not in said and "..." not in said]
+    return [
+        name for name in unknown_names.foreign(code) if name not in known and name not in said and "..." not in said
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -70,7 +70,13 @@ def normalisation(process: Process, model: object = None) -> Location | None:
     return process.module_location(called[0]) if called else None
 
 
-def remedy(serves: bool, trained_so: bool) -> tuple[str, str]:
+_LOADED: Final = "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()"
+_COPIED: Final = """with torch.no_grad():  # where the averaged weights are made; evaluated: the model in eval mode
+    for kept, current in zip(evaluated.buffers(), model.buffers()):
+        kept.copy_(current)"""
+
+
+def remedy(process: Process, serves: bool, trained_so: bool) -> tuple[str, str]:
     """What to do about unset statistics, and an example, of a model that is evaluated, that serves the training of
     another one, or that is trained in eval mode itself."""
     if trained_so and not serves:
@@ -78,8 +84,14 @@ def remedy(serves: bool, trained_so: bool) -> tuple[str, str]:
     fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
     return (
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
-        "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()",
+        _LOADED if _reads_weights(process) else _COPIED,
     )
+
+
+def _reads_weights(process: Process) -> bool:
+    """Whether the run reads a file of weights, or trains nothing that could be copied."""
+    read = any(row["action"] == "load" for row in process.tables["checkpoints"].records())
+    return read or not process.optimizations
 
 
 def frozen_at(process: Process) -> Location | None:

@@ -35,8 +35,9 @@ HALVED: Final = """for i, (x, y) in enumerate(loader):  # with half the batch si
         optimizer.zero_grad()"""
 PARTS: Final = (
     "from torch.utils.checkpoint import checkpoint\n\n"
-    "def part(rows):\n    return (rows @ x.T).logsumexp(1)  # of the product, what is used of it\n\n"
-    "result = torch.cat([checkpoint(part, rows, use_reentrant=False) for rows in x.split(1024)])"
+    "def part(rows):\n    return (rows @ x.T).logsumexp(1)  # what your lines below make of it: a sum, topk, argmin\n\n"
+    "result = torch.cat([checkpoint(part, rows, use_reentrant=False) for rows in x.split(1024)])\n"
+    "# without gradients: part(rows) in place of checkpoint(part, rows, use_reentrant=False)"
 )
 FIX: Final = (
     "Make this one tensor smaller: look at what its sizes come from, such as the batch, the length of sequences, a "

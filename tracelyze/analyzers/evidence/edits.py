@@ -51,6 +51,23 @@ def recorded_lines(process: Process, location: Location) -> dict[int, str]:
     return found
 
 
+def lines_of_function(process: Process, location: Location) -> dict[int, str]:
+    """The recorded lines that belong to the function of a location, or to functions around it, by their numbers: not
+    those of the function that stands above or below it."""
+    lines = recorded_lines(process, location)
+    depth = _depth(lines.get(location.line, ""))
+    heads = {at: _depth(line) for at, line in lines.items() if re.match(r"\s*(?:async def|def|class)\b", line)}
+    begin = max((at for at, head in heads.items() if at <= location.line and head < depth), default=0)
+    end = min(
+        (at for at, head in heads.items() if at > location.line and head < depth), default=max(lines, default=0) + 1
+    )
+    return {at: line for at, line in lines.items() if begin <= at < end}
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def clear_after_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the only line at which the optimizer steps."""
     step = _only(optimization.process, "step")

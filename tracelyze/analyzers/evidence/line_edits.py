@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _OF_LOSSES: Final = re.compile(r"\b(?:cross_entropy|nll_loss|\w*loss\w*|criterion)\(")
+_MEASURES: Final = re.compile(r"loss|crit|mse|mae|l1|huber|error", re.IGNORECASE)
 _SHIFTED: Final = (
     "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
     "loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())"
@@ -223,6 +224,20 @@ def _receiver(process: Process, place: Location) -> str:
     above = [text for number, text in sorted(edits.recorded_lines(process, place).items()) if number <= place.line]
     named = re.findall(r"\bdef forward\(\s*(\w+)", "\n".join(above))
     return str(named[-1]) if named else "self"
+
+
+def squeezed(process: Process, place: Location | None, argument: int, dimension: int) -> Diff | None:
+    """The only call of the line that is given two things, a loss, with a dimension of size 1 taken off one of them."""
+
+    def changed(line: ParsedLine) -> str | None:
+        calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call) and len(node.args) > 1]
+        measures = len(calls) == 1 and _MEASURES.search(name_of(calls[0].func)) is not None
+        given = calls[0].args[argument] if measures else None
+        if given is None or isinstance(given, ast.Starred) or isinstance(line.statement, ast.For):
+            return None
+        return line.with_parts({given: f"{line.operand(given)}.squeeze({dimension})"})
+
+    return _edit(process, place, changed)
 
 
 def line_for(process: Process, place: Location | None, line: str) -> Diff | None:

@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
+from tracelyze.diagnosis import Confidence, Diff, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def finding(
     change: Location | None = None,
     lost: float | None = None,
     counted: str = "of them like this",
+    diff: Diff | None = None,
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
 
@@ -135,6 +136,7 @@ def finding(
         summary=summary,
         fix=fix,
         fix_code=fix_code,
+        diff=diff,
         first_step=begin,
         evidence=[
             *evidence,

@@ -235,7 +235,7 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
             what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
             f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
             fix=right + _handed_over(optimization, row),
-            code=f'mode="{mode}"  # where {row["name"]} is told its mode',
+            code=_example_in_mode(optimization, row, mode),
             diff=_in_mode(optimization, row, mode),
             false_alarm="A value for which the mode is right after all, as a loss that is a reward with its sign "
             "changed.",
@@ -277,6 +277,18 @@ def _handed_over(optimization: Optimization, row: Row) -> str:
     call = own.only_call(str(row["name"])) if own is not None else None
     options = [one.value for one in call.keywords if one.arg is None] if call is not None else []
     return f" It is among {own.parsed.text_of(options[0])}: change it there." if own is not None and options else ""
+
+
+def _example_in_mode(optimization: Optimization, row: Row, mode: str) -> str:
+    """The line that makes the scheduler, with the mode above all that a dictionary hands over."""
+    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
+    call = own.only_call(str(row["name"])) if own is not None else None
+    options = [one.value for one in call.keywords if one.arg is None] if call is not None else []
+    if own is None or len(options) != 1:
+        return f'{row["name"]}(optimizer, mode="{mode}")  # beside what your line hands over'
+    return own.dedented(
+        own.parsed.with_parts({options[0]: f'{{**{own.parsed.text_of(options[0])}, "mode": "{mode}"}}'})
+    )
 
 
 def _in_mode(optimization: Optimization, row: Row, mode: str) -> Diff | None:

@@ -74,11 +74,11 @@ def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str,
         return open_files.code(process, loader)
     if way == CHEAPER:
         return ""
-    own = loader_arguments.own_sampler(process, loader)
-    given: dict[str, object] = {**own, "num_workers": predicted.workers, "persistent_workers": True}
+    given: dict[str, object] = {"num_workers": predicted.workers, "persistent_workers": True}
     if draws_itself(process, loader):
-        return loader_call.SEED_OF_EACH_WORKER + loader_call.example(loader, **given, worker_init_fn="worker_init_fn")
-    return loader_call.example(loader, **given)
+        made = loader_arguments.example(process, loader, {**given, "worker_init_fn": "worker_init_fn"})
+        return loader_call.SEED_OF_EACH_WORKER + made
+    return loader_arguments.example(process, loader, given)
 
 
 def forks(process: Process) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence import edits, loader_call
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
 from tracelyze.diagnosis import Diff, Location
 
@@ -30,12 +31,14 @@ def with_arguments(
     process: Process, made_at: Location | None, wanted: Mapping[str, str], dropped: str = ""
 ) -> Diff | None:
     """The line with these arguments set, and one taken away, where the whole call stands on it and takes them."""
-    there = edits.statement(process, made_at) if made_at else None
-    line = parsed_line.parse(there[1]) if there else None
+    own = own_statement.at(process, made_at)
+    line = own.parsed if own is not None else None
     call = _only_call(line) if line else None
     given = _given(call) if call else None
-    if not made_at or not there or line is None or call is None or given is None:
+    if own is None or line is None or call is None or given is None:
         return None
+    if "\n" in own.text and "#" in own.text:
+        return None  # the arguments are written anew on one line, which would lose a comment between them
     if any(name in given and not isinstance(given[name], ast.Constant | ast.Name | ast.Attribute) for name in wanted):
         return None  # what is computed was meant
     if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
@@ -44,8 +47,21 @@ def with_arguments(
     kept = [one for one in call.keywords if one.arg != dropped]
     arguments += [f"{one.arg}={_written(line, one.arg or '', one.value, wanted)}" for one in kept]
     arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
-    added = there[0] + line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"})
-    return Diff(made_at.file, made_at.line, ["".join(there)], [added]) if added != "".join(there) else None
+    return own.changed(line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"}))
+
+
+def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, object], dropped: str = "") -> str:
+    """The script's own statement that makes the loader, with these arguments added; without it a call that is given
+    what this loader (a row of the table loaders) was."""
+    place = process.site(loader.get("made_at"))
+    changed = with_arguments(process, place, {name: str(value) for name, value in given.items()}, dropped)
+    own = own_statement.at(process, place)
+    if changed is not None:
+        return textwrap.dedent("\n".join(changed.added))
+    if own is not None and not given and own.parsed.calls("DataLoader"):
+        return own.dedented(own.text)
+    samplers = {} if "sampler" in given else own_sampler(process, loader)
+    return loader_call.example({**loader, "sampler": ""} if "sampler" in given else loader, **samplers, **given)
 
 
 def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Diff | None:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -49,6 +49,29 @@ def mask_before_softmax(process: Process, softmax: Location | None) -> str | Non
         if hidden:
             return f"{_MASKED.format(scores=made.text_of(scores), hidden=hidden)}\n{softmax.source}"
     return None
+
+
+def stacked(process: Process, place: Location | None) -> str:
+    """The line of a collate function that takes a field of the first sample alone, `x = samples[0]["a"]`, with that
+    field of all samples; empty where it takes another."""
+    own = own_statement.at(process, place)
+    statement = own.parsed.statement if own is not None else None
+    if own is None or not isinstance(statement, ast.Assign):
+        return ""
+    fields = [
+        node
+        for node in ast.walk(own.parsed.tree)
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Subscript)
+        and isinstance(node.value.value, ast.Name)
+        and isinstance(node.value.slice, ast.Constant)
+        and node.value.slice.value == 0
+    ]
+    if len(fields) != 1 or not isinstance(fields[0].value, ast.Subscript):
+        return ""
+    samples = own.parsed.text_of(fields[0].value.value)
+    field = f"sample[{own.parsed.text_of(fields[0].slice)}]"
+    return own.parsed.with_parts({statement.value: f"torch.stack([torch.as_tensor({field}) for sample in {samples}])"})
 
 
 def iterator_made_anew(process: Process, asked: Location | None) -> str:

@@ -166,9 +166,11 @@ def model_at(process: Process, location: Location | None) -> str:
     if len(plain) != 1 or found == {"self"}:
         return "self" if found == {"self"} else ""
     name = plain.pop()
-    there = "\n".join(edits.recorded_lines(process, location).values()) if location else ""
+    there = "\n".join(edits.lines_of_function(process, location).values()) if location else ""
     everywhere = "\n".join(str(row["excerpt"] or "") for row in process.sites.records())
-    if _calls(f"self.{name}", there) and not _calls(name, there):
+    bare = rf"(?<![\w.\"']){re.escape(name)}\b(?!=(?!=))"
+    held = f"self.{name}" in everywhere and "self." in there and not re.search(bare, there)
+    if held or (_calls(f"self.{name}", there) and not _calls(name, there)):
         return f"self.{name}"
     return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute
 

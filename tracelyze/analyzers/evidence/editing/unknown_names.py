@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 NOTE: Final = "# your own names in place of: "
 """How the line begins that names them; tests read it."""
 _NO_VARIABLES: Final = frozenset(dir(builtins)) | {
-    "torch", "nn", "F", "np", "numpy", "math", "random", "os", "copy", "itertools", "dist", "tracelyze", "checkpoint",
+    "torch", "nn", "F", "np", "numpy", "math", "random", "os", "copy", "itertools", "dist", "tracelyze",
 }  # fmt: skip
-"""What an import names, which is no part of the script's own words; a class, with a capital, is imported as well."""
+"""What an import names; a class, which has a capital, is imported as well."""
 _WORD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!=(?!=))")
 _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
 _STRING: Final = re.compile(r"""(?<![A-Za-z])[rb]?(?:"[^"\n]*"|'[^'\n]*')""")
@@ -31,8 +31,11 @@ _MOST: Final = 6  # more of them make an example a sketch, of which nobody expec
 
 
 def noted(code: str, process: Process, location: Location | None) -> str:
-    """The example, below a comment with the names that the script does not have there, as far as its lines are known."""
-    unknown = [name for name in foreign(code) if name not in _known(process, location)] if location else []
+    """The example, below a comment with the names that the script does not have there, as far as its lines tell."""
+    if location is None or location.line not in edits.recorded_lines(process, location):
+        return code  # nothing is known of what the script calls things there
+    known = _known(process, location)
+    unknown = [name for name in foreign(code) if name not in known]
     if not unknown:
         return code
     shown = ", ".join(unknown[:_MOST]) + (", ..." if len(unknown) > _MOST else "")
@@ -53,72 +56,69 @@ def foreign(code: str) -> list[str]:
 
 
 @dataclass
-class _Names(ast.NodeVisitor):
+class _Names:
     """What a block reads before it has assigned it, and what it assigns."""
 
     free: list[str] = field(default_factory=list)
     assigned: list[str] = field(default_factory=list)
-    imported: set[str] = field(default_factory=set)
+    outer: set[str] = field(default_factory=set)
+    """What is known from around the block, or imported in it."""
     read_inside: set[str] = field(default_factory=set)
 
-    def block(self, body: Iterable[ast.AST]) -> None:
-        for statement in body:
-            self.visit(statement)
+    def block(self, nodes: Iterable[ast.AST | None]) -> None:
+        for node in nodes:
+            if node is not None:
+                self._visit(node)
 
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Store):
-            self.assigned.append(node.id)
-        elif node.id in self.assigned or node.id in self.imported:
-            self.read_inside.add(node.id)
+    def _visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name):
+            self._name(node.id, stored=isinstance(node.ctx, ast.Store))
+        elif isinstance(node, ast.Assign):
+            self.block([node.value, *node.targets])
+        elif isinstance(node, ast.AugAssign):
+            self.block([node.value, node.target])
+            if isinstance(node.target, ast.Name) and node.target.id not in self.assigned[:-1]:
+                self.free.append(node.target.id)
+        elif isinstance(node, ast.For):
+            self.block([node.iter, node.target])
+            self.read_inside |= {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+            self.block(node.body)
+        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            loops = [part for one in node.generators for part in (one.iter, one.target, *one.ifs)]
+            self._inside([*loops, *([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])])
+        elif isinstance(node, ast.FunctionDef | ast.Lambda):
+            self._function(node)
+        elif isinstance(node, ast.alias):
+            self.outer.add((node.asname or node.name).split(".")[0])
         else:
-            self.free.append(node.id)
+            self.block(ast.iter_child_nodes(node))
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        self.block([node.value, *node.targets])
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.visit(node.value)
-        if isinstance(node.target, ast.Name):
-            self.visit_Name(ast.Name(node.target.id, ast.Load()))
+    def _name(self, name: str, stored: bool) -> None:
+        if stored:
+            self.assigned.append(name)
+        elif name in self.assigned or name in self.outer:
+            self.read_inside.add(name)
         else:
-            self.visit(node.target)
+            self.free.append(name)
 
-    def visit_For(self, node: ast.For) -> None:
-        self.block([node.iter, node.target])
-        self.read_inside |= {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
-        self.block(node.body)
-
-    def visit_comprehensions(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
-        inner = _Names(imported=self.imported | set(self.assigned))
-        for one in node.generators:
-            inner.block([one.iter, one.target, *one.ifs])
-        inner.block([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
-        self.free += inner.free
-        self.read_inside |= inner.read_inside & set(self.assigned)
-
-    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_comprehensions
-
-    def visit_functions(self, node: ast.FunctionDef | ast.Lambda) -> None:
-        arguments = node.args
-        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        inner = _Names(imported=self.imported | set(self.assigned) | {one.arg for one in every if one is not None})
+    def _function(self, node: ast.FunctionDef | ast.Lambda) -> None:
+        given = node.args
+        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
         if isinstance(node, ast.FunctionDef):
             self.block(node.decorator_list)
-            self.imported.add(node.name)
-            inner.imported.add(node.name)
-        inner.block(node.body if isinstance(node, ast.FunctionDef) else [node.body])
+            self.outer.add(node.name)
+        self._inside(node.body if isinstance(node, ast.FunctionDef) else [node.body], {one.arg for one in every if one})
+
+    def _inside(self, nodes: Iterable[ast.AST], own: set[str] | None = None) -> None:
+        inner = _Names(outer=self.outer | set(self.assigned) | (own or set()))
+        inner.block(nodes)
         self.free += inner.free
         self.read_inside |= inner.read_inside & set(self.assigned)
-
-    visit_FunctionDef = visit_Lambda = visit_functions
-
-    def visit_alias(self, node: ast.alias) -> None:
-        self.imported.add((node.asname or node.name).split(".")[0])
 
 
 def _known(process: Process, location: Location) -> set[str]:
     """Names that stand in the recorded lines of the function, and those that lines of its module assign."""
-    words = {word for line in edits.recorded_lines(process, location).values() for word in _words(line)}
+    words = {word for line in edits.lines_of_function(process, location).values() for word in _words(line)}
     for row in process.sites.records():
         if row["file"] != location.file:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.evidence.editing import own_saves
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -51,7 +52,7 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
             "again, or one that the optimizer does not hold. What was learned is lost when the program ends."
         ),
         fix="Save the state of the model that the optimizer steps, taken at that time.",
-        fix_code="torch.save(model.state_dict(), path)  # model: the one whose parameters the optimizer was given",
+        fix_code=own_saves.of_model(process, process.site(row["site"])),
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
@@ -110,7 +111,7 @@ def _without_statistics(process: Process, rows: list[Row]) -> Finding:
             "variance 1, or with those of another training. named_parameters() leaves buffers out."
         ),
         fix="Save model.state_dict(), which holds the buffers as well, and load it with strict=True.",
-        fix_code='torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)',
+        fix_code=own_saves.of_model(process, process.site(row["site"]), own_saves.TO_GO_ON),
         first_step=int(rows[0]["step"]),
         last_step=int(row["step"]),
         evidence=[

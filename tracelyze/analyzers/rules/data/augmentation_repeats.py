@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import own_generators
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import batch_lines, loader_call, pictures, script_lines
+from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -60,9 +60,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         fix = "Seed once, before the first epoch; in worker_init_fn use torch.initial_seed(), which differs each epoch."
         code = (
             "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)\n\n"
-            + loader_call.example(
-                loader, **loader_arguments.own_sampler(process, loader), worker_init_fn="worker_init_fn"
-            )
+            + loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
             if workers
             else "np.random.seed(0)  # once, above the loop over the epochs, and nowhere below it"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Severity
 from tracelyze.formatting import plural
@@ -82,7 +83,7 @@ def _finding(
             "sample, it is stretched over all of them, and all samples but one are trained with the data of another."
         ),
         fix="Stack the field like the others in collate_fn, one row for each sample.",
-        fix_code=_stacked(name),
+        fix_code=own_expressions.stacked(process, collates) or _stacked(name),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

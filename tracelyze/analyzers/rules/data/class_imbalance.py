@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import class_shares
 from tracelyze.analyzers.computed.data import loss_calls
-from tracelyze.analyzers.evidence import loader_call, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -101,7 +102,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         + (": the loss is given a weight." if weighed else WEIGH),
         fix_code="weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample\n"
         "sampler = WeightedRandomSampler(weights, len(weights))\n"
-        + loader_call.example({**optimization.loader, "sampler": ""}, sampler="sampler"),
+        + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle"),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -66,9 +66,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
                 "    info = torch.utils.data.get_worker_info()\n"
                 "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
             )
-            + loader_call.example(
-                loader, **loader_arguments.own_sampler(process, loader), worker_init_fn="worker_init_fn"
-            )
+            + loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
         ),
         first_step=1,
         evidence=[

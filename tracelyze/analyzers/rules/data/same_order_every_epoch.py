@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.computed.order import repeated_order
-from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -85,7 +85,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
         own = loader_arguments.own_sampler(process, loader)
         what = "all once, the sampler and its generator too" if own else "both once"
-        code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{loader_call.example(loader, **own)}"
+        once = loader_arguments.example(process, loader, {})
+        code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -90,7 +90,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
             ),
         )
-    fix, code = batch_statistics.remedy(serves, trained_so)
+    fix, code = batch_statistics.remedy(process, serves, trained_so)
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves else "info",

@@ -53,7 +53,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         ),
         fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
         "ends in the end-of-text token.",
-        fix_code='tokenizer.add_special_tokens({"pad_token": "<pad>"})  # in place of pad_token = eos_token\n'
+        fix_code='tokenizer.add_special_tokens({"pad_token": "<pad>"})  # right below the line that makes it\n'
         "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
         "# or, where you make the labels:\n"
         '# labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)',

@@ -101,9 +101,11 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
             "no step of its own can bring it back." + script_lines.said(filled, script_lines.FILLS)
         ),
         fix=_ZERO_WEIGHTS if zero else _NEGATIVE_INPUT,
-        fix_code=f"{dead_units.AFTER_ALL}layer = model.get_submodule({first.fed_by!r})\n"
-        "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
-        "if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n    nn.init.zeros_(layer.bias)",
+        fix_code=f"{dead_units.AFTER_ALL}for name in {list(dict.fromkeys(one.fed_by for one in dead))}:\n"
+        "    layer = model.get_submodule(name)\n"
+        "    nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
+        "    if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n"
+        "        nn.init.zeros_(layer.bias)",
         first_step=first.step,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -66,6 +67,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
     call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
+    edit = None if by_hand else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
     return loss_calls.finding(
         process,
         line,
@@ -82,6 +84,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
         f"{target if longer_input else given}{call}",
+        diff=edit,
         evidence=[
             Evidence("shape of the prediction", given),
             Evidence("shape of the target", target),

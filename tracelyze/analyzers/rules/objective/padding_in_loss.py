@@ -57,8 +57,10 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         ),
         fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
         f"token has class {value}, naming it as ignore_index is enough.",
-        fix_code=f"# above the loss, or in the collator that makes the labels; where no real token has class {value}:\n"
-        f"targets = targets.masked_fill(targets == {value}, -100)",
+        fix_code="# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
+        "labels = labels.masked_fill(input_ids == pad_id, -100)\n"
+        f"# or, only if no real token has class {value}, as a class of tags may be:\n"
+        f"# labels = labels.masked_fill(labels == {value}, -100)",
         evidence=[
             Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
             Evidence(

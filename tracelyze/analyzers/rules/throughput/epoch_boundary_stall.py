@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
-from tracelyze.analyzers.evidence import loader_call, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
@@ -62,7 +62,7 @@ def _finding(
     loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
     renewed = _is_made_anew(optimization.process, loader, limits)
-    fix, code, why = _advice(loader, renewed, loader_arguments.own_sampler(optimization.process, loader))
+    fix, code, why = _advice(optimization.process, loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
     return Finding(
@@ -107,13 +107,13 @@ def _is_made_anew(process: Process, loader: dict[str, Any], limits: Limits) -> b
     return bool(loader.get("num_workers")) and len(same) > limits["boundaries"]
 
 
-def _advice(loader: dict[str, Any], renewed: bool, own: dict[str, str]) -> tuple[str, str, str]:
+def _advice(process: Process, loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
     """What to do, an example, and a sentence that says why the first batch is late."""
     if renewed:
-        code = f"# before the epochs:\n{loader_call.example(loader, **own, persistent_workers=True)}"
+        code = f"# before the epochs:\n{loader_arguments.example(process, loader, {'persistent_workers': True})}"
         return ONCE, code, " Each epoch makes a new loader, with new workers."
     if loader.get("num_workers") and not loader.get("persistent_workers"):
-        code = loader_call.example(loader, **own, persistent_workers=True)
+        code = loader_arguments.example(process, loader, {"persistent_workers": True})
         return PERSISTENT, code, " The workers of the loader end with each epoch, and start anew."
     if loader.get("num_workers"):
         return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import loader_call, pictures, timing
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
@@ -52,12 +52,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
             "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
         ),
         fix=f"Start with {plural(max(1, cpus - 1), 'worker')}, with persistent_workers=True, and make samples cheaper.",
-        fix_code=loader_call.example(
-            loader,
-            **loader_arguments.own_sampler(process, loader),
-            num_workers=max(1, cpus - 1),
-            persistent_workers=True,
-        ),
+        fix_code=loader_arguments.example(process, loader, wanted),
         diff=loader_arguments.with_arguments(process, process.site(loader.get("made_at")), wanted),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),

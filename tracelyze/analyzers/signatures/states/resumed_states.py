@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.editing import own_loads
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
@@ -201,7 +202,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         else "The training goes on from a checkpoint, and its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
         fix=fix,
-        fix_code=_code(lost, (row["keys"] or "").split(), never_read(facts)),
+        fix_code=own_loads.in_example(_code(lost, (row["keys"] or "").split(), never_read(facts)), process, read),
         first_step=1 if training else step + 1,
         first_second=row["time"],
         trainings=[training] if training else [],
