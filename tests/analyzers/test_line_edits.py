@@ -173,3 +173,17 @@ def test_probabilities_that_the_loop_uses_stay_what_they_are(make, below: str, e
     row = {"site": 1, "role": "softmax", "file": "train.py", "line": 1, "function": "main", "excerpt_line": 1}
     process = make.process(sites=[{**row, "source": lines[0], "excerpt": "\n".join(lines)}])
     assert (line_edits.without_activation(process, process.site(1), "Softmax") is not None) is edited
+
+
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ("loss = self.criterion(pred, y_batch)", "loss = self.criterion(pred.squeeze(-1), y_batch)"),
+        ("loss = F.mse_loss(a + b, y)", "loss = F.mse_loss((a + b).squeeze(-1), y)"),
+        ("loss = step(pred, y)", None),  # which may do more than compare
+        ("loss = F.mse_loss(*pair)", None),
+        ("loss = F.mse_loss(a, y) + F.l1_loss(a, y)", None),
+    ],
+)
+def test_the_loss_of_the_line_compares_equal_shapes(make, line: str, added: str | None) -> None:
+    assert edited(make, line, line_edits.squeezed, 0, -1) == added

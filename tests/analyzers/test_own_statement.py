@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.computed.schedules import own_rates
-from tracelyze.analyzers.evidence.editing import one_clip, own_statement
+from tracelyze.analyzers.evidence.editing import empty_groups, one_clip, own_statement, shared_tensors
 from tracelyze.diagnosis import Diff, Location
 
 
@@ -83,3 +83,65 @@ def test_the_condition_stands_before_the_line_as_it_is(make) -> None:
     assert one_clip.once_complete(process, place) is None, "lines below ask for the norm at every micro-batch"
     process, place = recorded(make, "loss.backward()\nclip_grad_norm_(ps, self.limit)\nstep()", 2)
     assert one_clip.once_complete(process, place) is None
+
+
+TWO = """def configure_optimizers(self):
+    body = torch.optim.AdamW(self.encoder.parameters(), self.rate)
+    heads = torch.optim.Adam({given}, 0.02)
+    return [body, heads]"""
+
+
+@pytest.mark.parametrize(
+    ("given", "shares", "kept"),
+    [
+        ("self.parameters()", 4, "[p for p in self.parameters() if id(p) not in held]"),
+        ("self.parameters()", 6, None),  # nothing would be left for it
+        ("groups", 4, None),
+    ],
+)
+def test_the_later_optimizer_leaves_out_what_the_earlier_one_holds(
+    make, given: str, shares: int, kept: str | None
+) -> None:
+    text = TWO.format(given=given)
+    lines = text.split("\n")
+    row = {"role": "optimizer", "file": "train.py", "function": "f", "excerpt": text, "excerpt_line": 1}
+    sites = [{**row, "site": one, "line": one + 1, "source": lines[one].strip()} for one in (1, 2)]
+    held = [
+        {"optimizer": one, "name": name, "made_at": one + 1, "parameters": 6}
+        for one, name in ((0, "AdamW"), (1, "Adam"))
+    ]
+    steps = {name: list(values) for name, values in make.steps().items()}
+    steps["optimizer"] = [index % 2 for index in range(len(steps["step"]))]
+    earlier, later = make.process(steps, sites=sites, optimizers=held).optimizations
+    code, diff = shared_tensors.left_out(later, earlier, shares)
+    assert "id(p) not in held" in code
+    if kept is None:
+        assert diff is None
+    else:
+        assert f"heads = torch.optim.Adam({kept}, 0.02)" in applied(text, diff)
+        assert 'held = {id(p) for group in body.param_groups for p in group["params"]}' in applied(text, diff)
+
+
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        (
+            "slow = filter(wanted, net.parameters())\ncount(slow)\nopt = Adam([{'params': slow}, {'params': fast}])",
+            "slow = list(filter(wanted, net.parameters()))",
+        ),
+        ("opt = Adam([{'params': slow}, {'params': fast}])", "slow = list(slow)"),
+        ("opt = Adam(groups)", "params = list(params)"),
+    ],
+)
+def test_a_group_whose_iterator_was_used_up(make, text: str, example: str) -> None:
+    line = text.count("\n") + 1
+    site = {"site": 1, "role": "optimizer", "file": "train.py", "line": line, "function": "f", "excerpt": text}
+    site |= {"source": text.rsplit("\n", maxsplit=1)[-1], "excerpt_line": 1}
+    row: dict[str, Any] = {"optimizer": 0, "name": "Adam", "made_at": 1, "groups": 2, "empty_groups": "[0]"}
+    process = make.process(sites=[site], optimizers=[row])
+    found = empty_groups.of(process.optimizations[0])
+    assert found is not None
+    assert found.example.startswith(example)
+    assert (found.diff is not None) == ("filter" in text)
+    row |= {"empty_groups": None}
+    assert empty_groups.of(make.process(optimizers=[row]).optimizations[0]) is None

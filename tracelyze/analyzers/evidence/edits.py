@@ -21,6 +21,7 @@ SCALER_STEP: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.step\((?P
 SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale\(.+\)\.backward\(\)")
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
+_HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
 STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
 
 
@@ -52,15 +53,15 @@ def recorded_lines(process: Process, location: Location) -> dict[int, str]:
 
 
 def lines_of_function(process: Process, location: Location) -> dict[int, str]:
-    """The recorded lines that belong to the function of a location, or to functions around it, by their numbers: not
-    those of the function that stands above or below it."""
+    """The recorded lines that belong to the function of a location, by their numbers: not those of a function above or
+    below it, which may have the same name in another class."""
     lines = recorded_lines(process, location)
     depth = _depth(lines.get(location.line, ""))
-    heads = {at: _depth(line) for at, line in lines.items() if re.match(r"\s*(?:async def|def|class)\b", line)}
-    begin = max((at for at, head in heads.items() if at <= location.line and head < depth), default=0)
-    end = min(
-        (at for at, head in heads.items() if at > location.line and head < depth), default=max(lines, default=0) + 1
-    )
+    heads = {at for at, line in lines.items() if _HEAD.match(line) and _depth(line) < depth}
+    sites = [row for row in process.sites.records() if row["file"] == location.file and row["line"]]
+    others = {int(row["line"]) for row in sites if row["function"] != location.function}
+    begin = max((at for at in heads | others if at <= location.line), default=0)
+    end = min((at for at in heads | others if at > location.line), default=max(lines, default=0) + 1)
     return {at: line for at, line in lines.items() if begin <= at < end}
 
 

@@ -62,6 +62,8 @@ def _given_to(optimization: Optimization, group: int) -> str:
     made = own_statement.at(optimization.process, optimization.made_at)
     call = made.only_call(str(optimization.facts.get("name"))) if made is not None else None
     given = call.args[0] if call is not None and call.args else None
+    if int(optimization.facts.get("groups") or 0) > 1 and not isinstance(given, ast.List):
+        return ""  # a variable that holds the groups
     if isinstance(given, ast.List) and group < len(given.elts):
         given = given.elts[group]
         if isinstance(given, ast.Dict):

@@ -27,6 +27,7 @@ _NO_VARIABLES: Final = frozenset(dir(builtins)) | {
 _WORD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!=(?!=))")
 _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
 _STRING: Final = re.compile(r"""(?<![A-Za-z])[rb]?(?:"[^"\n]*"|'[^'\n]*')""")
+_DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
@@ -123,7 +124,10 @@ def _known(process: Process, location: Location) -> set[str]:
         if row["file"] != location.file:
             continue
         for line in str(row["excerpt"] or row["source"] or "").split("\n"):
-            if line[:1].strip() or row["function"] == "<module>":
+            defined = _DEFINED.match(line)
+            if defined is not None:
+                words.add(defined["name"])  # what it takes is known within it alone
+            elif line[:1].strip():
                 words |= _words(line)
     return words | _words(location.source)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
+HOLDER = re.compile(r"([A-Za-z_][\w.]*)\.parameters\(\)")
 WRITTEN_OUT = "the written-out difference"  # which side is the target is told from the mode of the models
 OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss", "binary_cross_entropy",
           "binary_cross_entropy_with_logits", WRITTEN_OUT)  # fmt: skip
@@ -54,7 +56,7 @@ def _made_at(process: Process, step: int) -> Location | None:
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     teacher = called.model(process, rows[0]["target_model"]) or "the teacher"
-    tensors = int(rows[0]["target_trained"])
+    tensors, made_at = int(rows[0]["target_trained"]), _made_at(process, int(rows[0]["step"]))
     evaluating = not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
         process,
@@ -71,12 +73,27 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             "moves towards the student, instead of staying the target that it was."
             + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
-        fix="Compute the teacher's output without autograd, and leave its parameters out of the optimizer.",
-        fix_code="with torch.no_grad():\n    logits = teacher(x)  # the call alone: what you compute of it stays",
+        fix="Switch off the gradients of the teacher before the optimizer is made, or compute its output without "
+        "autograd: an optimizer passes over tensors without a gradient.",
+        fix_code=_example(process, rows[0]["target_model"], made_at),
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
-        change=_made_at(process, int(rows[0]["step"])),
+        change=made_at,
     )
+
+
+def _example(process: Process, teacher: float | None, made_at: Location | None) -> str:
+    """The teacher switched off, as the line that makes the optimizer can name it: in another method or function it is
+    an attribute of the model whose parameters that line takes."""
+    row = next((one for one in process.models.records() if one["model"] == teacher), {})
+    name = str(row.get("called_as") or "teacher")
+    line = made_at.source if made_at is not None else ""
+    holders = set(HOLDER.findall(line))
+    if holders == {"self"} and any(f"self.{name}" in str(one["excerpt"] or "") for one in process.sites.records()):
+        name = f"self.{name}"
+    elif name.startswith("self.") and len(holders) == 1 and not line.strip().startswith("self."):
+        name = f"{holders.pop()}.{name.removeprefix('self.')}"
+    return f"{name}.requires_grad_(False)  # above this line, which makes the optimizer"
 
 
 RULE = Rule(

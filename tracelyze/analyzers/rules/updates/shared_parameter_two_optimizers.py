@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import called, pictures, timing
+from tracelyze.analyzers.evidence.editing import shared_tensors
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural, share_of
@@ -102,6 +103,7 @@ def _finding(
     one: Optimization, other: Optimization, row: dict[str, Any], both: tuple[int, float], limits: Limits
 ) -> Finding:
     names = [called.optimizer(optimization) for optimization in (other, one)]
+    code, diff = shared_tensors.left_out(one, other, row["shares"])
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -112,10 +114,9 @@ def _finding(
             f"backward, in {share_of(both[1], 'steps')}. Each update is made twice, with moments that know nothing "
             "of each other: the learning rate of these tensors is the sum of both."
         ),
-        fix="Give each tensor to one optimizer: the shared part to one of the two, or one optimizer with a parameter "
-        "group for each part.",
-        fix_code="optimizer = torch.optim.Adam([\n    {'params': trunk.parameters(), 'lr': 1e-3},\n"
-        "    {'params': head.parameters(), 'lr': 3e-4},\n])",
+        fix="Give each tensor to one optimizer: the shared part to the first, or all to one, in several groups.",
+        fix_code=code,
+        diff=diff,
         first_step=timing.step_at(one, 0),
         last_step=timing.last_step(one),
         evidence=[

@@ -1,0 +1,76 @@
+"""Examples say which names in them are not the script's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence.editing import own_loads, own_saves, unknown_names
+from tracelyze.diagnosis import Location
+
+
+def recorded(make: Any, text: str, line: int, function: str = "f") -> tuple[Any, Location]:
+    source = text.split("\n")[line - 1].strip()
+    row = {"site": 1, "role": "loss", "file": "train.py", "line": line, "function": function, "source": source}
+    process = make.process(sites=[{**row, "excerpt": text, "excerpt_line": 1}])
+    return process, process.site(1)
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("hidden = hidden.detach()", ["hidden"]),
+        ("with torch.no_grad():\n    logits = teacher(x)", ["teacher", "x", "logits"]),
+        ("share = chosen.mean(0)\nloss = loss + share.sum()", ["chosen", "loss"]),
+        ("for rows in order.split(64):\n    print(rows)", ["order"]),
+        ("def init(worker):\n    np.random.seed(worker)\n\nloader = make(init)", ["make", "loader"]),
+        ("kept = [p for p in params if p.requires_grad]\nprint(kept)", ["params"]),
+        ("count += 1", ["count"]),
+        ("export NAME=1", []),  # a command
+        ("from torch.utils.checkpoint import checkpoint\nprint(checkpoint)", []),
+    ],
+)
+def test_names_that_an_example_takes_from_around_it(code: str, names: list[str]) -> None:
+    assert unknown_names.foreign(code) == names
+
+
+def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
+    text = "def helper(teacher):\n    return teacher\n\ndef train(net, data):\n    loss = net(data).mean()"
+    process, place = recorded(make, text, 5, "train")
+    code = "loss = net(data) - teacher(data)"
+    assert unknown_names.noted(code, process, place) == f"{unknown_names.NOTE}teacher\n{code}", "another function's"
+    assert unknown_names.noted("loss = net(data)", process, place) == "loss = net(data)"
+    assert unknown_names.noted("loss = helper(net)", process, place) == "loss = helper(net)"
+    assert unknown_names.noted(code, process, None) == code
+    assert unknown_names.noted(code, process, Location("train.py", 99)) == code, "nothing is known of its lines"
+
+
+def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
+    process, place = recorded(make, "ckpt = torch.load(PATH, weights_only=False)", 1)
+    code = 'checkpoint = torch.load(path)\nopt.load_state_dict(checkpoint["opt"])'
+    assert own_loads.in_example(code, process, place) == f'{place.source}\nopt.load_state_dict(ckpt["opt"])'
+    process, place = recorded(make, 'weights = torch.load(PATH)["model"]', 1)
+    assert own_loads.in_example(code, process, place) == code, "a part of the file"
+    code = "state = {name: state[name] for name in state}"
+    process, place = recorded(make, "model.load_state_dict(weights, strict=False)", 1)
+    assert own_loads.of_given(code, process, place) == code.replace("state", "weights")
+    process, place = recorded(make, "model.load_state_dict(ckpt['model'], strict=False)", 1)
+    assert own_loads.of_given(code, process, place) == f"state = ckpt['model']\n{code}"
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        (
+            'torch.save({"model": weights, "optimizer": self.opt.state_dict()}, self.path)',
+            'torch.save({"model": model.state_dict(), "optimizer": self.opt.state_dict()}, self.path)',
+        ),
+        ("torch.save(initial, path / 'a.pt')", "torch.save(model.state_dict(), path / 'a.pt')"),
+        ("accelerator.save(old.state_dict(), name)", "accelerator.save(model.state_dict(), name)"),
+        ('torch.save({"body": a, "head": b}, path)', own_saves.EXAMPLE),  # which of them is the model is not known
+        ("export(model, path)", own_saves.EXAMPLE),
+    ],
+)
+def test_the_line_that_saves_stays_but_for_the_weights(make, line: str, example: str) -> None:
+    assert own_saves.of_model(*recorded(make, line, 1)) == example
