@@ -158,7 +158,12 @@ def test_attention_over_the_queries(make: Any) -> None:
     [
         ("self.softmax = nn.Softmax(dim=0)", -2.0, "self.softmax = nn.Softmax(dim=-2)", True),  # pooling: [B, T, 1]
         ("self.softmax = nn.Softmax(0)", -1.0, "self.softmax = nn.Softmax(-1)", True),
-        ("self.softmax = make(config)", -2.0, "weights = scores.softmax(dim=-2)", False),
+        (
+            "self.softmax = make(config)",
+            -2.0,
+            "# your own names in place of: scores, weights\nweights = scores.softmax(dim=-2)",
+            False,
+        ),
     ],
 )
 def test_the_softmax_gets_the_dimension_that_is_summed_over(

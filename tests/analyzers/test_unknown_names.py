@@ -52,11 +52,6 @@ def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
     assert own_loads.in_example(code, process, place) == f'{place.source}\nopt.load_state_dict(ckpt["opt"])'
     process, place = recorded(make, 'weights = torch.load(PATH)["model"]', 1)
     assert own_loads.in_example(code, process, place) == code, "a part of the file"
-    code = "state = {name: state[name] for name in state}"
-    process, place = recorded(make, "model.load_state_dict(weights, strict=False)", 1)
-    assert own_loads.of_given(code, process, place) == code.replace("state", "weights")
-    process, place = recorded(make, "model.load_state_dict(ckpt['model'], strict=False)", 1)
-    assert own_loads.of_given(code, process, place) == f"state = ckpt['model']\n{code}"
 
 
 @pytest.mark.parametrize(
