@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.computed.schedules import own_rates
-from tracelyze.analyzers.evidence.editing import empty_groups, one_clip, own_statement, shared_tensors
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.optimizers import empty_groups, one_clip, shared_tensors
 from tracelyze.diagnosis import Diff, Location
 
 

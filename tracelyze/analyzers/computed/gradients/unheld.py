@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing import empty_groups
+from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation, clip_values
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import one_clip
+from tracelyze.analyzers.evidence.editing.optimizers import one_clip
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark
 from tracelyze.formatting import number, share_of

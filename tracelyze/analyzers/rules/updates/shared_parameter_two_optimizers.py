@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import called, pictures, timing
-from tracelyze.analyzers.evidence.editing import shared_tensors
+from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural, share_of
