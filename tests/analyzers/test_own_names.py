@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.editing import own_names
+from tracelyze.analyzers.evidence.editing import own_names, trainer_examples
 from tracelyze.diagnosis import Location
 
 CLASSIC = """\
@@ -138,6 +138,24 @@ def test_nothing_is_assigned_to_self(make) -> None:
 def test_a_trainer_is_given_its_own_settings(make, line, code, own) -> None:
     process = make.process(sites=[site(1, "step", 3, line, "main", line)])
     assert own_names.in_example(code, process, None) == own
+
+
+@pytest.mark.parametrize(
+    ("line", "callback"),
+    [("trainer.train()", "EarlyStoppingCallback("), ("trainer.fit(model, loader)", "EarlyStopping("), ("", "")],
+)
+def test_a_trainer_stops_by_its_callbacks(make, line: str, callback: str) -> None:
+    process = make.process(sites=[site(1, "step", 3, line or "optimizer.step()", "main", line or "optimizer.step()")])
+    own = own_names.in_example(trainer_examples.STOP_EARLY, process, None)
+    assert callback in own if callback else own == trainer_examples.STOP_EARLY
+
+
+def test_a_norm_that_is_to_raise_is_not_asked_of_accelerate(make) -> None:
+    code = "torch.nn.utils.clip_grad_norm_(\n    model.parameters(), 1e30, error_if_nonfinite=True\n)"
+    process = make.process(
+        sites=[site(1, "backward", 3, "accelerator.backward(loss)", "main", "accelerator.backward(loss)")]
+    )
+    assert "accelerator.clip" not in own_names.in_example(code, process, None)
 
 
 def test_a_line_of_the_program_keeps_its_own_names(make) -> None:

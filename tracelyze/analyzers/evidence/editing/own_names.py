@@ -297,7 +297,7 @@ def _passed(code: str, loss: str, holder: str, method: str) -> str:
 def _clipped_by(code: str, holder: str) -> str:
     """`accelerator.clip_grad_norm_` in place of torch's, which knows nothing of the loss scale; without a name for the
     norm only once the gradients of a step are complete, as `accelerator.accumulate` leaves it to the script."""
-    if not _ACCELERATOR.search(holder):
+    if not _ACCELERATOR.search(holder) or "error_if_nonfinite" in code:  # Accelerate's does not take that
         return code
 
     def clip(found: re.Match[str]) -> str:

@@ -28,6 +28,22 @@ _INTERVAL: Final = (
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}'
 )
 _WORKERS: Final = re.compile(r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+).*\)$", re.MULTILINE)
+STOP_EARLY: Final = """best, waited = float("inf"), 0  # before the loop
+
+if val_loss < best:  # after each validation
+    best, waited = val_loss, 0
+    torch.save(model.state_dict(), "best.pt")
+else:
+    waited += 1
+if waited == 5:
+    break  # and go on with the weights in best.pt"""
+_STOPPED_BY: Final = {
+    "fit": "# beside what the Trainer is given today:\n"
+    'callbacks=[EarlyStopping("val_loss", patience=5), ModelCheckpoint(monitor="val_loss")]',
+    "train": "# beside what TrainingArguments is given today:\n"
+    'eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="eval_loss"\n'
+    "# and the Trainer:\ncallbacks=[EarlyStoppingCallback(early_stopping_patience=5)]",
+}
 
 
 def in_example(code: str, process: Process) -> str:
@@ -35,6 +51,8 @@ def in_example(code: str, process: Process) -> str:
     trainer, method = trainer_of(process)
     if not trainer:
         return code
+    if code == STOP_EARLY:
+        return _STOPPED_BY[method]
     if method == "fit":
         code = _SCHEDULER.sub(_INTERVAL, code)
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.optimization import reports, style
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -14,7 +14,6 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.reports import Match, Series
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -67,13 +66,19 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         fix="Set the running sum back to 0 after it was logged."
         if stale
         else "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
-        fix_code=f"{_sum_at(process.location('report'))} = 0.0  # right behind the line that logs it"
+        fix_code=f"{_sum_at(process)} = 0.0  # right behind the line that logs it"
         if stale
         else "mean = sum(losses) / len(losses)  # what is logged: losses since the value before",
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
-            Evidence("logged over measured loss", match.factor, "", limits["factor"], limits.source("factor")),
+            Evidence(
+                "logged over the sum of all losses" if stale else "logged over measured loss",
+                match.factor,
+                "",
+                limits["factor"],
+                limits.source("factor"),
+            ),
             Evidence(
                 "spread of that factor", match.spread, "share", limits["spread"], limits.source("spread"), role="basis"
             ),
@@ -88,10 +93,16 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
     )
 
 
-def _sum_at(place: Location | None) -> str:
-    """The name of the sum in a line such as `writer.add_scalar("loss", running_loss / count, step)`."""
-    named = re.findall(r"\b([A-Za-z_]\w*) / ", place.source) if place else []
-    return named[0] if len(named) == 1 else "running_loss"
+def _sum_at(process: Process) -> str:
+    """The name of the sum that a line logs, as `writer.add_scalar("loss", running_loss / count, step)`, or that a line
+    above it divides, as `mean = self.running_loss / count`."""
+    place = process.location("report")
+    text = edits.recorded_lines(process, place) if place else {}
+    lines = (
+        [place.source, *(text[number] for number in sorted(text, reverse=True) if number < place.line)] if place else []
+    )
+    named = (re.findall(r"(?<![\w.])([A-Za-z_][\w.]*) / ", line) for line in lines)
+    return next((names[0] for names in named if len(names) == 1), "running_loss")
 
 
 RULE = Rule(

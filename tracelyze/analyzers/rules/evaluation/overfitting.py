@@ -10,6 +10,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import evaluated_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -96,9 +97,7 @@ def _finding(
         ),
         fix="Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
         "more or augmented data, weight decay or dropout, a smaller model.",
-        fix_code='best, waited = float("inf"), 0  # before the loop\n\nif val_loss < best:  # after each validation\n'
-        '    best, waited = val_loss, 0\n    torch.save(model.state_dict(), "best.pt")\nelse:\n    waited += 1\n'
-        "if waited == 5:\n    break  # and go on with the weights in best.pt",
+        fix_code=trainer_examples.STOP_EARLY,
         first_step=best,
         last_step=last,
         first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,
