@@ -163,6 +163,19 @@ def test_a_schedule_of_too_few_steps_is_lengthened_in_the_line_that_makes_it(mak
         assert expected in make.check("learning-rate-schedule", process)[2].fix_code
 
 
+def test_a_factor_of_zero_is_what_sets_the_rate_to_zero(make) -> None:
+    rates = make.steps() | {"lr": [0.01] * 100 + [0.0] * 300}
+    for source, expected in (
+        ("self.s = StepLR(opt, step_size=2, gamma=0, last_epoch=-1)", "step_size=2, gamma=0.1, last_epoch=-1)"),
+        ("self.s = StepLR(opt, step_size=2, gamma=0.5)", "T_max=epochs * len("),
+    ):
+        sites = [{"site": 3, "role": "scheduler", "file": "train.py", "line": 28, "source": source}]
+        row = scheduler("StepLR", steps=4, site=1, made_at=3)
+        finding = make.check("learning-rate-schedule", make.process(rates, sites=sites, more={"schedules": [row]}))[2]
+        assert expected in finding.fix_code
+        assert ("gamma=0 at" in finding.summary) == ("gamma=0," in source)
+
+
 def test_a_decay_per_batch_names_the_line_that_steps(make) -> None:
     rates = make.steps() | {"lr": [0.01] * 100 + [1e-10] * 300}
     for name, line in (("ExponentialLR", 41), ("LambdaLR", 60)):  # a schedule with a form of its own: where it is made

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _MADE_LATER: Final = (
-    "# below the last line that adds a layer to the model, or replaces one:\n"
-    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;\n"
+    "# with a rate of its own beside the parameters, where its groups have such:\n"
+    'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
+    'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})\n'
     "# if the layers are in a Python list, in __init__:\n"
     "# self.layers = nn.ModuleList(layers)"
 )

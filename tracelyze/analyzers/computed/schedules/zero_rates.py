@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,10 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         cause = f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch."
         fix = "Take the scheduler's step out of the loop over batches, and make it once per epoch, behind that loop."
         code, at_step = "scheduler.step()  # behind the loop over batches, at its depth", True
+    elif _factor_of_zero(optimization, scheduler):
+        cause = " It is multiplied by gamma=0 at the first turn of the schedule."
+        fix = "Give gamma the factor by which the rate is to change, such as 0.1; 1 leaves the rate as it is."
+        code, at_step = _factor_of_zero(optimization, scheduler), False
     else:
         cause = _length(scheduler) if scheduler is not None and scheduler["horizon"] else ""
         fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "
@@ -68,6 +73,17 @@ def _decays_per_batch(optimization: Optimization, scheduler: Row) -> bool:
     by_script = optimization.process.site(scheduler["site"]) is not None
     per_step = scheduler["steps"] >= mismatches.PER_STEP * len(optimization.steps)
     return by_script and scheduler["name"] in _DECAYING and per_step
+
+
+def _factor_of_zero(optimization: Optimization, scheduler: Row | None) -> str:
+    """The script's own line that makes the scheduler, with another factor, where it gives zero; else empty."""
+    made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
+    own = own_statement.at(optimization.process, made)
+    call = own.only_call(str(scheduler["name"])) if own is not None and scheduler is not None else None
+    named = [one.value for one in call.keywords if one.arg == "gamma"] if call is not None else []
+    if own is None or not named or not isinstance(named[0], ast.Constant) or named[0].value != 0:
+        return ""
+    return own.dedented(own.parsed.with_parts({named[0]: "0.1"}))
 
 
 def _length(scheduler: Row) -> str:
