@@ -9,6 +9,7 @@ import pytest
 
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.computed.optimization import style
+from tracelyze.testing import SITES
 
 MASK, ADVANTAGE = "mask-after-softmax", "zero-advantage"
 
@@ -55,6 +56,30 @@ def test_advantages_that_are_all_zero(make: Any) -> None:
         status, _, finding = make.check(ADVANTAGE, process(make, rows, steps))
         assert (status, finding.severity, finding.confidence) == ("fired", "warning", confidence)
         assert finding.first_step == 1
+
+
+def test_completions_that_are_all_alike(make: Any) -> None:
+    """Greedy decoding, as generate() without do_sample does it, writes the same completion for a prompt each time."""
+
+    writes = {"site": 9, "role": "forward", "file": "t.py", "line": 60, "function": "rollout",
+              "source": "out = model.generate(prompts)"}  # fmt: skip
+    answers = writes | {"site": 10, "line": 72, "function": "accuracy"}
+    measures = answers | {"site": 11, "role": "measured", "line": 75, "source": "return (out == y).float().mean()"}
+
+    def told(prints: str, width: int = 13, prompts: int = 7) -> str:
+        row = {"field": "input_ids", "dtype": "int64", "prints": prints, "shape": f"6x{width}", "trained": True}
+        given = row | {"shape": f"6x{prompts}", "trained": False, "prints": "a a a b b b"}
+        mask = row | {"field": "attention_mask", "prints": "m m m m m m"}
+        batches = [{"step": step, **one} for step in range(0, 100, 5) for one in (given, row, mask)]
+        graphs = [{"step": 5 * n, "site": 1, **one} for n, one in enumerate(weights(*[1.0, 0.2, 1.0] * 6))]
+        tables = {"loss_graphs": graphs, "batches": batches}
+        finding = make.check(ADVANTAGE, make.process(sites=[*SITES, writes, answers, measures], more=tables))[2]
+        assert (finding.location.line == 60) == ("do_sample=True" in finding.fix)
+        return str(finding.fix)
+
+    assert "do_sample=True" in told("d d d e e e")
+    for elsewhere in (told("d d f e e e"), told("d f g e h i"), told("a a a b b b", width=7)):
+        assert "Print the rewards" in elsewhere, "states that come again, and completions that differ"
 
 
 @pytest.mark.parametrize(

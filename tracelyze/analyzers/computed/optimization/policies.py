@@ -4,6 +4,7 @@ they are from the policy that acted."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,11 @@ from tracelyze.formatting import number, percent, plural, share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.diagnosis import Location
 
 EVENT, ROWS, ACTED = "policy-loss", "policy-rows", "policy-acted"
 _EARLY = 10  # looks at rollouts that follow each other: which samples were trained on before is known there
+_BATCHES = 3  # looks at batches of completions: one may repeat its rows by chance, where the policy is all but certain
 _MOST = 0.5  # of a loss's samples
 _END = 3  # looks whose median is the entropy at the start, and at the end: they get rarer, so that few lie near the end
 
@@ -165,6 +168,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         training = next((one.training for one in process.trainings if _holds(one, optimization)), "")
         before = _steps_of_others(process, training, int(steps[0]))
         begin, end = 1 if zero[0] else begin - before, end - before
+    alike = _completions_alike(process, steps[zero])
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
     return Finding(
@@ -178,10 +182,21 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient"
             f"{': what gradients there are come of other terms, such as entropy' * learns}. Advantages are "
             "differences within a group, or to a baseline: they vanish where all rewards are equal."
+            + (
+                f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt "
+                "are one and the same. Greedy decoding makes them so, or a policy that has become certain."
+                if alike
+                else ""
+            )
         ),
-        fix="Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
+        fix="Draw the completions: generate(..., do_sample=True). Without it generate() decodes greedily, whatever its "
+        "temperature is. If it samples already, raise the temperature, or hold the policy back (entropy, KL)."
+        if alike
+        else "Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
         "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task.",
-        fix_code="print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
+        fix_code="completions = model.generate(prompts, do_sample=True, temperature=1.0)"
+        if alike
+        else "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
         first_step=begin,
         last_step=end,
         trainings=[training] if training else [],
@@ -189,11 +204,41 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
         ],
-        location=script_lines.only(process, "advantage") or seen,
+        location=(_line_that_writes(process) if alike else None) or script_lines.only(process, "advantage") or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )
+
+
+def _completions_alike(process: Process, steps: Floats) -> int:
+    """How often each row of ids stands in the batches of these steps, at least, if always several times; else 0.
+
+    Only of models that wrote these rows: at such a step it was given shorter ones without gradients, the prompts. Of a
+    policy that is given states, a row that comes again says nothing of what was done there.
+    """
+    widths: dict[tuple[int, str], int] = {}
+    trained: list[dict[str, Any]] = []
+    for row in process.tables["batches"].records():
+        if row["step"] in steps and "int" in str(row["dtype"]) and row["prints"] and "-" not in row["prints"].split():
+            width = int(str(row["shape"]).rpartition("x")[2])
+            if row["trained"]:
+                trained.append(row | {"width": width})
+            else:
+                key = row["step"], str(row["field"])
+                widths[key] = min(width, widths.get(key, width))
+    written = [row for row in trained if widths.get((row["step"], str(row["field"])), row["width"]) < row["width"]]
+    met = [Counter(row["prints"].split()) for row in written]
+    counts = [min(one.values()) for one in met if len(one) > 1]  # one row in all: a mask, or the like
+    return min(counts) if len(counts) >= _BATCHES and min(counts) > 1 else 0
+
+
+def _line_that_writes(process: Process) -> Location | None:
+    """The only line that calls generate() in a function that measures nothing."""
+    measures = {(one.file, one.function) for one in process.locations("measured")}
+    lines = [one for one in process.locations("forward") if ".generate(" in one.source]
+    lines = [one for one in lines if (one.file, one.function) not in measures]
+    return lines[0] if len(lines) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,10 @@ def _finding(
             f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
             "model is as large as it is for nothing."
         ),
-        fix="Add a loss that rewards an even share (or raise its weight), noise on the gate in training, a bias that "
-        "balances without a loss, or a limit to each expert's tokens.",
-        fix_code="share = one_hot(choice, experts).float().mean(0)\n"
+        fix="Add a loss that rewards an even share. If there is one, see that it holds the gate's probabilities: "
+        "counts of tokens alone (argmax, one_hot) have no gradient, whatever their weight; then raise its weight. Else "
+        "noise on the gate in training, a bias that balances without a loss, or a limit to each expert's tokens.",
+        fix_code="share = one_hot(choice, experts).float().mean(0)  # counts: no gradient goes through these\n"
         "loss = loss + 0.01 * experts * (share * probabilities.mean(0)).sum()",
         first_step=begin,
         evidence=[
