@@ -52,8 +52,9 @@ def test_json_is_the_contract() -> None:
 
 
 def test_evidence_says_on_which_side_of_its_threshold_a_rule_fires() -> None:
-    cases = {(0.4, 0.3): ">=", (1e-9, 1e-6): "<=", (math.nan, 1.0): "", ("fp16", "bf16"): "", (None, 1.0): ""}
+    cases = {(0.4, 0.3): ">=", (1e-9, 1e-6): "", (math.nan, 1.0): "", ("fp16", "bf16"): "", (None, 1.0): ""}
     assert {case: Evidence("x", case[0], "", case[1]).fires_at for case in cases} == cases
+    assert Evidence("x", 1e-9, "", 1e-6, role="most").fires_at == "<="
 
 
 def test_json_holds_the_diagnosis_unchanged_where_json_can() -> None:

@@ -34,9 +34,19 @@ def test_steps_and_ranks() -> None:
 def test_a_limit_never_contradicts_its_value() -> None:
     assert words.limit(Evidence("smallest value", 0.0, "", 0.0)) == "limit: 0"
     assert words.limit(Evidence("tensors", 2, "tensors", 0)) == "fires above 0 tensors"
-    assert words.limit(Evidence("margin", -1.0, "", 0.0)) == "fires at or below 0"
+    assert words.limit(Evidence("margin", -1.0, "", 0.0, role="most")) == "fires at or below 0"
     assert words.limit(Evidence("clips", 16, "", 1, role="expected")) == "expected: 1"
     assert Evidence("clips", 16, "", 1, role="expected").fires_at == ""
+
+
+def test_the_side_of_a_limit_is_declared_and_not_guessed_from_a_value_below_it() -> None:
+    assert words.limit(Evidence("range", 0.1, "share", 0.25, role="most")) == "fires at \u2264 25%"
+    assert words.limit(Evidence("length of the run", 39.0, "s", 60.0)) == "limit: 1 min"
+    assert words.limit(Evidence("largest value", 1.0, "", 1.0)) == "limit: 1"
+    assert words.limit(Evidence("largest value", 1.0, "", 1.0, role="most")) == "fires at \u2264 1"
+    assert words.limit(Evidence("passes", 3, "passes", 3)) == "fires at \u2265 3 passes"
+    assert Evidence("margin", 0.3, "", 0.1, role="most").fires_at == ""
+    assert words.limit(Evidence("margin", 0.0, "", 0.0)) == "limit: 0"
 
 
 def test_a_cost_names_its_base() -> None:

@@ -70,10 +70,11 @@ KINDS: Final = {
 Measure = Literal["", "share", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "MiB/step", "steps"]
 """Units that reports convert, write in their own way, or compare. `steps` are those of the training."""
 
-Role = Literal["", "setting", "basis", "message", "expected"]
+Role = Literal["", "setting", "basis", "message", "expected", "most"]
 """What evidence is beside a measured number: an argument as the program's code calls it (`setting`); how much was
 looked at, or a qualification of what stands above it (`basis`); what the program said of itself (`message`); a number
-whose `threshold` is the one that it should be, and no limit (`expected`)."""
+whose `threshold` is the one that it should be, and no limit (`expected`), or the most with which the rule fires
+(`most`)."""
 
 _MEASURES: Final[dict[str, Measure]] = {one: one for one in get_args(Measure)}
 
@@ -101,16 +102,17 @@ class Evidence:
 
     @property
     def fires_at(self) -> str:
-        """The side of the threshold on which the rule fires, ">=" or "<="; empty where nothing numeric was compared."""
+        """The side of the threshold on which the rule fires, ">=" or "<="; empty where nothing was compared, and where
+        it is not known: below a threshold rules fire by declaration only (`most`), since many numbers that stand beside
+        a limit do not decide alone. A bare number that equals its threshold may be on either side; a count reached it.
+        """
         value, threshold = self.value, self.threshold
-        if (
-            self.role == "expected"
-            or not isinstance(value, float | int)
-            or not isinstance(threshold, float | int)
-            or value != value
-        ):
+        if self.role == "expected" or not isinstance(value, float | int) or not isinstance(threshold, float | int):
             return ""
-        return ">=" if value >= threshold else "<="
+        if self.role == "most":
+            return "<=" if value <= threshold else ""
+        counted = bool(self.unit) and self.measure in ("", "steps")
+        return ">=" if value > threshold or (value == threshold and counted) else ""
 
 
 @dataclass(frozen=True)

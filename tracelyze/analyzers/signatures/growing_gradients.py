@@ -60,7 +60,7 @@ def finding(
             Evidence("exponent of growth", growth.exponent, "", statistics.LEAST_EXPONENT,
                      "unrelated gradients add up with exponent 0.5"),
             Evidence("exponent in the later half", growth.late_exponent, "", statistics.LARGEST_LATE_EXPONENT,
-                     "an exponential blow-up exceeds 1.4"),
+                     "an exponential blow-up exceeds 1.4", role="most"),
             Evidence("last norm over first norm", growth.ratio, "", statistics.LEAST_RATIO,
                      "a learning-rate warm-up stays within 2 to 5"),
         ],

@@ -66,7 +66,7 @@ def limit(evidence: Evidence) -> str:
         return f"expected: {said}"
     if evidence.threshold == 0 and evidence.value == 0:
         return f"limit: {said}"  # which side of it counts is not known
-    if evidence.threshold == 0:
+    if evidence.threshold == 0 and evidence.fires_at:
         return f"fires {'above' if evidence.fires_at == '>=' else 'at or below'} {said}"
     sign = {">=": "≥ ", "<=": "≤ "}.get(evidence.fires_at, "")
     return f"fires at {sign}{said}" if sign else f"limit: {said}"

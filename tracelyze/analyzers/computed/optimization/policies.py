@@ -129,7 +129,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         last_step=int(steps[-1]) + 1,
         evidence=[
             Evidence("losses that entropy makes larger", share, "share", limits["punished"], limits.source("punished")),
-            Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left")),
+            Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left"), role="most"),
             Evidence("entropy at the start", first),
         ],
         location=line or backward,

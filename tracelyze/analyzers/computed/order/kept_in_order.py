@@ -73,8 +73,9 @@ def finding(process: Process, rule: str, rows: list[Row], limits: Limits) -> Fin
         first_step=int(first["step"]) + 1,
         evidence=[
             Evidence("blocks of one label in the order of the data" if classes else "labels looked at, rising or equal",
-                     int(first["kept_blocks"]), "", labels, "as many as labels: each has one"),
-            Evidence("share of the data in a batch", size / kept, "share", limits["width"], limits.source("width")),
+                     int(first["kept_blocks"]), "", labels, "as many as labels: each has one", role="most"),
+            Evidence("share of the data in a batch", size / kept, "share", limits["width"], limits.source("width"),
+                     role="most"),
             Evidence("batches looked at", len(rows), "batches", limits["ends"], role="basis"),
         ],
         location=script_lines.batches(process) or process.site(first.get("site")),

@@ -116,7 +116,12 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence(
-                "epochs made, of those of the loop", done / planned, "share", limits["part"], limits.source("part")
+                "epochs made, of those of the loop",
+                done / planned,
+                "share",
+                limits["part"],
+                limits.source("part"),
+                role="most",
             ),
             Evidence("epochs of the loop", planned, "epochs", limits["epochs"], limits.source("epochs")),
         ],

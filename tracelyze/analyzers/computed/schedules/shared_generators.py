@@ -103,7 +103,7 @@ def finding(optimization: Optimization, rule: str, planned: int, place: Location
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("epochs with batches, of those of the loop", 1 / planned, "share", limits["part"],
-                     limits.source("part")),
+                     limits.source("part"), role="most"),
             Evidence("validations after the last step", times, "times", limits["asked"], limits.source("asked")),
         ],
         location=remade[0] if remade else place,

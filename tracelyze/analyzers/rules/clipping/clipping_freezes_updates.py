@@ -61,8 +61,17 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("part of the gradient that is left", factor, "", limits["factor"], limits.source("factor")),
-            Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
+            Evidence(
+                "part of the gradient that is left", factor, "", limits["factor"], limits.source("factor"), role="most"
+            ),
+            Evidence(
+                "all updates together, per weight",
+                way,
+                "",
+                limits["travelled"],
+                limits.source("travelled"),
+                role="most",
+            ),
             Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],
         cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),

@@ -98,7 +98,9 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
             Evidence("sampler", loader.get("sampler") or "none", role="setting"),
-            Evidence("range of labels within a batch", spread, "share", limits["width"], limits.source("width")),
+            Evidence(
+                "range of labels within a batch", spread, "share", limits["width"], limits.source("width"), role="most"
+            ),
             Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
         ],
         location=process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site")),

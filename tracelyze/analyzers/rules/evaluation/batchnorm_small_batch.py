@@ -59,7 +59,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("samples per forward", float(size), "samples", limits["samples"], limits.source("samples")),
+            Evidence("samples per forward", float(size), "", limits["samples"], limits.source("samples"), role="most"),
             Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
         ],
         location=batch_statistics.batch_location(optimization, float(size)),
@@ -113,7 +113,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("values per channel", values, "values", limits["values"], limits.source("values")),
+            Evidence("values per channel", values, "values", limits["values"], limits.source("values"), role="most"),
             Evidence("samples per forward", samples, "samples"),
         ],
         location=batch_statistics.batch_location(optimization, samples, layer),

@@ -72,7 +72,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
         evidence = [
             Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
-                     limits.source("follows")),
+                     limits.source("follows"), role="most"),
             Evidence("samples of its weights", len(level.steps), "samples", limits["passes"], limits.source("passes")),
         ]  # fmt: skip
     elif level is None:
@@ -89,9 +89,9 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
             Evidence("fall of the copy's loss in that of the training", share, "share", limits["follows"],
-                     limits.source("follows")),
+                     limits.source("follows"), role="most"),
             Evidence("training loss at its end and start", end / start, "share", limits["falls"],
-                     limits.source("falls")),
+                     limits.source("falls"), role="most"),
             count,
         ]  # fmt: skip
     return Finding(

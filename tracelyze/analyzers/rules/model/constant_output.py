@@ -77,6 +77,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 "share",
                 found.bound,
                 limits.source("shares" if shares else "varies"),
+                role="most",
             ),
         ],
         false_alarm="Targets that the input says nothing about, as random labels.",

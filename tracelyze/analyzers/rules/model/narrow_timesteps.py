@@ -75,7 +75,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         first_step=1,
         last_step=int(row["step"]),
         evidence=[
-            Evidence("share of the timesteps", share, "share", limits["share"], limits.source("share")),
+            Evidence("share of the timesteps", share, "share", limits["share"], limits.source("share"), role="most"),
             Evidence("largest timestep", row["highest"]),
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),

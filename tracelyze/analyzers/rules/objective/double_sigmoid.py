@@ -74,7 +74,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value of the input", lowest, "", 0.0, "scores are negative where the answer is no"),
-            Evidence("largest value of the input", highest, "", 1.0, "a sigmoid gives no more"),
+            Evidence("largest value of the input", highest, "", 1.0, "a sigmoid gives no more", role="most"),
         ],
         false_alarm="Scores that are meant to lie between 0 and 1.",
         confidence="certain" if seen else "likely",

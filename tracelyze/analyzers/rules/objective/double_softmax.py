@@ -73,6 +73,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
                 "",
                 limits["rounding"],
                 limits.source("rounding"),
+                role="most",
             ),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",

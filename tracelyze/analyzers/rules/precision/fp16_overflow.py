@@ -78,7 +78,7 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("recent steps skipped", seen.recent, "share", limits["share"], limits.source("share")),
-            Evidence("loss scale at the end", seen.scale, "", limits["scale"], limits.source("scale")),
+            Evidence("loss scale at the end", seen.scale, "", limits["scale"], limits.source("scale"), role="most"),
             Evidence("back-offs without recovery", seen.backoffs, "", limits["backoffs"], limits.source("backoffs")),
         ],
         cost=timing.cost_of(optimization, seen.bad),

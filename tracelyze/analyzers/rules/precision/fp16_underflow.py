@@ -75,6 +75,7 @@ def _finding(
                 "",
                 limits["quanta"] * smallest,
                 limits.source("quanta"),
+                role="most",
             ),
             Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
             Evidence("such measurements", plural(len(usual), "measurement"), role="basis"),

@@ -72,7 +72,14 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("entropy at the end", last, "", bound, limits.source("fraction" if fell else "multiple")),
+                Evidence(
+                    "entropy at the end",
+                    last,
+                    "",
+                    bound,
+                    limits.source("fraction" if fell else "multiple"),
+                    role="most" if fell else "",
+                ),
                 Evidence("entropy at the start", first),
                 Evidence("reward since then", float(np.median(since.values))),
             ],

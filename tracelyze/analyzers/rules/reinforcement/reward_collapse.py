@@ -54,7 +54,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(reward.steps[-1]),
             evidence=[
-                Evidence("reward at the end", end, "", best - margin, limits.source("lost")),
+                Evidence("reward at the end", end, "", best - margin, limits.source("lost"), role="most"),
                 Evidence("best level before", best),
                 Evidence("KL divergence, end over then", ratio, "", limits["kl"], limits.source("kl")),
             ],

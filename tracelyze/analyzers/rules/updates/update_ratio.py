@@ -81,9 +81,9 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("update per weight, median over tensors and measurements", ratio, "", 1e-3, "what is usual"),
-            Evidence("all updates together, per weight", way, "", limits["travelled"], limits.source("travelled")),
-            Evidence("fall of the loss over the run", fell, "share", limits["falls"], limits.source("falls")),
+            Evidence("update per weight, median of all measured", ratio, "", 1e-3, "what is usual", role="expected"),
+            Evidence("all updates, per weight", way, "", limits["travelled"], limits.source("travelled"), role="most"),
+            Evidence("fall of the loss", fell, "share", limits["falls"], limits.source("falls"), role="most"),
             Evidence("learning rate", rate),
         ],
         cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),

@@ -67,7 +67,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             evidence=[
                 measured("device idle inside the optimizer", value, limits, "waiting"),
                 Evidence("launches", round(launches, 1), "per step", limits["launches"], limits.source("launches")),
-                Evidence("length of each", round(own, 2), "us", limits["tiny"], limits.source("tiny")),
+                Evidence("length of each", round(own, 2), "us", limits["tiny"], limits.source("tiny"), role="most"),
                 Evidence("of them for many tensors at once", round(at_once, 4), "share", role="basis"),
                 Evidence("host inside it", round(optimizer.host_us / summary.window, 4), "share", of="the step"),
             ],
