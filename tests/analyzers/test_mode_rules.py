@@ -133,5 +133,9 @@ def test_forward_past_the_hooks(make) -> None:
         return make.check("direct-forward-call", make.process(events=list(events)))
 
     assert answer(event("direct-forward", 0, value=0.0))[2].severity == "info"
-    assert answer(event("direct-forward", 0, value=2.0))[2].severity == "warning"
+    two = answer(event("direct-forward", 0, value=2.0))[2]
+    assert (two.severity, two.title.partition(": ")[2]) == ("warning", "its 2 hooks do not run in these calls")
+    one = answer(event("direct-forward", 63, value=1.0))[2]  # a validation: the training calls the model
+    assert one.title.endswith("its hook does not run in these calls")
+    assert "Its hook runs only where model(x) is called." in one.summary
     assert answer(event("exit", 0))[0] == "passed"

@@ -20,6 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("modules are called by model(x)")
     row = max(found, key=lambda one: one["value"] or 0.0)
     hooks, name = int(row["value"] or 0), row["name"]
+    its = "its hook" if hooks == 1 else f"its {plural(hooks, 'hook')}"
     place = Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None
     return [
         Finding(
@@ -27,11 +28,16 @@ def check(process: Process, limits: Limits) -> Outcome:
             severity="warning" if hooks >= limits["hooks"] else "info",
             confidence="certain",
             title=f"{name}.forward() is called directly"
-            + (f": {plural(hooks, 'hook')} of it never run" if hooks else ""),
+            + (f": {its} {'does' if hooks == 1 else 'do'} not run in these calls" if hooks else ""),
             summary=(
-                f"The script calls forward() of {name} instead of the model itself. That skips every hook on it: of "
-                "DistributedDataParallel, FSDP, pruning, spectral norm, compilation, profilers."
-                + (f" {plural(hooks, 'hook')} registered on {name} did not run." if hooks else "")
+                f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. Such "
+                "a call skips every hook on it: of DistributedDataParallel, FSDP, pruning, spectral norm, compilation, "
+                "profilers."
+                + (
+                    f" {its[0].upper()}{its[1:]} {'runs' if hooks == 1 else 'run'} only where model(x) is called."
+                    if hooks
+                    else ""
+                )
             ),
             fix="Call the model: model(x).",
             fix_code="out = model(x)  # not model.forward(x)",
