@@ -192,9 +192,22 @@ def test_the_same_data_on_every_rank(make) -> None:
     status, _, finding = ranks(make, [shuffled([1, 2])] * 3)
     assert (status, finding.severity) == ("fired", "critical")
     assert finding.title == "All 3 ranks train on the same samples: they do the work of one"
+    assert finding.summary.startswith("From the first pass on, all 3 ranks")
     assert finding.cost.share == pytest.approx(2 / 3)
+    times = make.process().steps["time"]
+    assert finding.cost.seconds == pytest.approx(2 / 3 * (times[-1] - times[0])), "of one rank, and only what is lost"
     assert finding.ranks == [0, 1, 2]
     assert "DistributedSampler(" in finding.fix_code
+
+
+def test_ranks_whose_later_passes_differ_or_were_not_compared(make) -> None:
+    """A validation on rank 0 draws from the generator that orders the passes: only the first one is the same."""
+    for orders in ([shuffled([1, 2, 3]), shuffled([1, 7, 8])], [shuffled([1])] * 2):
+        finding = ranks(make, orders)[2]
+        assert finding.title == "Both ranks train on the same samples: nothing divides them"
+        assert finding.summary.startswith("In the first pass both ranks were handed the same batch")
+        assert "those of one rank" not in finding.summary
+        assert ("orders are not all the same" in finding.summary) == (len(orders[0]) > 1)
 
 
 def test_the_same_stream_on_every_rank_is_divided_where_it_is_read(make) -> None:
@@ -299,7 +312,7 @@ def test_ranks_that_see_different_data_or_hold_parts_of_a_model(make) -> None:
 def test_ranks_that_shuffle_alike_until_one_of_them_draws_a_number_more(make) -> None:
     status, _, finding = ranks(make, [shuffled([1, 2, 3]), shuffled([1, 5, 6])])
     assert (status, finding.severity) == ("fired", "critical")
-    assert finding.summary.startswith("From the first pass on")
+    assert finding.summary.startswith("In the first pass both ranks")
     assert ranks(make, [shuffled([1, 2, 3]), shuffled([4, 2, 3])])[0] == "passed"
 
 

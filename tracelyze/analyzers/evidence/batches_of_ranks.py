@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.formatting import times
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -50,3 +52,19 @@ def text(batches: Mapping[int, Mapping[int, str]]) -> str:
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     left_out = len(batches) - len(ranks)
     return "\n".join([*lines, *([f"and {left_out:,} more ranks"] if left_out else [])])
+
+
+def said(of_ranks: str, several: int, by_hand: bool, what: str, later_alike: bool | None) -> tuple[str, str]:
+    """Title and summary. `later_alike`: whether passes after the first are the same as well; None where none was
+    compared."""
+    title = f"{of_ranks} ranks train on the same {'batches' if by_hand else 'samples'}"
+    whole, alone = f"an epoch takes {times(several)} as long as with the data divided.", ": they do the work of one"
+    averaged, who = "Averaged over ranks, their gradients are those of one rank", f"{of_ranks.lower()} ranks"
+    if by_hand:
+        same = f"called models with the same batch at each step ({what})"
+        return title + alone, f"From the first step on, {who} {same}. {averaged}."
+    same = f"were handed the same batch at each place ({what})"
+    if later_alike:
+        return title + alone, f"From the first pass on, {who} {same}. {averaged}, and {whole}"
+    order = "" if later_alike is None else " In later passes the orders are not all the same."
+    return f"{title}: nothing divides them", f"In the first pass {who} {same}.{order} Nothing divides the data: {whole}"

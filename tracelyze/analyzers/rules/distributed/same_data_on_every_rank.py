@@ -10,7 +10,6 @@ from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import batches_of_ranks, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
-from tracelyze.formatting import times
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.passes import Pass
@@ -38,6 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not own:
         return Skipped("too few batches were looked at to know whether they differ")
     compared: Compared = {}
+    later: list[float] = []
     first = next(iter(own.values()))
     seen = {process.rank: first.batches}
     for rank, peer in sorted(ranks.items()):
@@ -45,13 +45,14 @@ def check(process: Process, limits: Limits) -> Outcome:
             theirs = peer.gathered.get(RULE.id, ())
             pairs = [(own[key], one) for one in theirs if (key := (one.loader, one.epoch)) in own]
             compared[rank] = _agreement(pairs, limits)
+            later += [one.agreement(other) for one, other in pairs if one is not first and one.common(other)]
             seen.update((rank, other.batches) for one, other in pairs if one is first)
     if min(places for places, _ in compared.values()) < limits["batches"]:
         return Skipped("not all ranks have enough batches that were looked at, at places where the first has some")
     same = [rank for rank, (_, share) in compared.items() if share >= limits["share"]]
     if len(same) < len(compared):
         return Passed(f"ranks {process.rank} and {next(r for r in compared if r not in same)} get different samples")
-    return [_finding(process, compared, first, seen, limits)]
+    return [_finding(process, compared, (first, later), seen, limits)]
 
 
 def gather(process: Process) -> list[Pass]:
@@ -78,7 +79,11 @@ def _agreement(pairs: list[tuple[Pass, Pass]], limits: Limits) -> tuple[int, flo
     return places, equal / places if places else 0.0
 
 
-def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, limits: Limits) -> Finding:
+def _finding(
+    process: Process, compared: Compared, of_passes: tuple[Pass, list[float]], seen: Batches, limits: Limits
+) -> Finding:
+    """`of_passes`: the first, and for each later one and each rank the share of the batches that agree."""
+    first, later = of_passes
     loader = next((row for row in process.loaders.records() if row["loader"] == first.loader), {})
     optimization = process.longest if process.optimizations else None
     all_of_them = "Both" if len(compared) == 1 else f"All {len(compared) + 1}"
@@ -89,18 +94,15 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
     source = "no loader" if by_hand else f"sampler {loader.get('sampler')}"
     if loader.get("iterable"):
         source = f"{loader.get('dataset') or 'a data set'}, an IterableDataset, which no sampler divides"
-    how = "called models with the same batch at each step" if by_hand else "were handed the same batch at each place"
-    whole = f", and an epoch takes {times(ranks)} as long as with the data divided"
+    alike = None if not later else min(later) >= limits["share"]
+    title, summary = batches_of_ranks.said(all_of_them, ranks, by_hand, f"{batches} batches compared, {source}", alike)
+    part = (ranks - 1) / ranks
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely" if by_hand else "certain",
-        title=f"{all_of_them} ranks train on the same {'batches' if by_hand else 'samples'}: they do the work of one",
-        summary=(
-            f"From the first {'step' if by_hand else 'pass'} on, {all_of_them.lower()} ranks {how} "
-            f"({batches} batches compared, {source}). "
-            f"Averaged over ranks, their gradients are those of one rank{'' if by_hand else whole}."
-        ),
+        title=title,
+        summary=summary,
         fix=fix,
         fix_code=code,
         first_step=first.step + 1,
@@ -113,7 +115,7 @@ def _finding(process: Process, compared: Compared, first: Pass, seen: Batches, l
               [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),
             Evidence("fingerprints of the first batches", batches_of_ranks.text(seen)),
         ],
-        cost=Cost(spent, (ranks - 1) / ranks) if spent else None,
+        cost=Cost(spent * part, part) if spent else None,
         ranks=[process.rank, *compared],
         location=process.loader_location(loader) or script_lines.drawn_batches(process),
         seen_at=process.site(loader.get("site")) or (optimization.loss_location if optimization else None),
