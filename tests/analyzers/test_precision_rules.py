@@ -80,6 +80,24 @@ def test_autocast_that_is_applied(make) -> None:
     assert autocast(make, first, layers(["float32"] * 3))[0] == "passed", "a part of the run"
 
 
+def test_products_that_no_layer_makes(make) -> None:
+    def judge(wide: float, dtypes: list[str], work: float = 1e9, losses: int = 4) -> Any:
+        graphs = [
+            {"step": step, "site": 1, "products_work": work, "products_wide": wide * work} for step in range(losses)
+        ]
+        more = {"activations": layers(dtypes), "loss_graphs": graphs}
+        return make.check("autocast-not-applied", make.process(half(make, 2), more=more))
+
+    status, _, finding = judge(0.9, ["bfloat16"])
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "90%" in finding.title
+    assert judge(1.0, [])[0] == "fired"
+    assert judge(0.1, [])[0] == "passed", "a small product in float32 on purpose"
+    assert judge(0.1, ["bfloat16"] * 3)[0] == "passed"
+    assert judge(1.0, ["bfloat16"] * 3, work=10.0)[0] == "passed", "a head in float32 behind a frozen part"
+    assert judge(1.0, [], losses=1)[0] == "skipped"
+
+
 def test_a_region_around_the_loss_alone(make) -> None:
     def calls(code: int) -> list[dict[str, Any]]:
         return [

@@ -428,6 +428,8 @@ PRECISION: Final = (
     pair("amp_float16", "small-scale", "fp16-underflow", consequences=STUCK, fast=True),
     pair("amp_float16", "loss-alone", "autocast-not-applied", lines=("loss = criterion(scores, yb)",), fast=True),
     pair("amp_float16", "inner-region", "autocast-not-applied"),
+    pair("amp_float16", "in-place", "autocast-not-applied", lines=("return out.addmm_(x.float(),",)),
+    pair("amp_float16", "float32-head"),
     faulty(
         "bfloat16_weights_fine_tuned",
         "lost-updates",

@@ -124,6 +124,8 @@ LOSS_GRAPHS: Final = Table(
         Column("picks_wrong", "float64", "", "those that run over another dimension than is picked along"),
         Column("picks_softmax", "float64", "", "dimension that such a log-softmax runs over, from the end"),
         Column("picks_axis", "float64", "", "dimension of it that is picked along: the classes"),
+        Column("products_work", "float64", "", "multiplications in matrix products behind the loss, under autocast"),
+        Column("products_wide", "float64", "", "of them, those whose result has more than 16 bits"),
         Column("masked_regularly", "float64", "", "1: the mask is one of the order or of whole positions; 0: another"),
     ),
 )

@@ -3,7 +3,8 @@
 Faults: `loss-factor` multiplies the loss so far that gradients overflow at every scale; `no-scaler` trains in
 float16 without scaling; `clip-before-unscale` clips gradients that still carry the scale; `no-update` never updates
 the scaler; `small-scale` begins with a scale that is far too small, and lets it grow too rarely; `loss-alone` opens the
-autocast region around the loss only; `inner-region` switches it off around the model.
+autocast region around the loss only; `inner-region` switches it off around the model; `in-place` adds each product onto a tensor of biases, which autocast
+does not know. `float32-head` does so in the small last layer alone, and is healthy.
 """
 
 import argparse
@@ -13,12 +14,23 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
+class Lean(nn.Module):
+    def __init__(self, width, out):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(out, width) / width**0.5)
+        self.bias = nn.Parameter(torch.zeros(out))
+
+    def forward(self, x):
+        out = self.bias.repeat(len(x), 1)
+        return out.addmm_(x.float(), self.weight.t())
+
+
 class Net(nn.Module):
-    def __init__(self, half=True, width=96):
+    def __init__(self, half=True, width=96, layer=nn.Linear, last=nn.Linear):
         super().__init__()
         self.half = half
-        self.body = nn.Sequential(nn.Linear(32, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
-        self.head = nn.Linear(width, 10)
+        self.body = nn.Sequential(layer(32, width), nn.ReLU(), layer(width, width), nn.ReLU())
+        self.head = last(width, 10)
 
     def forward(self, x):
         with torch.autocast("cpu", dtype=torch.float16, enabled=self.half and torch.is_autocast_enabled("cpu")):
@@ -31,7 +43,9 @@ def main(args):
     x = torch.randn(4000, 32)
     y = (x @ torch.randn(32, 10) + torch.randn(4000, 10)).argmax(1)
     loader = DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True)
-    model = Net(half=args.fault != "inner-region")
+    layer = Lean if args.fault == "in-place" else nn.Linear
+    last = Lean if args.fault in ("in-place", "float32-head") else nn.Linear
+    model = Net(half=args.fault != "inner-region", layer=layer, last=last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     settings = {"init_scale": 2.0**-18, "growth_interval": 2000} if args.fault == "small-scale" else {}

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.computed.throughput import uncast_products
+from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, percent, plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.throughput.uncast_products import Products
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CASTING = (1, 2)  # to float16, to bfloat16
+NEEDED = ("activations.dtype", "loss_calls.autocast", "loss_graphs.products_work")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The dtype that linear layers and convolutions put out under autocast; and regions that hold the loss alone."""
+    """The dtype that products put out under autocast; and regions that hold the loss alone."""
     optimization = process.longest
     on = np.isin(optimization.steps["autocast"], CASTING)
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["autocast"] is not None]
@@ -30,13 +33,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     if on.mean() < limits["share"]:
         return Passed("autocast is on in a part of the steps")
     products = [row for row in process.tables["activations"].records() if row["inputs"] and row["outputs"]]
-    if len(products) < limits["looks"]:
+    behind = uncast_products.behind_losses(process, products)
+    enough = behind is not None and behind.losses >= limits["losses"]
+    if len(products) < limits["looks"] and not enough:
         return Skipped("no linear layer or convolution was looked at")
     work = np.array([float(row["elements"]) * float(row["inputs"]) for row in products])
     wide = np.array([row["dtype"] in ("float32", "float64") for row in products])
-    share = float(work[wide].sum() / work.sum())
-    if share < limits["wide"]:
-        return Passed(f"{percent(1 - share)} of the work in linear layers and convolutions runs in 16 bits")
+    share = float(work[wide].sum() / work.sum()) if len(work) else 0.0
+    if len(products) < limits["looks"] or share < limits["wide"]:
+        if behind is not None and enough and behind.share >= limits["wide"]:
+            return [_without_layers(optimization, behind, limits)]
+        share = share if behind is None or len(products) >= limits["looks"] else behind.share
+        return Passed(f"{percent(1 - share)} of the work in products that were looked at runs in 16 bits")
     names = list(dict.fromkeys(row["module"] for row, is_wide in zip(products, wide, strict=True) if is_wide))
     return [_inside(optimization, names, share, limits)]
 
@@ -62,6 +70,32 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
         ],
         location=optimization.backward_location,
         false_alarm="A model that must compute in float32, in a program that opens the region for others.",
+    )
+
+
+def _without_layers(optimization: Optimization, behind: Products, limits: Limits) -> Finding:
+    line = script_lines.only(optimization.process, "in-place-product")
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"Autocast is on, and {percent(behind.share)} of the matrix products run in float32",
+        summary=(
+            f"The training forward runs under autocast, but {percent(behind.share)} of the multiplications in matrix "
+            "products behind the loss have results in float32, of products that no linear layer or convolution makes. "
+            "Autocast knows functions that return a new tensor: products in place (addmm_, baddbmm_), into a given "
+            "tensor (out=), or within a function with a backward of its own run in the types that they find."
+        ),
+        fix="Write the product so that it returns a new tensor, as F.linear, torch.addmm and @ do.",
+        fix_code="out = F.linear(x, self.weight, self.bias)  # in place of out.addmm_(x, self.weight.t())",
+        first_step=timing.step_at(optimization, 0),
+        evidence=[
+            Evidence("work in float32", behind.share, "share", limits["wide"], limits.source("wide")),
+            Evidence("losses looked at", behind.losses, "losses", limits["losses"], limits.source("losses")),
+        ],
+        location=line or optimization.backward_location,
+        seen_at=optimization.backward_location if line else None,
+        false_alarm="Products that must be computed in float32, in a region opened for what is around them.",
     )
 
 
@@ -96,17 +130,18 @@ RULE = Rule(
     title="Autocast without effect",
     about="Autocast pays where matrix products run in 16 bits. A region that does not reach them changes nothing.",
     check=check,
-    verify="Record the run again: linear layers and convolutions put out 16-bit numbers.",
+    verify="Record the run again: matrix products and convolutions put out 16-bit numbers.",
     excluded=(
         "Norms, losses and softmax, which autocast keeps in float32: only matrix products were counted.",
         "A head that is kept in float32 on purpose: it is a small part of the work.",
     ),
     absent="No training forward ran under autocast.",
-    needs=(("steps.autocast", "activations.dtype"), ("steps.autocast", "loss_calls.autocast")),
+    needs=tuple(("steps.autocast", one) for one in NEEDED),
     thresholds=(
         Threshold("share", 0.9, "share", "of the steps or calls: as the line is written"),
         Threshold("wide", 0.5, "share", "of the work; a head in float32 by choice is less than half"),
         Threshold("looks", 4, "measurements", "at layers with products"),
+        Threshold("losses", 3, "losses", "of the first few, whose graphs are walked from end to end"),
         Threshold("calls", 5, "calls", "one may be a test"),
     ),
     not_when="enabled=False, norms and losses in float32, a small head in float32.",

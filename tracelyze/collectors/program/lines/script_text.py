@@ -25,6 +25,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "draw": frozenset({"randint", "randint_like"}),
     "dropout": frozenset({"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"})
     | {"alpha_dropout", "feature_alpha_dropout"},
+    "in-place-product": frozenset({"addmm_", "baddbmm_", "addbmm_"}),
     "batch-norm": frozenset({"batch_norm", "instance_norm"}),
     "eval-mode": frozenset({"eval"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),

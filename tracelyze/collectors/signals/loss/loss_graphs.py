@@ -13,9 +13,10 @@ from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.trained_rows import TrainedRows
+from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import product_types, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
 from tracelyze.collectors.tensors.policies import completions, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
@@ -40,6 +41,7 @@ class LossGraphs(Signal):
             *masked_attention.COLUMNS,
             *softmax_dimension.COLUMNS,
             *picked_classes.COLUMNS,
+            *product_types.COLUMNS,
         )
     )
     about = (
@@ -65,10 +67,12 @@ class LossGraphs(Signal):
         self._begun = 0  # steps of the process as the newest optimizer began
         self._again = 1  # steps since then after which a loss without such weights is looked at once more
         self._samples = 0
+        self._casting = False  # whether a model was called under autocast
         self._policy = 0  # samples that found weights of a policy
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if self._left and self._samples < TRIED:
+            self._casting = self._casting or bool(dtype_code(self.torch) or call.autocast)
             self._rows.called(call, args, kwargs)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
@@ -89,6 +93,7 @@ class LossGraphs(Signal):
                 values |= masked_attention.columns(self.torch, node, root.device)
                 values |= softmax_dimension.columns(self.torch, node, root.device)
                 values |= picked_classes.columns(self.torch, node, root.device)
+                values |= product_types.columns(self.torch, node, root.device) if self._casting else {}
         if values and len({value.device for value in values.values()}) == 1:
             row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
             names = list(values)
