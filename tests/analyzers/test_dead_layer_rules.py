@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,8 +52,20 @@ def test_the_layers_that_are_named_get_what_the_title_says(make) -> None:
     _, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))
     assert finding.title == "Gradients vanish: layer layer0 gets 1e-11 of what layer layer9 gets"
     assert "0.1 at the last and 1e-12 at the first" in finding.summary
-    assert "The first 3 layers get 3e-06 of what the last 3 get." in finding.summary
+    assert "There the first 3 layers get 3e-06 of what the last 3 get." in finding.summary
     assert "2.34 in the second fifth of the run, 2.34 in the last" in finding.summary
+
+
+def test_the_title_and_the_numbers_below_it_are_of_one_measurement(make) -> None:
+    rows = [
+        one
+        for at, step in enumerate(SAMPLED_STEPS)
+        for one in layers([exponent - at % 3 * (index == 0) for index, exponent in enumerate(DEEP)], [step])
+    ]
+    _, _, finding = make.check("vanishing-gradients", make.process(stuck(make), more={"parameters": rows}))
+    last, first = re.search(r"per element (\S+) at the last and (\S+) at the first", finding.summary).groups()
+    assert f"gets {float(first) / float(last):.1g} of what" in finding.title
+    assert "if the updates of all" in finding.summary.lower()
 
 
 def test_gradients_that_vanish_from_some_step_on(make) -> None:

@@ -28,6 +28,13 @@ def edited(make: Any, line: str, edit: Callable[..., Diff | None], *arguments: A
     ("edit", "arguments", "line", "added"),
     [
         (line_edits.log_softmax, (), "return F.softmax(x, dim=1)", "return F.log_softmax(x, dim=1)"),
+        (
+            line_edits.logarithm_of_input,
+            ("nll_loss",),
+            "loss = F.nll_loss(a * p + b * q, y)",
+            "loss = F.nll_loss((a * p + b * q).clamp_min(1e-12).log(), y)",
+        ),
+        (line_edits.logarithm_of_input, ("nll_loss",), "loss = criterion(p, y)", None),
         (line_edits.log_softmax, (), "self.end = nn.Softmax(dim=1)", "self.end = nn.LogSoftmax(dim=1)"),
         (line_edits.log_softmax, (), "loss = F.kl_div(F.softmax(a, 1), F.softmax(b, 1))", None),
         (line_edits.softmax_dimension, (-1,), "y = log_softmax(f(x), dim=0)", "y = log_softmax(f(x), dim=-1)"),

@@ -123,6 +123,17 @@ def test_what_cannot_be_told_is_skipped(make, rule: str, rows: list[dict[str, An
     assert reason
 
 
+def test_probabilities_that_no_softmax_made_keep_it(make) -> None:
+    """The parts of a mixture are to be probabilities, and cross_entropy has a softmax of its own."""
+    for made_by, mixed in (("Add", True), ("Div", True), ("Softmax", False), ("CompiledFunction", False)):
+        rows = calls(function="nll_loss", made_by=made_by, **PROBABILITIES)
+        _, _, finding = make.check("nll-of-probabilities", make.process(more={"loss_calls": rows}))
+        assert ("clamp_min(1e-12).log()" in finding.fix_code) == mixed
+        assert ("log_softmax" in finding.fix_code + finding.fix) != mixed
+        assert ("cross_entropy" in finding.fix_code + finding.fix) != mixed
+        assert ("from a softmax" in finding.summary) != mixed
+
+
 def test_a_wrong_validation_loss_harms_no_weights(make) -> None:
     rows = [*calls(), *calls(training=False, made_by=None, site=1, **PROBABILITIES)]
     _, _, finding = make.check("double-softmax", make.process(more={"loss_calls": rows}))

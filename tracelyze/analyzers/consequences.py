@@ -119,6 +119,8 @@ CONSEQUENCES: Final = (
                 "A step that is far too large pushes units below zero for every sample."),
     Consequence("dead-relu", ("gradient-spikes", "fp16-overflow"),
                 "One step that is far too large pushes units below zero for every sample.", AT_ONCE),
+    Consequence("dead-relu", ("no-shuffle",),
+                "Batches of one class after another push all weights the same way, step after step.", grave=True),
     Consequence("frozen-parameters", ("router-collapse",), "Experts that get no tokens have no gradient."),
     Consequence("frozen-parameters", ("zero-gradients",), "Parameters whose gradient is always zero never move."),
     Consequence("frozen-parameters", ("dead-relu",), "Nothing flows back through dead units."),

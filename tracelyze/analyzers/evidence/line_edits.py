@@ -45,6 +45,17 @@ def log_softmax(process: Process, place: Location | None) -> Diff | None:
     return _edit(process, place, changed)
 
 
+def logarithm_of_input(process: Process, place: Location | None, function: str) -> Diff | None:
+    """The call of this loss function with the logarithm, kept from zero, of what it is given."""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls(function))
+        given = call and _argument(call, 0, "input")
+        return line.with_parts({given: f"{line.operand(given)}.clamp_min(1e-12).log()"}) if given else None
+
+    return _edit(process, place, changed)
+
+
 def softmax_dimension(process: Process, place: Location | None, dimension: int) -> Diff | None:
     """The softmax of the line over this dimension, where the line says over which one it runs."""
 

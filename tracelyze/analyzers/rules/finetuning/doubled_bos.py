@@ -41,7 +41,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         summary=(
             f"{capitalized(share_of(twice, 'rows looked at'))} begin with id {begin} twice, and it occurs nowhere else "
             "in them: the text holds the begin-of-text token, as templates write it, and the tokenizer adds it again. "
-            "The model is trained on a beginning that it has never seen and will not get at inference."
+            "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
         fix="Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
         fix_code="ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",

@@ -65,9 +65,8 @@ def _made_at(process: Process, layer: str) -> Location | None:
 
 
 def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[float, float], limits: Limits) -> Finding:
-    profile = stretch[len(stretch) // 2]
-    ends = float(np.median([one.ends for one in stretch]))
-    thirds = float(np.median([one.ratio for one in stretch]))
+    profile = sorted(stretch, key=lambda one: one.ends)[len(stretch) // 2]  # all numbers are of one measurement
+    ends, thirds = profile.ends, profile.ratio
     begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
     early, late, third = profile.layers[0], profile.layers[-1], profile.third
@@ -78,12 +77,13 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
         title=f"Gradients vanish: layer {early} gets {ends:.1g} of what layer {late} gets",
         summary=(
             f"From step {begin:,} on, the gradients{timing.name_of(optimization)} thin out from layer {late} back to "
-            f"layer {early}: per element {profile.gradient[-1]:.2g} at the last and {profile.gradient[0]:.2g} at the "
-            f"first (step {profile.step:,}). The first {third} layers get {thirds:.1g} of what the last {third} get. "
+            f"layer {early}: at step {profile.step:,}, the middle one of those measured, per element "
+            f"{profile.gradient[-1]:.2g} at the last and {profile.gradient[0]:.2g} at the first. There the first "
+            f"{third} layers get {thirds:.1g} of what the last {third} get. "
             f"The loss does not fall: {number(loss[0])} in the second fifth of the run, {number(loss[1])} in the last. "
             + (
-                f"In {plural(steps, 'step')} the updates of the first layers add up to {percent(max(moved, TINY))} of "
-                "the size of their weights: they hardly train."
+                f"If the updates of all {plural(steps, 'step')} went one way, the first layers' weights would have "
+                f"moved by {percent(max(moved, TINY))} of their size: they hardly train."
                 if moved < limits["moved"]
                 else "The optimizer scales such gradients up, and what it steps along is mostly noise."
             )
@@ -94,8 +94,8 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(f"gradient per element, layer {early} against layer {late}", f"{ends:.1g}"),
-            Evidence(f"gradient per element, first {third} layers against the last {third}", f"{thirds:.1g}"),
+            Evidence(f"gradient per element at step {profile.step:,}, layer {early} against {late}", f"{ends:.1g}"),
+            Evidence(f"the same, first {third} layers against the last {third}", f"{thirds:.1g}"),
             Evidence("layers with gradients", len(profile.layers), "layers"),
             Evidence("consecutive, to the end", len(stretch), "measurements", limits["looks"], limits.source("looks")),
             Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),

@@ -28,6 +28,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
+def _mixed(bad: list[Row]) -> bool:
+    """Whether what made the probabilities was seen, and is no softmax: a mixture, a sum, a quotient of two."""
+    return all(row["made_by"] not in (None, "", "Softmax", "CompiledFunction") for row in bad)
+
+
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     values = [row["value"] for row in bad if row["value"] is not None]
     nll = line.function == "nll_loss"
@@ -39,18 +44,26 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is no "
         "divergence, and its minimum is not where the two distributions agree."
     )
-    change = softmax_axes.line_in_model(process, "Softmax", line)
+    mixed = _mixed(bad)
+    change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
+    edit = line_edits.logarithm_of_input(process, line.location, line.function) if mixed else None
     found = loss_calls.finding(
         process, line, bad, limits,
         rule=RULE.id,
         title=f"{line.function} gets probabilities, but it expects log-probabilities",
         summary=(
             f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
-            f"{number(max(row['highest'] for row in bad))} that come from a softmax or sum to 1. {effect}"
+            f"{number(max(row['highest'] for row in bad))} that "
+            f"{'' if mixed else 'come from a softmax or '}sum to 1. {effect}"
         ),
-        fix="Make the softmax in front of the loss a log_softmax, and leave the loss as it is."
+        fix="Take the logarithm of what the loss is given, kept from zero. Leave a softmax that stands further in "
+        "front as it is, and put none behind: what is added and multiplied there are to be probabilities."
+        if mixed
+        else "Make the softmax in front of the loss a log_softmax, and leave the loss as it is."
         + (" Or take the softmax away, and use cross_entropy: it contains both." if nll else ""),
-        fix_code="log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
+        fix_code=(edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)")
+        if mixed
+        else "log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
         "loss = F.nll_loss(log_probabilities, target)\n"
         "# or, without any softmax: loss = F.cross_entropy(scores, target)"
         if nll
@@ -68,6 +81,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         lost=0.0,  # scores of the right class still rise, only more slowly
         change=change,
     )  # fmt: skip
+    if mixed:
+        return replace(found, diff=edit)
     named = change is not None and line_edits.of_a_part(line.location)
     return replace(found, diff=None if named else line_edits.log_softmax(process, change or line.location))
 
