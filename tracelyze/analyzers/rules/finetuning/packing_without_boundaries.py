@@ -26,7 +26,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         if all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
             cut = True
         elif len(packed) < limits["share"] * len(rows):
-            reasons.append(f"{plural(len(rows), 'batch')} looked at: not several whole samples in each row")
+            looked_at = f"{plural(len(rows), 'batch')} looked at"
+            anywhere = all(row["parts"] == 0 for row in rows)
+            what = (
+                "rows begin and end anywhere, as in pretraining"
+                if anywhere
+                else "not several whole samples in each row"
+            )
+            reasons.append(f"{looked_at}: {what}")
         elif len(seen) < limits["calls"]:
             unreadable = True
         elif max(row["crosses"] for row in seen) < limits["weight"]:
