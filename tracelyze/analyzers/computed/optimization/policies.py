@@ -124,7 +124,8 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
             "explores nothing."
         ),
         fix="Subtract the entropy: the loss is minimised, and the entropy is to be large.",
-        fix_code="loss = policy_loss + 0.5 * value_loss - 0.01 * dist.entropy().mean()",
+        fix_code="# in the line that adds the entropy to the loss; its other terms, and its weight, stay as they are:\n"
+        "loss = loss - entropy_weight * dist.entropy().mean()",
         first_step=int(steps[0]) + 1,
         last_step=int(steps[-1]) + 1,
         evidence=[
