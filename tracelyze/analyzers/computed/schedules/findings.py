@@ -44,6 +44,7 @@ def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Fi
         diff=mismatch.diff,
         false_alarm=mismatch.false_alarm or FALSE_ALARM,
         verify=mismatch.verify,
+        first=mismatch.first,
     )
 
 

@@ -48,6 +48,8 @@ class Mismatch:
     diff: Diff | None = None
     false_alarm: str = ""
     verify: str = ""
+    first: int = 0
+    """The row of the steps from which on it does harm."""
 
 
 def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
@@ -244,7 +246,7 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
     return None
 
 
-def _watches_no_number(_optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+def _watches_no_number(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
     """A ReduceLROnPlateau that cuts the rate because what it watches is NaN, which is never better than the best."""
     for row in schedulers:
         without, cut = row["watched_nonfinite"] or 0, row["lowest_lr"] and row["lowest_lr"] < row["highest_lr"]
@@ -260,6 +262,7 @@ def _watches_no_number(_optimization: Optimization, schedulers: Sequence[Row], l
             code=f"if math.isfinite(value):  # what {row['name']} watches\n    scheduler.step(value)",
             at_step=True,
             verify="Record the run again: the scheduler is given numbers, and cuts the rate at plateaus alone.",
+            first=int(np.argmax(optimization.steps["lr"] < row["highest_lr"])),
         )
     return None
 
