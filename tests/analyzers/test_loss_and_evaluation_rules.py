@@ -32,6 +32,21 @@ def test_loss_nonfinite_that_recovers_is_a_warning(make) -> None:
     )
 
 
+def test_a_finite_loss_among_those_that_are_not_saves_no_weights(make) -> None:
+    """The loss overflows on one batch and not on the next, before the weights themselves are lost."""
+    steps = make.steps()
+    steps["loss"][98:] = [float("inf"), 1e32, *[float("inf")] * 10, *[NAN] * 290]
+    finding = make.check("loss-nonfinite", make.process(steps))[2]
+    assert (finding.severity, finding.first_step) == ("critical", 99)
+    assert (
+        "301 of the 302 losses from step 99 on are not finite, and after step 100 none is: what was" in finding.summary
+    )
+    steps["loss"][98:] = [NAN, NAN, 0.3] * 100 + [NAN, NAN]  # two batches in three, to the end
+    summary = make.check("loss-nonfinite", make.process(steps))[2].summary
+    assert "are not finite: finite ones come in between, the last at step 398." in summary
+    assert "lost" not in summary
+
+
 def test_loss_nonfinite_says_what_moved_first(make) -> None:
     steps = make.steps()
     steps["loss"][300:] = [NAN] * 100

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import broken_operation
+from tracelyze.analyzers.evidence.loss import afterwards, broken_operation
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -50,7 +50,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     steps = optimization.steps
     first = int(np.argmax(bad))
     what = "NaN" if hidden or np.isnan(steps["loss"][first]) else "Inf"
-    later = steps.known("loss")[first:] & np.isfinite(steps["loss"][first:]) & ~bad[first:]
+    later = steps.known("loss") & np.isfinite(steps["loss"]) & ~bad & (np.arange(len(bad)) > first)
     begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
@@ -60,7 +60,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         told = f"was {what} once," if total == 1 else f"was {what} in {total:,} steps, first"
         harm = f"Only {harm}: the weights survived."
     else:
-        harm += ": the training goes on without them." if later.any() else ": what was trained from here on is lost."
+        harm += afterwards.said(optimization, bad, later, limits["recovered"])
     affected, zeroed = np.arange(len(bad)) >= first, hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
     fix, code = broken_operation.seen(optimization.process, begin).fix or (FIX, FIX_CODE)
