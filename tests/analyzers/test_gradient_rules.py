@@ -68,6 +68,26 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     assert sampled.cost.share == pytest.approx(0.5, abs=0.02), "the steps between were no better"
 
 
+def test_gradients_that_are_cleared_once_per_epoch(make) -> None:
+    """Some line clears them, above the loop over batches: that is the one to move."""
+    clear = {"site": 7, "role": "clear-text", "file": "train.py", "line": 20, "function": "begin_epoch"}
+    clear["source"] = "self.optimizer.zero_grad()"
+    carried = [8 if index % 40 else 0 for index in range(COUNT)]
+
+    def answer(carried: list[int | None], *sites: dict[str, Any]) -> Any:
+        return make.check("missing-zero-grad", make.process(make.steps() | {"grads_carried": carried}, sites=sites))[2]
+
+    finding = answer(carried, clear)
+    assert finding.title == "Gradients are cleared only every 40 steps: 390 of 400 steps reused old ones"
+    assert "all gradients since they were last cleared" in finding.summary
+    assert (finding.location.line, "Line 20 is not reached in each step" in finding.fix) == (20, True)
+    looked = [value if index % 3 == 0 else None for index, value in enumerate(carried)]
+    assert "cleared only now and then" in answer(looked, clear).title, "every 120 steps, as far as was looked"
+    two = answer(carried, clear, clear | {"site": 8, "line": 30})
+    assert "Line" not in two.fix
+    assert "never cleared" in answer([0] + [8] * (COUNT - 1), clear).title
+
+
 @pytest.mark.parametrize(
     "carried",
     [

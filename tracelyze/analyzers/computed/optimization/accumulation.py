@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, timing
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
 
 SEVERAL_OPTIMIZERS: Final = "several optimizers train together, and which backward belongs to which is not known"
 NOT_PER_BATCH: Final = (
@@ -21,6 +22,10 @@ NOT_PER_BATCH: Final = (
 NEAR: Final = 3  # lines: a scheduler and a scaler may be between the step and its zero_grad
 SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
+
+NEVER: Final = "never cleared"
+_CLEARING: Final = ("zero_grad", "clear-text")  # roles of lines
+_HALF: Final = 0.5  # of the steps: looks at every second step, or fewer, may miss clearings as regularly as they come
 
 
 def one_each(optimization: Optimization) -> Mask:
@@ -38,6 +43,21 @@ def carries(optimization: Optimization) -> float | None:
     carried = optimization.steps["grads_carried"]
     known = np.isfinite(carried) & (optimization.steps["parameters"] > np.nan_to_num(optimization.steps["grads_none"]))
     return float((carried[known] > 0).mean()) if known.any() else None
+
+
+def rarely_cleared(optimization: Optimization, cleared: Mask) -> tuple[str, str, Location | None]:
+    """How often gradients are cleared, since when they are summed, and the line that clears them, if it is the only
+    one. `cleared`: steps, shape [steps], after the first with old gradients, that had none of them.
+    """
+    at, known = timing.numbers(optimization)[cleared], optimization.steps.known("grads_carried")
+    if not len(at):
+        return NEVER, "the start", None
+    gaps = np.unique(np.diff(at))
+    regular = len(gaps) == 1 and float(known.mean()) > _HALF
+    often = f"cleared only every {int(gaps[0]):,} steps" if regular else "cleared only now and then"
+    lines = {(one.file, one.line): one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
+    alone = len(lines) == 1 and len(optimization.process.optimizations) == 1
+    return often, "they were last cleared", next(iter(lines.values())) if alone else None
 
 
 def another_is_cleared(optimization: Optimization, share: float) -> bool:

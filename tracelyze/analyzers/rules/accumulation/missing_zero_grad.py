@@ -65,17 +65,20 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
+    rarely, since_when, line = accumulation.rarely_cleared(optimization, since & (steps["grads_carried"] == 0))
+    ones = "gradients" if rarely == accumulation.NEVER else "ones"
+    stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"Gradients{name} are never cleared: {count:,} of {of} reused old gradients",
+        title=f"Gradients{name} are {rarely}: {count:,} of {of} reused old {ones}",
         summary=(
             f"From step {begin:,} on, each backward pass added its gradients to old ones, and "
-            f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since the start, "
-            f"so do not trust weights trained from step {begin:,} on."
+            f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
+            f"{since_when}, so do not trust weights trained from step {begin:,} on."
         ),
-        fix=FIX_CLOSURE if closure else FIX,
+        fix=(FIX_CLOSURE if closure else FIX) + (f" Line {line.line} is not reached in each step." if line else ""),
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(carried)[-1])),
@@ -90,7 +93,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         cost=timing.scaled(timing.cost_of(optimization, timing.numbers(optimization) >= begin), share)
         if sampled
         else timing.cost_of(optimization, carried),
-        location=optimization.step_location if name else optimization.backward_location,  # several may share a backward
+        location=line or stepped,
+        seen_at=stepped,
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
         diff=None if closure else edits.clear_after_step(optimization),
@@ -125,7 +129,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: no step reuses gradients, and the gradient norm stays near its first values.",
     excluded=(
-        "Gradient accumulation: its windows are cleared once per step, these never are.",
+        "Gradient accumulation: its windows are cleared once per step, these in hardly any step.",
         "A second optimizer (a GAN): tensors are counted for the optimizer that used them.",
     ),
     absent="The run has no gradients to clear.",

@@ -40,7 +40,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 )
             ),
             fix="Call the model: model(x).",
-            fix_code="out = model(x)  # not model.forward(x)",
+            fix_code="model(x)  # not model.forward(x)",
             first_step=int(row["step"] or 0) + 1,
             evidence=[Evidence("hooks on the module", hooks, "hooks")],
             location=place,
