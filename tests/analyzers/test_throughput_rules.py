@@ -181,6 +181,49 @@ def test_workers_that_start_anew_for_every_epoch(make) -> None:
     assert {one.name: one.value for one in finding.evidence}["num_workers"] == "4"
 
 
+@pytest.mark.parametrize(
+    ("line", "stays", "columns"),
+    [
+        ("train_set.epoch = epoch", False, {}),
+        ("train_set.set_epoch(epoch)", False, {"iterable": True}),
+        ("train_loader.dataset.set_difficulty(epoch)", False, {}),
+        ("sampler.set_epoch(epoch)", True, {}),  # the loader asks it for indices in the program itself
+        ("train_loader.set_epoch(epoch)", True, {}),  # hands it on to its sampler
+        ("model.train()", True, {}),
+    ],
+)
+def test_workers_are_not_to_stay_where_the_script_changes_the_dataset(make, line: str, stays: bool, columns) -> None:
+    source = "train_loader = DataLoader(train_set, batch_size=8, num_workers=4)"
+    place = {"file": "train.py", "function": "main", "excerpt": source, "excerpt_line": 10}
+    sites = [
+        place | {"site": 40, "role": "dataloader", "line": 10, "source": source},
+        place | {"site": 41, "role": "epochs", "line": 12, "source": "for epoch in range(4):", "excerpt_line": 12}
+        | {"excerpt": f"for epoch in range(4):\n    {line}\n    for x, y in train_loader:"},
+    ]  # fmt: skip
+    loader = [workers(4)[0] | {"made_at": 40} | columns]
+    finding = make.check(
+        "epoch-boundary-stall", make.process(epochs(make, 2.5), evals={}, loaders=loader, sites=sites)
+    )[2]
+    assert ("persistent_workers=True" in finding.fix_code, finding.diff is not None) == (stays, stays)
+    assert ("line 13 sets something on the dataset" in finding.fix) is not stays
+
+
+def test_the_edit_of_a_stream_is_withheld_and_its_example_warns(make) -> None:
+    loader = [workers(4)[0] | {"iterable": True}]
+    finding = make.check("epoch-boundary-stall", make.process(epochs(make, 2.5), evals={}, loaders=loader))[2]
+    assert finding.diff is None
+    assert "what the script sets on it later does not reach them" in finding.fix
+
+
+def test_the_share_that_first_batches_cost_is_of_the_whole_training(make) -> None:
+    table = epochs(make, 2.5)
+    finding = make.check("epoch-boundary-stall", make.process(table, evals={}, loaders=workers(4)))[2]
+    assert finding.cost.share == pytest.approx(finding.cost.seconds / sum(taken or 0.0 for taken in table["seconds"]))
+    assert {one.name: one.value for one in finding.evidence}[
+        "lost to first batches, of the time from the second epoch on"
+    ] > finding.cost.share
+
+
 def test_a_loader_that_every_epoch_makes_anew_is_to_be_made_once(make) -> None:
     """persistent_workers would change nothing: the workers end with their loader."""
     anew = [workers(4)[0] | {"loader": number, "made_at": 0} for number in range(5)]

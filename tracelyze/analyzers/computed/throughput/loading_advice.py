@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws
-from tracelyze.analyzers.computed.throughput import open_files
+from tracelyze.analyzers.computed.throughput import kept_workers, open_files
 from tracelyze.analyzers.evidence import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.formatting import duration, percent
@@ -74,7 +74,7 @@ def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str,
         return open_files.code(process, loader)
     if way == CHEAPER:
         return ""
-    given: dict[str, object] = {"num_workers": predicted.workers, "persistent_workers": True}
+    given: dict[str, object] = {**kept_workers.staying(process, loader, predicted.workers)}
     if draws_itself(process, loader):
         made = loader_arguments.example(process, loader, {**given, "worker_init_fn": "worker_init_fn"})
         return loader_call.SEED_OF_EACH_WORKER + made

@@ -100,6 +100,14 @@ def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
     return bool(own_sampler(process, loader))
 
 
+def dataset_of(made_at: Location | None) -> str | None:
+    """What the call that makes the loader is given as its data set, as it is written there."""
+    line = parsed_line.parse(made_at.source) if made_at else None
+    call = _only_call(line) if line else None
+    given = _given(call) if call else None
+    return line.text_of(given["dataset"]) if line and given and "dataset" in given else None
+
+
 def own_sampler(process: Process, loader: Mapping[str, Any]) -> dict[str, str]:
     """The sampler that the call which makes the loader is given, as it is written there: with all that it was told,
     as how many samples it draws; empty without one."""

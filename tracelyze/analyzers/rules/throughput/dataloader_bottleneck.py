@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import contention, loading_lines, open_files, waiting
+from tracelyze.analyzers.computed.throughput import contention, kept_workers, loading_lines, open_files, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.loader_arguments import with_arguments
@@ -107,7 +107,7 @@ def _finding(
 def _edit(optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
     """More workers at the line that makes the loader, where they need neither a guard nor seeds of their own."""
     process, loader = optimization.process, seen.loader
-    wanted = {"num_workers": str(predicted.workers), "persistent_workers": "True"}
+    wanted = kept_workers.staying(process, loader, predicted.workers)
     right = way == advice.WORKERS and not loader.get("iterable") and advice.needs_no_more(process, loader)
     return with_arguments(process, process.site(loader.get("made_at")), wanted) if right else None
 

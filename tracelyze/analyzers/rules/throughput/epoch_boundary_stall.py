@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.computed.throughput import contention, kept_workers
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -45,24 +44,25 @@ def check(process: Process, limits: Limits) -> Outcome:
     middle = float(np.median(excess[first]))
     begun = int(np.argmax(first))
     lost = float(excess[first].sum()) / max(float(net[begun:][known[begun:]].sum()), 1e-9)
-    measured = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time"
+    measured = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time since"
     if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
         return Passed(measured)
     matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
-    return [_finding(optimization, np.where(first, excess, 0.0), usual, (lost, matters), limits)]
+    whole = float(excess[first].sum()) / max(float(np.nansum(seconds)), 1e-9)
+    return [_finding(optimization, np.where(first, excess, 0.0), usual, (lost, whole, matters), limits)]
 
 
 def _finding(
-    optimization: Optimization, excess: Floats, usual: float, lost_and: tuple[float, bool], limits: Limits
+    optimization: Optimization, excess: Floats, usual: float, shares: tuple[float, float, bool], limits: Limits
 ) -> Finding:
-    """`lost_and`: the share of the time that is lost, and whether that is much."""
-    lost, matters = lost_and
+    """`shares`: of the time that is lost, from the first such batch on and in all; and whether that is much."""
+    lost, whole, matters = shares
     rows = np.flatnonzero(excess)
     middle = float(np.median(excess[rows]))
     loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
-    renewed = _is_made_anew(optimization.process, loader, limits)
-    fix, code, why = _advice(optimization.process, loader, renewed)
+    renewed = kept_workers.made_anew(optimization.process, loader, limits["boundaries"])
+    fix, code, why = kept_workers.advice(optimization.process, loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
     return Finding(
@@ -70,7 +70,7 @@ def _finding(
         severity="warning" if matters else "info",
         confidence="certain" if loader else "likely",
         title=f"The first batch of {plural(len(rows), 'epoch')} took {duration(middle + usual)} instead of "
-        f"{duration(usual)}: {duration(float(excess.sum()))}, {percent(lost)} of the time",
+        f"{duration(usual)}: {duration(float(excess.sum()))}, {percent(whole)} of the time",
         summary=f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch.{why}"
         + ("" if matters else LITTLE),
         fix=fix,
@@ -79,50 +79,27 @@ def _finding(
         last_step=timing.step_at(optimization, int(rows[-1])),
         first_second=timing.second_at(optimization, int(rows[0])),
         evidence=[
-            Evidence("time lost to first batches", lost, "share", limits["lost"], limits.source("lost")),
+            Evidence(
+                "lost to first batches, of the time from the second epoch on",
+                lost,
+                "share",
+                limits["lost"],
+                limits.source("lost"),
+            ),
             Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
             Evidence("epochs", len(rows), "", limits["boundaries"], limits.source("boundaries")),
             *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
-        cost=Cost(float(excess.sum()), lost),
+        cost=Cost(float(excess.sum()), whole),
         location=(made_at if code else None) or iterated,
         seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
-        diff=None if renewed else _edit(optimization.process, loader),
+        diff=None if renewed else kept_workers.edit(optimization.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
     )
 
 
-def _edit(process: Process, loader: dict[str, Any]) -> Diff | None:
-    """persistent_workers at the line that makes the loader, where it has workers that start anew."""
-    if not loader.get("num_workers") or loader.get("persistent_workers"):
-        return None
-    return loader_arguments.with_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
-
-
-def _is_made_anew(process: Process, loader: dict[str, Any], limits: Limits) -> bool:
-    """Whether the line that made this loader made one for every epoch: then no setting keeps its workers."""
-    made_at = loader.get("made_at")
-    same = [row for row in process.loaders.records() if made_at is not None and row["made_at"] == made_at]
-    return bool(loader.get("num_workers")) and len(same) > limits["boundaries"]
-
-
-def _advice(process: Process, loader: dict[str, Any], renewed: bool) -> tuple[str, str, str]:
-    """What to do, an example, and a sentence that says why the first batch is late."""
-    if renewed:
-        code = f"# before the epochs:\n{loader_arguments.example(process, loader, {'persistent_workers': True})}"
-        return ONCE, code, " Each epoch makes a new loader, with new workers."
-    if loader.get("num_workers") and not loader.get("persistent_workers"):
-        code = loader_arguments.example(process, loader, {"persistent_workers": True})
-        return PERSISTENT, code, " The workers of the loader end with each epoch, and start anew."
-    if loader.get("num_workers"):
-        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
-    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
-
-
-PERSISTENT = "Keep the workers between epochs: all that a new worker imports, copies and reads is done again each time."
 LITTLE = " Few seconds are lost in all, and in longer epochs the share is smaller: only a note."
-ONCE = "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
 RULE = Rule(
     id="epoch-boundary-stall",
     family="throughput",

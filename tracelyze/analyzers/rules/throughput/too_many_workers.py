@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.throughput import kept_workers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -40,7 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: float, limits: Limits) -> Finding:
     optimization = process.longest
     loader, processors = optimization.loader, plural(cpus, "processor")
-    wanted = {"num_workers": str(max(1, cpus - 1)), "persistent_workers": "True"}
+    wanted = kept_workers.staying(process, loader, max(1, cpus - 1))
+    stay = ", with persistent_workers=True" if len(wanted) > 1 else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -51,7 +53,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
             f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
             "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
         ),
-        fix=f"Start with {plural(max(1, cpus - 1), 'worker')}, with persistent_workers=True, and make samples cheaper.",
+        fix=f"Start with {plural(max(1, cpus - 1), 'worker')}{stay}, and make samples cheaper.",
         fix_code=loader_arguments.example(process, loader, wanted),
         diff=loader_arguments.with_arguments(process, process.site(loader.get("made_at")), wanted),
         first_step=timing.step_at(optimization, 0),

@@ -28,6 +28,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "in-place-product": frozenset({"addmm_", "baddbmm_", "addbmm_"}),
     "batch-norm": frozenset({"batch_norm", "instance_norm"}),
     "clear-text": frozenset({"zero_grad"}),
+    "set-epoch": frozenset({"set_epoch"}),
     "eval-mode": frozenset({"eval"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),

@@ -1,0 +1,108 @@
+"""Workers of a loader that end with each epoch: how to keep them, and whether they may be kept.
+
+Each has a copy of the dataset, of the time when it began: one that the script changes between epochs is to come anew.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Process
+
+_SETS_EPOCH: Final = re.compile(r"(?P<owner>[A-Za-z_][\w.]*)\.set_epoch\s*\(")
+_SAMPLER: Final = re.compile(r"sampler$", re.IGNORECASE)  # the loader asks it in the program, and no worker has a copy
+_CHANGES: Final = r"{owner}(?:\.\w+)*\.(?:\w+\s*[-+*/]?=(?!=)|set_?\w*\s*\(|update\w*\s*\()"
+PERSISTENT: Final = (
+    "Keep the workers between epochs: all that a new worker imports, copies and reads is done again each time."
+)
+COPIES: Final = (
+    " They keep the dataset that they were started with: what the script sets on it later does not reach them."
+)
+SHARED: Final = (
+    "Leave the workers as they are, or let the change reach those that stay: line {line} sets something on the "
+    "dataset, and with persistent_workers=True each worker would keep the copy that it was started with. What stands "
+    "in shared memory (a tensor after share_memory_()) is seen by all."
+)
+ENDED: Final = " The workers of the loader end with each epoch, and start anew."
+ONCE: Final = (
+    "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
+)
+
+
+def edit(process: Process, loader: Mapping[str, Any]) -> Diff | None:
+    """persistent_workers at the line that makes the loader, where it has workers that start anew: not for a stream,
+    which often reads the number of the epoch from itself."""
+    if not loader.get("num_workers") or loader.get("persistent_workers") or loader.get("iterable"):
+        return None
+    if changed_between_epochs(process, loader):
+        return None
+    return loader_arguments.with_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
+
+
+def staying(process: Process, loader: Mapping[str, Any], workers: int) -> dict[str, str]:
+    """Arguments that give a loader so many workers, which stay where that keeps nothing from them."""
+    stay = {} if changed_between_epochs(process, loader) else {"persistent_workers": "True"}
+    return {"num_workers": str(workers), **stay}
+
+
+def made_anew(process: Process, loader: Mapping[str, Any], most: float) -> bool:
+    """Whether the line that made this loader made one for every epoch: then no setting keeps its workers."""
+    made_at = loader.get("made_at")
+    same = [row for row in process.loaders.records() if made_at is not None and row["made_at"] == made_at]
+    return bool(loader.get("num_workers")) and len(same) > most
+
+
+def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[str, str, str]:
+    """What to do, an example, and a sentence that says why the first batch is late."""
+    changed = changed_between_epochs(process, loader)
+    if changed is not None and loader.get("num_workers") and not loader.get("persistent_workers"):
+        why = " Each epoch makes a new loader, with new workers." if renewed else ENDED
+        return SHARED.format(line=changed.line), "", why
+    if renewed:
+        code = f"# before the epochs:\n{loader_arguments.example(process, loader, {'persistent_workers': True})}"
+        return ONCE + COPIES, code, " Each epoch makes a new loader, with new workers."
+    if loader.get("num_workers") and not loader.get("persistent_workers"):
+        code = loader_arguments.example(process, loader, {"persistent_workers": True})
+        return PERSISTENT + COPIES, code, ENDED
+    if loader.get("num_workers"):
+        return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
+    return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
+
+
+def changed_between_epochs(process: Process, loader: Mapping[str, Any]) -> Location | None:
+    """The first of the recorded lines that changes the dataset of this loader (a row of the table loaders) by an
+    attribute or a call, behind the line that makes the loader; that sets its epoch anywhere."""
+    made_at = process.site(loader.get("made_at"))
+    dataset = loader_arguments.dataset_of(made_at)
+    owners = [re.escape(dataset), r"[\w.]*\.dataset"] if dataset else [r"[\w.]*\.dataset"]
+    changes = re.compile(rf"^\s*{_CHANGES.format(owner='(?:' + '|'.join(owners) + ')')}")
+    for place in _recorded(process):
+        told = _SETS_EPOCH.search(place.source)
+        if told is not None and not _SAMPLER.search(told["owner"]) and _may_hold(told["owner"], dataset, loader):
+            return place
+        behind = made_at is None or place.file != made_at.file or place.line > made_at.line
+        if behind and changes.match(place.source):
+            return place
+    return None
+
+
+def _may_hold(owner: str, dataset: str | None, loader: Mapping[str, Any]) -> bool:
+    """Whether what is told the epoch is the dataset: a loader tells it to its sampler where the set is no stream."""
+    return bool(loader.get("iterable")) or owner == dataset or owner.rpartition(".")[2].endswith(("dataset", "data"))
+
+
+def _recorded(process: Process) -> list[Location]:
+    """All lines that were recorded around places, in order."""
+    found: dict[tuple[str, int], Location] = {}
+    for row in process.sites.records():
+        if row["excerpt_line"] and row["excerpt"]:
+            for number, text in enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])):
+                found[row["file"], number] = Location(row["file"], number, "", text.split("#")[0].rstrip())
+    return [found[key] for key in sorted(found)]
