@@ -44,7 +44,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     middle = float(np.median(excess[first]))
     begun = int(np.argmax(first))
     lost = float(excess[first].sum()) / max(float(net[begun:][known[begun:]].sum()), 1e-9)
-    measured = f"first batches wait {duration(middle)} longer than others, {percent(lost)} of the time since"
+    measured = f"from the second epoch on, first batches wait {duration(middle)} longer than others: "
+    measured += f"{percent(lost)} of the time"
     if middle * alone < limits["stall"] or lost * alone < limits["lost"]:
         return Passed(measured)
     matters = middle * alone >= limits["long"] or float(excess[first].sum()) * alone >= limits["worth"]
