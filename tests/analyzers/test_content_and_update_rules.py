@@ -33,7 +33,7 @@ def test_a_batch_with_nan_that_breaks_the_loss(make) -> None:
     status, _, finding = make.check("nonfinite-input", process)
     assert status == "fired"
     assert (finding.severity, finding.first_step) == ("critical", 101)
-    assert "batch 100 of pass 0" in finding.summary
+    assert "batch 101 of pass 1" in finding.summary
     assert finding.location.line == 30
     loader = {"loader": 0, "dataset": "Curves", "site": 2, "read_by": 3}
     own = make.process(broken_at(make, 100), loaders=[loader], more={"batches": batches})

@@ -194,3 +194,24 @@ def test_probabilities_that_the_loop_uses_stay_what_they_are(make, below: str, e
 )
 def test_the_loss_of_the_line_compares_equal_shapes(make, line: str, added: str | None) -> None:
     assert edited(make, line, line_edits.squeezed, 0, -1) == added
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "added"),
+    [
+        (
+            "forward",
+            "return F.batch_norm(x, m, v, training=True)",
+            "return F.batch_norm(x, m, v, training=self.training)",
+        ),
+        ("forward", "return F.batch_norm(x, m, v, w, b, True)", "return F.batch_norm(x, m, v, w, b, self.training)"),
+        ("forward", "return F.batch_norm(x, m, v, training=always)", None),
+        ("normalise", "return F.batch_norm(x, m, v, training=True)", None),
+    ],
+)
+def test_batch_norm_by_the_mode_of_its_module(make, function: str, line: str, added: str | None) -> None:
+    row = {"site": 1, "role": "batch-norm", "file": "m.py", "line": 2, "function": function, "excerpt_line": 1}
+    excerpt = f"def {function}(self, x):\n    {line}"
+    process = make.process(sites=[{**row, "source": line, "excerpt": excerpt}])
+    diff = line_edits.normalising_by_mode(process, process.location("batch-norm"))
+    assert (diff.added[0].strip() if diff else None) == added

@@ -230,6 +230,19 @@ def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
     return _edit(process, place, changed)
 
 
+def normalising_by_mode(process: Process, place: Location | None) -> Diff | None:
+    """Functional batch_norm that is always in training, by the mode of the module whose forward calls it."""
+    own = f"{_receiver(process, place)}.training" if place else ""
+
+    def changed(line: ParsedLine) -> str | None:
+        call = _only(line.calls("batch_norm"))
+        given = call and _argument(call, 5, "training")
+        always = isinstance(given, ast.Constant) and given.value is True
+        return line.with_parts({given: own}) if given is not None and always else None
+
+    return _edit(process, place, changed) if place is not None and place.function == "forward" else None
+
+
 def _receiver(process: Process, place: Location) -> str:
     """What the method calls its object, if the line that says so was recorded; nearly all say `self`."""
     above = [text for number, text in sorted(edits.recorded_lines(process, place).items()) if number <= place.line]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -31,6 +31,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     updates = int(np.nan_to_num(evals["statistics"][rows]).sum())
     in_eval = bool((evals["model_in_train"][rows] == 0).all())
     seen_at = validation.place(process, int(rows[0]))
+    always = script_lines.always_normalising(process) if in_eval else None
+    edit = line_edits.normalising_by_mode(process, always)
     optimization = process.longest if process.optimizations else None
     return [
         Finding(
@@ -49,15 +51,20 @@ def check(process: Process, limits: Limits) -> Outcome:
                 )
                 + "Validation data thereby enter the model that is saved, and each validation changes the next one."
             ),
-            fix="Have all of the model in eval mode while it is validated, normalisation included.",
-            fix_code="model.eval()  # and F.batch_norm(..., training=self.training) in a forward of your own",
+            fix="Let the normalisation go by the mode of its module: the model is in eval mode, and this call is not."
+            if always
+            else "Have all of the model in eval mode while it is validated, normalisation included.",
+            fix_code=(edit.added[0].strip() if edit else "training=self.training  # what batch_norm is given")
+            if always
+            else "model.eval()  # and F.batch_norm(..., training=self.training) in a forward of your own",
+            diff=edit,
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
                 Evidence("passes that changed running statistics", bad, "passes"),
                 Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
             ],
-            location=(script_lines.always_normalising(process) if in_eval else None) or seen_at,
+            location=always or seen_at,
             seen_at=seen_at,
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are gathered anew on purpose, for another domain.",

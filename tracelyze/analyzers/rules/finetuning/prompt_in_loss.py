@@ -62,7 +62,8 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         title=title,
         summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
         fix="Where only answers are to be learned, give the positions of the prompt the label -100.",
-        fix_code="labels = input_ids.clone()\nlabels[:, :prompt_length] = -100   # or completion_only_loss in TRL",
+        fix_code="labels = input_ids.clone()\nlabels[:, :prompt_length] = -100\n"
+        "# with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True",
         evidence=[
             Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),
             Evidence("ids that all rows begin with", length, "ids"),

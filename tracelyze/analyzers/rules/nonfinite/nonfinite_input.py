@@ -62,7 +62,9 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     row = rows[-1]
     rows = [one for one in rows if one["loader"] == row["loader"]]
     fields = ", ".join(sorted({f"{one['field']} ({one['dtype']}, {one['shape']})" for one in rows}))
-    which = f"batch {row['batch']:,} of pass {row['epoch']}" if row["loader"] is not None else "the model's input"
+    which = (
+        f"batch {row['batch'] + 1:,} of pass {row['epoch'] + 1}" if row["loader"] is not None else "the model's input"
+    )
     affected = np.arange(len(optimization.steps)) >= first
     process, loader = optimization.process, _loader(optimization.process, row)
     made = _made_by_script(process, row)
