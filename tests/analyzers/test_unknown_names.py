@@ -43,7 +43,9 @@ def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
     assert unknown_names.noted("loss = net(data)", process, place) == "loss = net(data)"
     assert unknown_names.noted("loss = helper(net)", process, place) == "loss = helper(net)"
     assert unknown_names.noted(code, process, None) == code
-    assert unknown_names.noted(code, process, Location("train.py", 99)) == code, "nothing is known of its lines"
+    elsewhere = unknown_names.noted(code, process, Location("train.py", 99, "crashed"))
+    assert elsewhere.startswith(f"{unknown_names.NOTE}net, data, teacher, loss\n"), "none of its lines were recorded"
+    assert unknown_names.noted(code, make.process(), place) == code, "no lines were recorded at all"
 
 
 def test_what_was_read_from_a_file_keeps_its_name(make) -> None:

@@ -33,8 +33,8 @@ _MOST: Final = 6  # more of them make an example a sketch, of which nobody expec
 
 def noted(code: str, process: Process, location: Location | None) -> str:
     """The example, below a comment with the names that the script does not have there, as far as its lines tell."""
-    if location is None or location.line not in edits.recorded_lines(process, location):
-        return code  # nothing is known of what the script calls things there
+    if location is None or not any(row["excerpt"] for row in process.sites.records()):
+        return code  # nothing is known of what the script calls things
     known = _known(process, location)
     unknown = [name for name in foreign(code) if name not in known]
     if not unknown:
