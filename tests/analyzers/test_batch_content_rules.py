@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.computed.data.passes import Pass
+from tracelyze.analyzers.ranks import agreement
 
 SETTINGS = {"dataset": "Images", "length": 50, "batch_size": 32, "num_workers": 0, "iterable": False, "made_at": 2}
 RANDOM = SETTINGS | {"sampler": "RandomSampler", "shuffled": True}
@@ -208,6 +209,23 @@ def test_ranks_whose_later_passes_differ_or_were_not_compared(make) -> None:
         assert finding.summary.startswith("In the first pass both ranks were handed the same batch")
         assert "those of one rank" not in finding.summary
         assert ("orders are not all the same" in finding.summary) == (len(orders[0]) > 1)
+
+
+@pytest.mark.parametrize(
+    ("second", "state", "said"),
+    [
+        ([1, 2, 3], "own", "the same batches, at"),
+        ([1, 7, 8], "own", "the same batches in the first pass, and not in all that followed"),
+        ([6, 7, 8], "agree", "each rank has its own"),
+    ],
+)
+def test_the_table_of_ranks_says_of_samples_what_the_rule_says(make, second: list[int], state: str, said: str) -> None:
+    gathered = [
+        passes.of_training(make.process(more={"batches": epochs(shuffled(one))})) for one in ([1, 2, 3], second)
+    ]
+    row = agreement._data(dict(enumerate(gathered)), {}, 2)
+    assert row is not None
+    assert (row.state, said in row.said) == (state, True)
 
 
 def test_the_same_stream_on_every_rank_is_divided_where_it_is_read(make) -> None:

@@ -38,6 +38,10 @@ def freeze(model):
         p.requires_grad = False  # freeze
         print(p.requires_grad)
 
+def epoch_begins(self, epoch):
+    self.optimizer.zero_grad()  # clear-text
+    self.stream.set_epoch(epoch)  # set-epoch
+
 def loss_of(model, x):
     t = torch.randint(0, 10, (len(x),))  # draw
     hidden = model.body(x).detach()  # cut

@@ -203,7 +203,7 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
     first, *others = sorted(passes)
     own = {(one.loader, one.epoch): one for one in passes[first] if one.distinctive >= LEAST}
     same: list[int] = []
-    compared = 0
+    compared, later = 0, True  # whether passes after the first are the same as well
     for rank in others:
         pairs = [(own[key], one) for one in passes[rank] if (key := (one.loader, one.epoch)) in own]
         places = sum(len(one.common(other)) for one, other in pairs)
@@ -211,12 +211,16 @@ def _data(passes: Mapping[int, Any], batches: Mapping[int, Any], count: int) -> 
             return None
         equal = sum(one.agreement(other) * len(one.common(other)) for one, other in pairs) / places
         compared = max(compared, places)
-        same += [rank] if equal >= SAME_BATCHES else []
+        one, other = min(pairs, key=lambda pair: pair[0].step)  # the orders may part later, and divide nothing
+        if equal >= SAME_BATCHES or (len(one.common(other)) >= LEAST and one.agreement(other) >= SAME_BATCHES):
+            same.append(rank)
+            later &= equal >= SAME_BATCHES
     rule, seen = "same-data-on-every-rank", f"up to {plural(compared, 'batch', 'batches')} at the same places"
     if not same:
         return Agreement("Samples", "agree", f"{seen}: each rank has its own", rule=rule)
     wrapped = all(rank in batches and batches[rank].wrapped for rank in passes)
-    said = f"the same batches, at up to {plural(compared, 'place')} that were compared"
+    first_only = "" if later else " in the first pass, and not in all that followed"
+    said = f"the same batches{first_only}, at up to {plural(compared, 'place')} that were compared"
     return Agreement("Samples", "odd" if wrapped else "own", said, [first, *same], rule=rule)
 
 
