@@ -229,6 +229,8 @@ def clips(make: Any, norms: tuple[float, float], losses: tuple[float, float] = (
 def test_parts_of_one_model_that_are_clipped_apart(make) -> None:
     _, _, finding = clips(make, (4.0, 2.0))
     assert (finding.severity, finding.ranks) == ("critical", [0, 1])
+    assert "by 50%" in finding.title, "coefficients of 1/4 and 1/2"
+    assert "(4 and 2 at step 1)" in finding.summary
 
 
 @pytest.mark.parametrize(

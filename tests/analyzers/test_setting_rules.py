@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.diagnosis import Exit
 
 COUNT = 400
@@ -303,6 +305,15 @@ def test_batchnorm_small_batch(make) -> None:
     assert answer(batch_size=[256] * COUNT) == "passed"
     assert answer(backwards=[1] * COUNT, batch_size=[2] * COUNT) == "passed"
     assert answer(modules_in_train=[0] * COUNT) == "passed", "frozen"
+
+
+def test_groups_of_channels_divide_them_and_hold_several() -> None:
+    formula = batch_statistics.GROUPS.partition("\n")[0]
+    for channels in (8, 16, 24, 48, 56, 64, 100, 512, 2048):
+        names: dict[str, Any] = {"math": math, "channels": channels}
+        exec(formula, names)
+        assert channels % names["groups"] == 0
+        assert channels // names["groups"] >= min(channels, 16)
 
 
 def mostly_frozen(make: Any, name: str = "norm.weight", held: int = 40, varies: float = 0.1, **more: Any) -> Any:

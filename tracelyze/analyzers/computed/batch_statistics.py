@@ -19,6 +19,9 @@ IN_TRAIN_MODE = (
     "pretraining; here, load such weights before training, or use GroupNorm where batches are too small."
 )
 
+GROUPS = """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
+nn.GroupNorm(groups, channels)  # for nn.BatchNorm2d(channels)"""
+
 
 def few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
     """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""

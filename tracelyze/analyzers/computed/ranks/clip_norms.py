@@ -63,9 +63,12 @@ def differing(ranks: Mapping[int, Mapping[int, Clip]], limits: Limits) -> dict[i
     return differ or Passed(f"{plural(len(ranks), 'rank')} clip by the same norm")
 
 
-def median_norm(clips: Mapping[int, Clip]) -> float:
-    """The norm before clipping, in the middle of the steps."""
-    return float(np.median([norm for _, norm, _ in clips.values()]))
+def differing_by(one: Mapping[int, Clip], other: Mapping[int, Clip], apart: float) -> tuple[int, tuple[float, float]]:
+    """The step at which the coefficients of two ranks differ nearest to this share, and the norms before clipping."""
+    steps = sorted(one.keys() & other.keys())
+    a, b = (_coefficient(np.array([clips[step] for step in steps])) for clips in (one, other))
+    nearest = steps[int(np.argmin(np.abs(np.abs(a / b - 1) - apart)))]
+    return nearest, (one[nearest][1], other[nearest][1])
 
 
 def _same_losses(a: Floats, b: Floats, limits: Limits) -> bool:

@@ -49,9 +49,9 @@ def _scaled(ranks: dict[int, Clips], limits: Limits) -> dict[int, Scaled]:
 
 
 def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float], limits: Limits) -> Finding:
-    most, other = max(differ.values()), next(iter(differ))
+    other, most = max(differ.items(), key=lambda one: one[1])
     first = min(rank for rank, one in ranks.items() if one.by_step)
-    norms = [number(clip_norms.median_norm(ranks[rank].by_step)) for rank in (first, other)]
+    step, norms = clip_norms.differing_by(ranks[first].by_step, ranks[other].by_step, most)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -59,8 +59,9 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
         title=f"Ranks that share one model clip it differently, by {percent(most)}",
         summary=(
             f"Ranks {first} and {other} began with the same loss, and their losses move together: they compute one "
-            f"model. But each clips by the norm of the gradients that it holds ({norms[0]} and {norms[1]} in the "
-            "middle): parts of one model are scaled differently, and the update no longer points along the gradient."
+            f"model. But each clips by the norm of the gradients that it holds ({number(norms[0])} and "
+            f"{number(norms[1])} at step {step:,}): parts of one model are scaled differently, and the update no "
+            "longer points along the gradient."
         ),
         fix=FIX,
         fix_code=EXAMPLE,

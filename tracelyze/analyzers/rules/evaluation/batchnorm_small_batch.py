@@ -40,22 +40,22 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         return _of_one_sample(optimization, *gap, limits)
     if all_in_train and (few := batch_statistics.few_values(optimization, limits)) is not None:
         return _noise(optimization, *few, float(size), limits)
+    shown = plural(int(size), "sample")
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
-        return Passed(f"{plural(int(size), 'sample')} per forward, {plural(int(backwards), 'backward')} per step")
+        return Passed(f"{shown} per forward, {plural(int(backwards), 'backward')} per step")
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"BatchNorm sees {size:.0f} samples at a time, although a step accumulates {backwards:.0f} batches",
+        title=f"BatchNorm sees {shown} at a time, although a step accumulates {backwards:.0f} batches",
         summary=(
-            f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises each of "
-            f"{size:.0f} samples by itself: its statistics are noise, and what it stores for validation fits badly. "
+            f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises "
+            f"{shown} at a time: its statistics are noise, and what it stores for validation fits badly. "
             "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
         ),
         fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or make the micro-batches "
         "larger.",
-        fix_code="nn.GroupNorm(num_groups=math.gcd(32, channels), num_channels=channels)      # instead of "
-        "nn.BatchNorm2d(channels)",
+        fix_code=batch_statistics.GROUPS,
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -81,7 +81,7 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
             f"{number(there)} in validation and {number(here)} in training just before, from the first validations on."
         ),
         fix="Make batches larger, or use a norm that works on one sample: InstanceNorm, GroupNorm or LayerNorm.",
-        fix_code="nn.GroupNorm(num_groups=math.gcd(32, channels), num_channels=channels)  # instead of BatchNorm2d",
+        fix_code=batch_statistics.GROUPS,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
