@@ -274,7 +274,7 @@ NO_GRADIENT: Final = (
         "no-step",
         "updates-not-applied",
         consequences=STUCK,
-        lines=("loss.backward()",),
+        lines=("optimizer.step()",),
         fast=True,
     ),
     faulty(
@@ -511,7 +511,7 @@ EVALUATION: Final = (
         "frozen_is_not_eval",
         "eval-in-train-mode",
         consequences=NOISY_VALIDATION,
-        lines=("losses.append(nn.functional.mse_loss(self.net(noisy), clean).item())",),
+        lines=("self.net.requires_grad_(False)",),
         fast=True,
     ),
     faulty(
