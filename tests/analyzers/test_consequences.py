@@ -250,3 +250,11 @@ def test_a_cause_that_is_only_information_explains_no_harm() -> None:
     assert causes(finding("no-shuffle", 1, RUN, severity="info"), finding("learning-rate-too-high", 2))[
         "learning-rate-too-high"
     ] is None  # fmt: skip
+
+
+def test_a_process_that_was_ended_has_lost_its_last_steps() -> None:
+    """The rank that a library aborts is recorded up to a step or two before the collective in which it waited."""
+    ended = finding("killed", 7, ranks=[0], ending=Ending("Ended by a signal", "signal"))
+    hang = finding("rank-hang", 9, ranks=[1])
+    assert causes(ended, hang) == {"killed": "rank-hang", "rank-hang": None}
+    assert causes(replace(ended, ending=None), hang)["killed"] is None

@@ -52,7 +52,7 @@ print("done")
     [
         ("append", ["losses.append((step, loss))"]),
         ("meter", ["self.values.append(value)"]),
-        ("sum", []),  # what a step makes for itself is as long each time
+        ("sum", ["total += loss"]),
         ("item", []),
     ],
 )

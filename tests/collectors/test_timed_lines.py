@@ -85,3 +85,33 @@ def test_what_a_worker_hands_over() -> None:
     assert timed_lines.of_bytes(b"\0" * timed_lines.SPACE) is None
     assert timed_lines.of_bytes(b"20\n1") is None
     assert timed_lines.to_bytes(found._replace(file="x" * timed_lines.SPACE)) == b""
+
+
+KILLED = """
+import os, signal, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+class Slow(Dataset):
+    def __len__(self):
+        return 400
+    def __getitem__(self, i):
+        time.sleep(0.001)  # the line
+        return torch.ones(4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+begin = time.monotonic()
+while time.monotonic() - begin < 3.5:
+    for x in DataLoader(Slow(), batch_size=8):
+        optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.starts_programs
+def test_a_killed_program_leaves_the_line(collect: Any, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    (process,) = collect(sys.executable, str(script)).run.processes
+    rows = [row for row in process.events.records() if row["kind"] == "loading"]
+    assert rows
+    assert "# the line" in rows[-1]["source"]

@@ -70,6 +70,8 @@ def possible_causes(
 
     def may_cause(cause: Finding, effect: Finding, row: Consequence) -> bool:
         earlier = began[cause.rule] < began[effect.rule]  # by step, at the same step by the catalogue's order
+        # A process that was ended has lost its last rows: its step is a lower bound, and the end comes after all else.
+        earlier = earlier or (effect.ending is not None and cause.ending is None)
         same_step = began[cause.rule][0] == began[effect.rule][0]
         if not earlier and not same_step:
             return False

@@ -99,7 +99,7 @@ class Loader(Signal):
             row["open_file"], row["open_kind"], row["opened_at"] = open_files.of(loader.dataset, sites) or (None,) * 3
             row["sample_at"] = sample_lines.sample(loader.dataset, loader.collate_fn, sites)
             sample_lines.draws(loader.dataset, loader.collate_fn, sites)
-            sample_lines.worker_seed(loader.worker_init_fn, sites)
+            sample_lines.worker_seed(getattr(loader, "worker_init_fn", None), sites)
             if own is not None:
                 row["stored_prints"] = sample_generators.prints_of_stored(self.torch, loader.dataset)
             self.context.emit("loaders", row)

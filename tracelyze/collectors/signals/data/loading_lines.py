@@ -27,6 +27,7 @@ class LoadingLines(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._found: dict[int, list[timed_lines.TimedLines | fetches.Page]] = {}  # by loader
+        self._told: set[int] = set()  # loaders of which a first answer was recorded: a program may be killed
 
     def fetching(self, loader: Any, iterator: Any, page: fetches.Page | None) -> None:
         number = self.progress.iterated
@@ -42,19 +43,26 @@ class LoadingLines(Signal):
             fetches.timed[iterator._dataset_fetcher] = timed
             found.append(timed)
 
+    def every_second(self, row: dict[str, Any]) -> None:
+        for number, found in list(self._found.items()):
+            if number not in self._told:
+                self._tell(number, list(found))
+
     def finished(self) -> None:
         for number, found in self._found.items():
-            told = [of for one in found for of in (one.told() if isinstance(one, fetches.Page) else [one.found()])]
-            self._tell(number, [one for one in told if one is not None])
+            self._tell(number, found)
         self._found = {}
 
-    def _tell(self, number: int, told: list[timed_lines.Timed]) -> None:
+    def _tell(self, number: int, found: list[timed_lines.TimedLines | fetches.Page]) -> None:
         """The function in which most of all the time went, and its line of the longest of the batches."""
+        answers = [of for one in found for of in (one.told() if isinstance(one, fetches.Page) else [one.found()])]
+        told = [one for one in answers if one is not None]
         functions: dict[tuple[str, str], int] = {}
         for one in told:
             functions[one.file, one.function] = functions.get((one.file, one.function), 0) + one.there
         if not functions:
             return
+        self._told.add(number)
         most = max(functions, key=functions.__getitem__)
         longest = max((one for one in told if (one.file, one.function) == most), key=lambda one: one.there)
         self.context.record_event(

@@ -8,7 +8,8 @@ import math
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
-from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
+from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.internals.private_names import ANY_AUTOCAST, SAVED, UNSEEN
 from tracelyze.collectors.program.call import Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -68,11 +69,12 @@ class LossGraphs(Signal):
         self._again = 1  # steps since then after which a loss without such weights is looked at once more
         self._samples = 0
         self._casting = False  # whether a model was called under autocast
+        self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)  # None in a torch without it
         self._policy = 0  # samples that found weights of a policy
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if self._left and self._samples < TRIED:
-            self._casting = self._casting or bool(dtype_code(self.torch) or call.autocast)
+            self._casting = self._casting or bool(call.autocast or (self._any_autocast and dtype_code(self.torch)))
             self._rows.called(call, args, kwargs)
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
