@@ -66,7 +66,7 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
             _safely(functools.partial(end, other, "finished"))
         _safely(lambda: _finish(first, others, quiet))
         for one in (first, *others):
-            if one.folder is not None:
+            if one.folder is not None and not one.off:  # What stopped it may be a lack of descriptors.
                 _safely(functools.partial(exit_status.note, one.folder))
 
     for name in ("execv", "execve"):  # execl, execvp and the others call these
