@@ -157,7 +157,7 @@ def _start_afresh(torch: Any) -> None:
     threads.idents.clear()
     parent = recorder()
     for one in recorders():
-        one.writer.leave_to_parent()
+        one.writer.let_go()
         one.fast_path.interrupt()
     child = Recorder(torch, parent.run, parent.options)
     child.writer.off = parent.off or parent.ended

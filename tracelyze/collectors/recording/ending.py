@@ -165,6 +165,8 @@ def end(recorder: Recorder, name: str, code: float | None = None) -> None:
         recorder.record_event("exit", name, value=code)
         recorder.close()
         recorder.writer.note_end(name, code)
+        if recorder.off:  # Its files were left open. What the program does at its end may need their descriptors.
+            recorder.writer.let_go()
 
 
 def _finish(recorder: Recorder, others: list[Recorder], quiet: bool) -> None:

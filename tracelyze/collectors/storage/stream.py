@@ -106,8 +106,8 @@ class TableStream:
         self._bytes += batch.nbytes
         return int(batch.num_rows)
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: close the child's copy of the open file, into which nothing is written."""
+    def let_go(self) -> None:
+        """Close the open file, into which nothing more is written."""
         if self._file is not None:
             self._file.close()
         self._file = self._writer = None

@@ -188,10 +188,11 @@ class Writer:
         self.ended = True
         self.threads.end()
 
-    def leave_to_parent(self) -> None:
-        """In a forked child: let go of files that the parent writes, before Python warns that nobody closed them."""
+    def let_go(self) -> None:
+        """Close the files, into which nothing more is written: in a forked child those of the parent, before Python
+        warns that nobody closed them, and those of a recording that had to stop."""
         for stream in self.streams.values():
-            stream.leave_to_parent()
+            stream.let_go()
 
     def stop(self, error: Exception) -> None:
         """End the recording because of an error of ours or of the disk; the reason goes to the reserved file."""
