@@ -1,5 +1,6 @@
 """Train while something that recording relies on is taken away; print the loss of the last step at full precision."""
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -11,6 +12,9 @@ import time
 
 import torch
 from torch import nn
+
+with contextlib.suppress(ImportError):
+    import tabulate  # noqa: F401  (torch._dynamo looks for it as the program ends, and says so where it cannot)
 
 how = sys.argv[1]
 run = pathlib.Path(os.environ.get("TRACELYZE_RUN", sys.argv[2]))
