@@ -107,27 +107,20 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
             fix_code=fix_code,
             first_step=begin,
             last_step=int(seen.steps[-1]),
-            evidence=[
-                Evidence(
-                    "fluctuation from pass to pass",
-                    seen.relative,
-                    "share",
-                    limits["relative"],
-                    limits.source("relative"),
-                    of="level",
-                ),
-                Evidence(
-                    "fluctuation over training's own noise",
-                    seen.shown_ratio,
-                    "",
-                    limits["ratio"],
-                    limits.source("ratio"),
-                ),
-            ],
+            evidence=evidence(seen, limits, "ratio"),
             charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
             false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
         )
     ]
+
+
+def evidence(seen: Restlessness, limits: Limits, ratio: str) -> list[Evidence]:
+    """Both measures against their limits; `ratio` names that of the second."""
+    return [
+        Evidence("fluctuation from pass to pass", seen.relative, "share", limits["relative"],
+                 limits.source("relative"), of="level"),
+        Evidence("fluctuation over training's own noise", seen.shown_ratio, "", limits[ratio], limits.source(ratio)),
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)

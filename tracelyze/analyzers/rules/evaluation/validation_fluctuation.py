@@ -63,17 +63,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         first_step=begin,
         last_step=int(seen.steps[-1]),
         evidence=[
-            Evidence(
-                "fluctuation from pass to pass",
-                seen.relative,
-                "share",
-                limits["relative"],
-                limits.source("relative"),
-                of="level",
-            ),
-            Evidence(
-                "fluctuation over training's own noise", seen.shown_ratio, "", limits[ratio], limits.source(ratio)
-            ),
+            *restless_validation.evidence(seen, limits, ratio),
             Evidence(
                 "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
             ),
