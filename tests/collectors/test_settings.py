@@ -6,7 +6,7 @@ import linecache
 from pathlib import Path
 
 from tracelyze.analyzers.rules import RULES
-from tracelyze.collectors.program.lines import settings
+from tracelyze.collectors.program.lines.settings import named_arguments
 
 SCRIPT = """\
 def main(args):
@@ -32,9 +32,9 @@ def test_lines(tmp_path: Path) -> None:
     linecache.checkcache()
     names: dict[str, object] = {}
     exec(compile(SCRIPT, str(path), "exec"), names)
-    assert settings.lines(names["main"].__code__) == [3, 7, 11]  # type: ignore[attr-defined]
+    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11]  # type: ignore[attr-defined]
 
 
 def test_what_rules_ask_for_is_looked_for() -> None:
     asked = {name for rule in RULES for name in rule.settings}
-    assert asked == settings.NAMES
+    assert asked == named_arguments.NAMES

@@ -133,7 +133,7 @@ class Rule(Declaration):
     `needs`: alternatives of columns ("steps.loss"); the rule is skipped, with the reason, when the run holds none of
     the alternatives completely. `absent`: what to say where the run does nothing of the kind that the rule is about.
     `excluded`: the healthy explanations that the check rules out; findings take them over if they are certain.
-    `settings`: arguments of frameworks that hold what the fix changes, named in collectors/program/lines/settings.py.
+    `settings`: arguments of frameworks that hold what the fix changes, named in the collector's named_arguments.py.
     """
 
     check: CheckFunction

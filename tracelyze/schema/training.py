@@ -313,6 +313,9 @@ SITES = Table(
         Column("excerpt_line", "int32", "", "number of the first line of the excerpt"),
         Column("device", "string", "", "role read: kind of device whose values are read back (cpu: nobody waits)"),
         Column("per_step", "float64", "", "role read: reads per optimizer step, while they were counted"),
+        Column("name", "string", "", "role constant: what gets a value there, as another line uses it"),
+        Column("own_name", "string", "", "role constant: what that line itself calls it"),
+        Column("value", "string", "", "role constant: the value as it is written"),
     ),
 )
 

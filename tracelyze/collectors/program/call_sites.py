@@ -33,6 +33,7 @@ class Sites:
         self._kept: list[CodeType] = []
         self._codes: dict[int, tuple[CodeType, int]] = {}  # functions and lines, by number of a site
         self.wanted: set[str] = set()  # roles of lines that are looked for since something has happened
+        self.known: list[tuple[str, str, int]] = []  # role, file and line of each site
         self._lock = threading.RLock()  # an OS signal handler may come here from within
 
     def here(self, role: str) -> int | None:
@@ -113,6 +114,7 @@ class Sites:
         return [code for code, _ in list(self._codes.values())]
 
     def _emit_row(self, number: int, role: str, filename: str, line: int, function: str, **more: Any) -> None:
+        self.known.append((role, filename, line))
         place = {"file": shown_path(filename), "line": line, "function": function}
         excerpt = source_excerpt(filename, line)
         self._emit({"site": number, "role": role, **place, "source": source_line(filename, line), **excerpt, **more})

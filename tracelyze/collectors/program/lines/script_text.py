@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
-from tracelyze.collectors.program.lines.settings import named_arguments
+from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),

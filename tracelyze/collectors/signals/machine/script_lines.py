@@ -12,8 +12,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls, script_text, settings
+from tracelyze.collectors.program.lines import construction, named_calls, script_text
 from tracelyze.collectors.program.lines.loops import epoch_loops
+from tracelyze.collectors.program.lines.settings import named_arguments
+from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -28,11 +30,15 @@ OWN = ("_modules", "_parameters", "_buffers")  # where torch keeps what is regis
 
 class ScriptLines(Signal):
     name = "script_lines"
-    columns = tuple(f"modules.{name}" for name in ("model", "module", "kind", "made_at"))
-    about = (
-        "Lines that make modules; lines of the script that clear gradients, detach, freeze, draw, split, and the like."
+    columns = (
+        *(f"modules.{name}" for name in ("model", "module", "kind", "made_at")),
+        *(f"sites.{name}" for name in ("name", "own_name", "value")),
     )
-    cost = "10 ms per 1,000 lines of the script, on a thread of ours; 3 us a module that is made, and at the first step"
+    about = (
+        "Lines that make modules; lines of the script that clear gradients, detach, freeze, draw, split, and the like; "
+        "lines that give a setting its value."
+    )
+    cost = "20 ms per 1,000 lines of the script, on a thread of ours; 3 us a module that is made, and at the first step"
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
@@ -48,6 +54,7 @@ class ScriptLines(Signal):
         self._divides: dict[int, CodeType] = {}  # and those that were for divisions, logarithms and roots
         self._state = 0, False  # lines of the script that were known at the last look, and what was looked for
         self._read: dict[int, CodeType] = {}  # functions, by identity: hashing one hashes its constants
+        self._constants = Constants(self.program.sites)
         self._callers: dict[int, CodeType] = {}  # functions of the script that are under way at the first steps
 
     def first_step(self, tracked: Tracked) -> None:
@@ -111,6 +118,7 @@ class ScriptLines(Signal):
     def finished(self) -> None:
         self._read_forwards()
         self._read_files()
+        self._constants.read()
 
     def _read_files(self) -> None:
         """Lines that do something by a name, in the files in which the training stands: each file once.
@@ -147,7 +155,11 @@ class ScriptLines(Signal):
             sites.at(role, code, line)
         for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
             sites.at(role, code, line)
-        for role, read in (("ends", script_text.ends), ("average", script_text.averages), ("setting", settings.lines)):
+        for role, read in (
+            ("ends", script_text.ends),
+            ("average", script_text.averages),
+            ("setting", named_arguments.lines),
+        ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
 
@@ -165,6 +177,7 @@ class ScriptLines(Signal):
     def every_second(self, row: dict[str, Any]) -> None:
         self._read_forwards()
         self._read_files()
+        self._constants.read()
         site = self.progress.backward_site
         if site is None or site in self._done or len(self._done) >= MAX_SITES:
             return
