@@ -40,7 +40,7 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
 
     None where the loss has no such operation, or another one beside it is given scores.
     """
-    pending, seen, found = [root], {id(root)}, []
+    pending, seen, found = [root], {root}, []
     while pending and len(seen) < MAX_NODES:
         node = pending.pop(0)
         kind = saved_values.kind(node)
@@ -55,8 +55,8 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
             sizes = tuple(int(size) for size in squashing._input_metadata[0].shape)
             found.append((saved_values.kind(squashing) if kind != "Log1P" else "LogSigmoid", made, sizes))
         elif kind in BETWEEN:
-            following = [one for one, _ in node.next_functions if one is not None and id(one) not in seen]
-            seen |= {id(one) for one in following}
+            following = [one for one, _ in node.next_functions if one is not None and one not in seen]
+            seen.update(following)
             pending += following
     return found[0] if found else None
 
