@@ -94,3 +94,27 @@ def test_training_accuracy_on_a_part_of_evened_data(make) -> None:
     rows = [row for row in rows if not row["trained"] or row["batch"] % 5]
     status, reason, _ = make.check(RULE, run(make, rows, {"samples": [250] * 4}))
     assert (status, "may all be trained on" in reason) == ("skipped", True)
+
+
+def test_copies_that_only_the_training_data_show(make) -> None:
+    """Of a pass that is looked at in part few samples have an equal one in it; in training they are met again and again."""
+    training, held_out = copied_first(150, 250)
+    seen = [one for one in dict.fromkeys(held_out)][:90]
+    truth = len(set(seen) & set(training)) / len(seen)
+    rows = looked_at(training, seen)
+    rows = [row for row in rows if not row["trained"] or row["batch"] % 5]
+    status, _, finding = make.check(RULE, run(make, rows, {"samples": [250] * 4}))
+    assert status == "fired"
+    assert abs(int(finding.title.split("%")[0].removeprefix("About ")) / 100 - truth) < 0.12
+
+
+@pytest.mark.parametrize(("later", "status"), [(range(800, 808), "fired"), (range(2000, 2008), "skipped")])
+def test_a_set_is_looked_at_closely_once(make, later, status) -> None:
+    """Before anything is trained on, say; of later passes a few samples tell whether it is the same set."""
+    held_out = list(range(700, 900))
+    rows = looked_at(list(range(800)), held_out)
+    rows = [row for row in rows if not row["trained"] or row["step"] >= 20]
+    for row in rows:
+        if not row["trained"] and row["step"] > 20:
+            row["prints"] = " ".join(f"s{one}" for one in later)
+    assert make.check(RULE, run(make, rows))[0] == status

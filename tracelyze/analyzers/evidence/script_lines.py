@@ -106,7 +106,8 @@ def split(process: Process) -> Location | None:
     generator of batches, or the loop itself, draws is the order of an epoch."""
     batched = {(one.file, one.function) for one in process.locations("batches")}
     apart = batched | {(one.file, one.function) for one in process.locations("backward")}
-    found = _only([one for one in process.locations("split") if (one.file, one.function) not in batched])
+    lines = [one for one in process.locations("split") if (one.file, one.function) not in batched]
+    found = _only([one for one in lines if (one.file, one.function) not in apart]) or _only(lines)
     return found or _only([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
 
 

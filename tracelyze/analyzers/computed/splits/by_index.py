@@ -3,9 +3,9 @@
 Without a loader nothing says how many samples a pass over the training data has: the steps between two passes do. What
 a model is given is looked at sample by sample, in the first batches and in the first passes.
 
-Samples of which the training data hold copies are met more often, and make that estimate too large. Where a pass holds
-copies itself, those of its samples that it holds once are judged apart: each pass over the training data that looked at
-a share c of its rows shows a sample that is trained on with probability c or more, however many copies there are.
+Samples of which the training data hold copies are met more often, and make that estimate too large. Where many of a
+pass have copies, in it or in the training data, those without are judged apart: each turn of the training data of whose
+rows a share c was looked at shows a sample that is trained on with probability c or more, however many copies there are.
 """
 
 from __future__ import annotations
@@ -125,25 +125,35 @@ def _passes(training: Process, looks: Looks, limits: Limits) -> list[Judged]:
     if not len(rows) or not len(between) or not len(sizes) or not overlap.continuous([_seen(trained)]):
         return []
     epoch = float(np.median(between))
-    epochs: dict[int, list[str]] = {}
-    for one in trained:
-        epochs.setdefault(int((one.row["step"] - begun) // epoch), []).extend(one.contents)
-    once = max(epochs.values(), key=len)
-    distinct = len(set(once)) / max(1, len(once))  # a sample that is drawn more often counts once
+    turns = _turns(trained, begun, epoch)
+    once = max(turns, key=Counter.total)
+    distinct = len(once) / max(1, once.total())  # a sample that is drawn more often counts once
     drawn = epoch * float(np.mean(sizes))
     known = drawn * distinct
     found = []
+    fullest: dict[tuple[float, float], list[Look]] = {}  # by line and samples
     for row in rows:
-        mine = _of_pass(looks.evaluated, evals, int(row), after)
+        key = float(evals["site"][row]), float(evals["samples"][row])
+        mine = _same_as_earlier(_of_pass(looks.evaluated, evals, int(row), after), fullest.get(key, []))
+        fullest[key] = max(mine, fullest.get(key, []), key=_number)
         before = [one for one in trained if one.row["step"] < after[row]]
         samples = float(evals["samples"][row])
         if mine and before and samples <= limits["size"] * known:
             judged = _compared(mine, before, known, training.site(evals["site"][row]))
-            if _copies(mine) >= limits["copies"]:
-                judged = _apart(judged, mine, trained, begun, epoch, drawn)
+            copied = _copied(mine, turns)
+            if sum(len(copied.intersection(look.contents)) for look in mine) >= limits["copies"] * _number(mine):
+                judged = _apart(judged, mine, copied, turns, drawn)
             if judged.found.expected * limits["share"] >= limits["enough"]:
                 found.append(judged)
     return found
+
+
+def _turns(trained: list[Look], begun: int, epoch: float) -> list[Counter[str]]:
+    """How often each sample was met in each turn of the training data; a batch that was looked at twice counts once."""
+    turns: dict[float, Counter[str]] = {}
+    for (step, _), contents in {(one.row["step"], one.row["prints"]): one.contents for one in trained}.items():
+        turns.setdefault((step - begun) // epoch, Counter()).update(contents)
+    return list(turns.values())
 
 
 def _of_pass(looks: list[Look], evals: Any, row: int, after: np.ndarray) -> list[Look]:
@@ -155,6 +165,18 @@ def _of_pass(looks: list[Look], evals: Any, row: int, after: np.ndarray) -> list
     later = evals["time_start"][(after == after[row]) & (evals["time_start"] > start)]
     end = later.min() if len(later) else np.inf
     return [one for one in same if one.row["loader"] is None and start <= (one.row["time"] or 0.0) < end]
+
+
+def _same_as_earlier(mine: list[Look], earlier: list[Look]) -> list[Look]:
+    """What was looked at of the earlier pass, if all that was looked at of this one is among it and it is more: the
+    same samples are evaluated again, of which a later pass is looked at less closely."""
+    contents = {content for look in earlier for content in look.contents}
+    same = mine and all(content in contents for look in mine for content in look.contents)
+    return earlier if same and _number(mine) < _number(earlier) else mine
+
+
+def _number(looks: list[Look]) -> int:
+    return sum(len(look.contents) for look in looks)
 
 
 def _compared(mine: list[Look], before: list[Look], known: float, site: Location | None) -> Judged:
@@ -169,24 +191,24 @@ def _compared(mine: list[Look], before: list[Look], known: float, site: Location
     return Judged(found, _seen(mine), share + DEVIATIONS * error, site)
 
 
-def _copies(mine: list[Look]) -> float:
-    """The share of the samples of a pass that have an equal one in it."""
+def _copied(mine: list[Look], turns: list[Counter[str]]) -> set[str]:
+    """The samples of a pass that have an equal one in it, or were met more than once in one turn of the training data.
+
+    A sample without copies is met once in a turn at most. So one that has copies, and is not known by that, is met at
+    least as often as one without: to count it among those errs towards a set that is all trained on.
+    """
     counts = Counter(content for look in mine for content in look.contents)
-    return sum(count for count in counts.values() if count > 1) / max(1, counts.total())
+    return {content for content, count in counts.items() if count > 1 or any(turn[content] > 1 for turn in turns)}
 
 
-def _apart(judged: Judged, mine: list[Look], trained: list[Look], begun: int, epoch: float, drawn: float) -> Judged:
-    """The same with the samples that the pass holds once judged apart: they may be met nowhere, now or later."""
-    counts = Counter(content for look in mine for content in look.contents)
-    met = counts.keys() & {content for look in trained for content in look.contents}
-    rows: Counter[float] = Counter()
-    for (step, _), looked in {(one.row["step"], one.row["prints"]): len(one.contents) for one in trained}.items():
-        rows[(step - begun) // epoch] += looked
-    covered = min(1.0, max(rows.values()) / drawn)
+def _apart(judged: Judged, mine: list[Look], copied: set[str], turns: list[Counter[str]], drawn: float) -> Judged:
+    """The same with the samples that have no copies judged apart: they may be met nowhere, now or later."""
+    samples = {content for look in mine for content in look.contents}
+    met = {content for content in samples if any(turn[content] for turn in turns)}
+    covered = min(1.0, max(turn.total() for turn in turns) / drawn)
     share = variance = 0.0
-    for several in (False, True):
-        group = {content for content, count in counts.items() if (count > 1) == several}
-        expected, weight = len(group) * covered, len(group) / len(counts)
+    for group in (samples & copied, samples - copied):
+        expected, weight = len(group) * covered, len(group) / len(samples)
         if expected:
             part = min(1.0, len(group & met) / expected)
             share += weight * part
