@@ -97,9 +97,9 @@ def test_training_accuracy_on_a_part_of_evened_data(make) -> None:
 
 
 def test_copies_that_only_the_training_data_show(make) -> None:
-    """Of a pass that is looked at in part few samples have an equal one in it; in training they are met again and again."""
+    """Few samples of a pass that is looked at in part have an equal one in it; training meets them again and again."""
     training, held_out = copied_first(150, 250)
-    seen = [one for one in dict.fromkeys(held_out)][:90]
+    seen = list(dict.fromkeys(held_out))[:90]
     truth = len(set(seen) & set(training)) / len(seen)
     rows = looked_at(training, seen)
     rows = [row for row in rows if not row["trained"] or row["batch"] % 5]

@@ -4,8 +4,8 @@ Without a loader nothing says how many samples a pass over the training data has
 a model is given is looked at sample by sample, in the first batches and in the first passes.
 
 Samples of which the training data hold copies are met more often, and make that estimate too large. Where many of a
-pass have copies, in it or in the training data, those without are judged apart: each turn of the training data of whose
-rows a share c was looked at shows a sample that is trained on with probability c or more, however many copies there are.
+pass have copies, in it or in the training data, those without are judged apart: each turn of the training data that
+looked at a share c of its rows shows a sample that is trained on with probability c or more, whatever copies there are.
 """
 
 from __future__ import annotations
