@@ -192,6 +192,18 @@ def test_a_likelihood_that_is_picked_from_what_is_normalised_over_the_samples() 
     assert picked(-F.log_softmax(tokens, 1).gather(-1, ids).sum()) == (1.0, 1.0, -2.0, -1.0)
 
 
+def test_actions_that_are_drawn_from_what_is_normalised_over_the_samples() -> None:
+    scores = nn.Linear(H, 5)(torch.randn(32, H))
+    for dim, wrong in ((0, 1.0), (1, 0.0)):
+        policy = torch.distributions.Categorical(probs=scores.softmax(dim))
+        loss = -policy.log_prob(policy.sample()).mean() - 0.01 * policy.entropy().mean()
+        assert picked(loss) == (1.0, wrong, -2.0 if dim == 0 else -1.0, -1.0)
+    policy = torch.distributions.Categorical(logits=scores)
+    assert picked(-policy.log_prob(policy.sample()).mean()) is None
+    weighed = scores.softmax(0)  # divided by something else than its own sum
+    assert picked((weighed / scores.exp().sum(1, keepdim=True)).log().gather(1, torch.ones(32, 1).long()).sum()) is None
+
+
 def test_picks_that_say_nothing_of_the_classes() -> None:
     tokens, last = HEAD(torch.randn(B, T, H)), torch.randint(0, T, (B, 1, 1)).expand(B, 1, V)
     assert picked(F.log_softmax(tokens, -1).gather(1, last).sum()) is None, "distributions at the last positions"

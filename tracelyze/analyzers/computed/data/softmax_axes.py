@@ -80,30 +80,35 @@ def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | 
     over, along = int(wrong[0]["picks_softmax"]), int(wrong[0]["picks_axis"])
     optimization = process.longest if process.optimizations else None
     seen = process.site(wrong[0]["site"]) or process.location("backward")
+    place = _line_of_pooling(process)
+    diff = line_edits.softmax_dimension(process, place, along)
     return [
         Finding(
             rule=rule,
             severity="critical",
             confidence="likely",
-            title=f"The log_softmax of the loss runs over dimension {over}, not over the classes",
+            title=f"The softmax behind the loss runs over dimension {over}, not over the classes",
             summary=(
-                f"The loss picks the log-probability of each target along dimension {along} (counted from the end), "
-                f"and log_softmax normalised over dimension {over}. Samples or positions then compete with each other "
-                "instead of classes: the answer for one depends on which others are in its batch."
+                f"The loss picks the log-probability of each target or action along dimension {along} (counted from "
+                f"the end), and the softmax normalised over dimension {over}. Samples or positions then compete with "
+                "each other instead of classes: the answer for one depends on which others are in its batch."
             ),
-            fix="Name the dimension of the classes in log_softmax, the one that the targets are picked along.",
-            fix_code="loss = F.cross_entropy(logits, target)  # classes in dimension 1; contains log_softmax",
+            fix="Let the softmax run over the dimension of the classes, which the targets are picked along.",
+            fix_code="\n".join(one.strip() for one in diff.added)
+            if diff
+            else f"log_probs = scores.log_softmax(dim={along})",
+            diff=diff,
             first_step=int(wrong[0]["step"] or 0) + 1,
             evidence=[
-                Evidence("dimension of log_softmax, from the end", over),
+                Evidence("dimension of the softmax, from the end", over),
                 Evidence("dimension that targets are picked along, from the end", along),
                 Evidence(
                     "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
                 ),
             ],
-            location=_line_of_pooling(process) or seen,
+            location=place or seen,
             seen_at=seen,
-            verify=f"Record the run again: log_softmax runs over dimension {along}.",
+            verify=f"Record the run again: the softmax runs over dimension {along}.",
             charts=pictures.loss(optimization) if optimization else [],
             false_alarm="Samples that are to compete for each class on purpose: ranking, assignment.",
         )

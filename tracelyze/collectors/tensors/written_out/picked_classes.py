@@ -2,6 +2,9 @@
 
 `logp.gather(1, y[:, None])` and `logp[torch.arange(n), y]` pick along the classes. What they pick from has to be
 normalised over that dimension. Where the log_softmax behind them ran over another one, samples compete for a class.
+
+`Categorical(probs=probs).log_prob(actions)` divides by the sum over the classes first, which hides that a softmax over
+another dimension gave the probabilities.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from tracelyze.collectors.tensors.saved_values import saved, saved_several, sign
 
 MAX_PICKS = 8
 SAME = ("Clone", "Alias", "ToCopy")
+LIMITED = ("Clamp", "ClampMin", "Expand", *SAME)  # between the probabilities of a distribution and their logarithms
+MAX_LIMITS = 6
 COLUMNS = ("picks", "picks_wrong", "picks_softmax", "picks_axis")
 
 
@@ -30,7 +35,11 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
     these both dimensions, counted from the end."""
     graph = Graph(root)
     kinds = graph.nodes.values()
-    if not graph.whole or "LogSoftmax" not in kinds or not ("Gather" in kinds or "Index" in kinds):
+    if (
+        not graph.whole
+        or not ("LogSoftmax" in kinds or "Softmax" in kinds)
+        or not ("Gather" in kinds or "Index" in kinds)
+    ):
         return {}
     users: dict[Any, int] = {}
     for _, used, _ in graph.edges:
@@ -51,10 +60,12 @@ def _pick(torch: Any, graph: Graph, users: dict[Any, int], node: Any) -> Pick | 
 
     All pairs of a batch may be normalised either way, so the two sizes have to differ.
     """
-    source = node.next_functions[0][0]
+    first = source = node.next_functions[0][0]
     while source is not None and graph.nodes[source] in SAME and users[source] == 1:
         source = source.next_functions[0][0]
     if source is None or graph.nodes[source] != "LogSoftmax" or users[source] > 1:
+        source = _evened(graph, first)
+    if source is None:
         return None
     result, dim = saved(source, "result"), getattr(source, "_saved_dim", None)
     if result is None or dim is None or not result.dim():
@@ -68,6 +79,28 @@ def _pick(torch: Any, graph: Graph, users: dict[Any, int], node: Any) -> Pick | 
     if along != over and (sizes[along] == sizes[over] or 1 in (sizes[along], sizes[over])):
         return None
     return Pick(over - rank, along - rank, holds)
+
+
+def _evened(graph: Graph, node: Any) -> Any:
+    """The softmax whose values a distribution divides by their sum before it takes the logarithm; None if there is
+    none. Probabilities that a softmax over the classes gave have the sum 1."""
+    divided = _behind(graph, node, (*LIMITED, "Log"))
+    if divided is None or graph.nodes[divided] != "Div" or len(divided.next_functions) != 2:
+        return None
+    (softmax, _), (total, _) = divided.next_functions
+    softmax = _behind(graph, softmax, SAME)
+    if softmax is None or graph.nodes[softmax] != "Softmax" or total is None or graph.nodes[total] != "Sum":
+        return None
+    return softmax if _behind(graph, total.next_functions[0][0], SAME) is softmax else None
+
+
+def _behind(graph: Graph, node: Any, kinds: tuple[str, ...]) -> Any:
+    """The nearest operation behind one, itself included, that is of none of these kinds."""
+    for _ in range(MAX_LIMITS):
+        if node is None or graph.nodes.get(node) not in kinds:
+            break
+        node = node.next_functions[0][0]
+    return node if node in graph.nodes else None
 
 
 def _gathered(node: Any, sizes: tuple[int, ...], over: int) -> tuple[int, Any] | None:
