@@ -74,13 +74,10 @@ class Graph:
 
 def kind_of(node: Any) -> str:
     """ "Softmax", "Slice along last"."""
-    name = saved_values.operation(node)
-    kind = name.partition("Backward")[0]
+    kind = saved_values.kind(node)
     if kind not in ALONG_LAST:
         return kind
     made, given = _shape(node, 0), getattr(node, "_saved_self_sym_sizes", ())
-    if kind == "Slice" and made == tuple(given):
-        return "Alias"
     if kind == "Cat" and made and any(_shape(one, output) == made for one, output in node.next_functions):
         return "Alias"  # All other parts are empty, so nothing is cut or joined.
     dims = getattr(node, "_saved_dim", None)

@@ -89,7 +89,7 @@ class Products:
 
 
 def _kind(node: Any) -> str:
-    return "" if node is None else saved_values.operation(node).partition("Backward")[0]
+    return "" if node is None else saved_values.kind(node)
 
 
 def _through_views(node: Any) -> Any:

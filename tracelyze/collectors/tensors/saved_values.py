@@ -37,8 +37,17 @@ def operation(node: Any) -> str:
 
 
 def kind(node: Any) -> str:
-    """The operation whose node this is: "Mul" for MulBackward0."""
-    return operation(node).partition("Backward")[0]
+    """The operation whose node this is: "Mul" for MulBackward0. A slice that leaves nothing out is an "Alias": older
+    versions of torch (2.6 still) make one of each colon before an index: two of `x[:, 1:]`, one of `x[:, None]`."""
+    found = operation(node).partition("Backward")[0]
+    return "Alias" if found == "Slice" and _takes_all(node) else found
+
+
+def _takes_all(node: Any) -> bool:
+    try:
+        return tuple(node._input_metadata[0].shape) == tuple(node._saved_self_sym_sizes)
+    except (AttributeError, IndexError, RuntimeError):  # another operation of that name, sizes that nobody knows
+        return False
 
 
 def graph_behind(root: Any, kinds: Collection[str]) -> tuple[list[Any], set[int]]:

@@ -22,7 +22,7 @@ SINGULAR = {
     "Logit": "logit at 0 or 1", "Erfinv": "erfinv at 1",
 }  # fmt: skip
 # Not norm, std and cdist: torch gives them a gradient of 0 where they are 0.
-SHAPES = ("Expand", "Unsqueeze", "View", "UnsafeView", "Squeeze", "Reshape", "ExpandAs")
+SHAPES = ("Expand", "Unsqueeze", "View", "UnsafeView", "Squeeze", "Reshape", "ExpandAs", "Alias")
 _MOST_SHAPES = 4
 
 

@@ -280,7 +280,7 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
     """
     known, whole = True, True
     for _ in range(WALK_DEPTH):
-        kind = saved_values.operation(node).partition("Backward")[0]
+        kind = saved_values.kind(node)
         if kind in MOVING:
             known = False
         elif kind in CHOOSING:
@@ -305,7 +305,7 @@ def _before_log(node: Any) -> Any:
         if len(following) != 1:
             return None
         node = following[0]
-        kind = node.name().partition("Backward")[0]
+        kind = saved_values.kind(node)
         if kind == "Softmax":
             return node
         if kind not in GUARDING:

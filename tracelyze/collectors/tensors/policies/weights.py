@@ -56,7 +56,7 @@ def _constants(root: Any) -> list[Any]:
     seen, waiting = {root}, [root]
     while waiting and len(seen) < MAX_VISITED:
         node = waiting.pop(0)
-        kind = saved_values.operation(node).partition("Backward")[0]
+        kind = saved_values.kind(node)
         if kind not in THROUGH:
             continue
         following = [one for one, _ in node.next_functions]
@@ -86,7 +86,7 @@ def _chooses(node: Any) -> bool:
     seen, waiting = {node}, [node]
     while waiting and len(seen) < MAX_BEHIND:
         one = waiting.pop(0)
-        if saved_values.operation(one).partition("Backward")[0] in CHOSEN:
+        if saved_values.kind(one) in CHOSEN:
             return True
         for following, _ in one.next_functions:
             if following is not None and following not in seen:

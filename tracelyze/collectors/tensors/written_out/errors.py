@@ -173,4 +173,4 @@ def shape_of(node: Any, place: int) -> Shape | None:
 
 def kind_of(node: Any) -> str:
     """The operation of an autograd node; empty for None."""
-    return "" if node is None else saved_values.operation(node).partition("Backward")[0].rpartition("::")[2]
+    return "" if node is None else saved_values.kind(node).rpartition("::")[2]

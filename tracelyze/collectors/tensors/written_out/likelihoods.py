@@ -151,4 +151,4 @@ def _softmax(node: Any, logarithm: bool) -> tuple[Any, tuple[int, ...], bool]:
 
 
 def _kind(node: Any) -> str:
-    return saved_values.operation(node).partition("Backward")[0].rpartition("::")[2]
+    return saved_values.kind(node).rpartition("::")[2]
