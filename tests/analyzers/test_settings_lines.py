@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelyze.analyzers.evidence import settings
+from tracelyze.analyzers.evidence.settings import framework_arguments
 
 
 def at(make, source: str, *given: str):
@@ -21,7 +21,7 @@ def at(make, source: str, *given: str):
         ),
     ]
     process = make.process(make.steps(), sites=sites)
-    return settings.in_place_of(process.location("step"), process, ("learning_rate",)).line
+    return framework_arguments.in_place_of(process.location("step"), process, ("learning_rate",)).line
 
 
 def test_where_a_framework_runs_the_loop(make) -> None:

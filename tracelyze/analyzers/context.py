@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import settings
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
+from tracelyze.analyzers.evidence.settings import constants, framework_arguments
 from tracelyze.diagnosis import Finding, Location
 from tracelyze.formatting import capitalized
 
@@ -25,11 +25,12 @@ LONGEST_TITLE: Final = 90
 
 
 def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
-    """The finding with what its rule says of all its findings, its excerpt, its example in the
-    program's own names, and the wall time of its onset."""
-    place = settings.in_place_of(finding.location, process, rule.settings)
+    """The finding with what its rule says of all its findings, at the line that sets what it asks to change, with its
+    excerpt, its example in the program's own names, and the wall time of its onset."""
+    place = framework_arguments.in_place_of(finding.location, process, rule.settings)
     if place != finding.location:
         finding = replace(finding, location=place, seen_at=finding.seen_at or finding.location)
+    finding = constants.at_its_constant(finding, process, rule.settings)
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(

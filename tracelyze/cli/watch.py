@@ -90,7 +90,7 @@ def _call(command: str, finding: Finding, run: Path) -> None:
         "RUN": str(run),
     }
     environment = {**os.environ, **{f"TRACELYZE_{name}": value for name, value in variables.items()}}
-    text = json_text({name: value for name, value in asdict(finding).items() if name != "ending"})
+    text = json_text({name: value for name, value in asdict(finding).items() if name not in ("ending", "setting")})
     try:
         done = subprocess.run(  # noqa: S602  # it is the user's own command line
             command, shell=True, input=text, text=True, env=environment, timeout=_PAGER_SECONDS, check=False

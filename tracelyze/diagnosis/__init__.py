@@ -176,6 +176,20 @@ class Ending:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """The argument whose value a fix changes, for the analyzers; no JSON holds it.
+
+    `names`: what calls name it. `values`: what the run had it at, as far as that was measured, in each way in which the
+    script may have written it. `instead`: the value that the fix gives it, as code; empty where that is not known, or
+    where more than the value changes.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[float | bool, ...]
+    instead: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong. Words are plain text; only `fix_code`, `excerpt` and `diff` are code.
 
@@ -216,6 +230,7 @@ class Finding:
     first_at: str | None = None
     seen_at: Location | None = None
     ending: Ending | None = None
+    setting: Setting | None = None
 
 
 @dataclass(frozen=True)
@@ -347,7 +362,7 @@ class Diagnosis:
         """The JSON contract as plain data, keys in the order of the contract."""
         data = asdict(replace(self, picture=None))
         for finding, row in zip(self.findings, data["findings"], strict=True):
-            del row["ending"]
+            del row["ending"], row["setting"]
             for evidence, entry in zip(finding.evidence, row["evidence"], strict=True):
                 entry["unit"] = f"{evidence.unit} of {evidence.of}" if evidence.of else evidence.unit
                 entry["measure"] = evidence.measure

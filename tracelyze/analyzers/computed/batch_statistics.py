@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import timing
+from tracelyze.diagnosis import Finding, Setting
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.rule import Limits
+    from tracelyze.analyzers.rule import Limits, OneOutcome
     from tracelyze.diagnosis import Location
 
 IN_TRAIN_MODE = (
@@ -60,6 +62,16 @@ def batch_location(optimization: Optimization, samples: float, layer: str = "") 
         made_at
         or (process.module_location(layer) if layer else normalisation(process))
         or optimization.backward_location
+    )
+
+
+def with_size(outcome: OneOutcome, optimization: Optimization) -> OneOutcome:
+    """A finding that says which setting the size of the loader's batches is."""
+    size = optimization.loader.get("batch_size")
+    return (
+        replace(outcome, setting=Setting(("batch_size",), (size,)))
+        if isinstance(outcome, Finding) and size
+        else outcome
     )
 
 

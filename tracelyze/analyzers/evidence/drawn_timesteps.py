@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TIMESTEPS: Final = re.compile(
     r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE
 )
-_REACHED = 0.9  # of the numbers drawn from: 200 evenly drawn values leave out the last tenth once in 10^9
+REACHED = 0.9  # of the numbers drawn from: 200 evenly drawn values leave out the last tenth once in 10^9
 
 
 def line(process: Process, highest: float) -> Location | None:
@@ -44,7 +44,7 @@ def _drawn_into(place: Location, highest: float) -> str | None:
     if len(calls) != 1 or not isinstance(assigned, ast.Assign) or not isinstance(assigned.targets[0], ast.Name):
         return None
     numbers = [one.value for one in calls[0].args if isinstance(one, ast.Constant) and type(one.value) is int]
-    fits = not numbers or highest < max(numbers) <= (highest + 1) / _REACHED or max(numbers) == 0
+    fits = not numbers or highest < max(numbers) <= (highest + 1) / REACHED or max(numbers) == 0
     name = assigned.targets[0].id
     return name if fits and len(assigned.targets) == 1 and _TIMESTEPS.fullmatch(name) else None
 

@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import ratios
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         return None
     if fell is not None and fell >= limits["falls"]:
         return None
-    begin = timing.step_at(optimization, 0)
+    begin, usual = timing.step_at(optimization, 0), "1e-4" if name == "SGD" else "0.01"
     return Finding(
         rule=rule,
         severity="warning",
@@ -48,8 +48,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             "and the loss did not fall: the gradients cannot build up what the decay takes away."
         ),
         fix="Lower weight_decay: 0.01 to 0.1 is usual for AdamW, 1e-4 to 5e-4 for SGD.",
-        fix_code=f"optimizer = torch.optim.{name}(model.parameters(), lr={rate:.2g}, "
-        f"weight_decay={'1e-4' if name == 'SGD' else '0.01'})",
+        fix_code=f"optimizer = torch.optim.{name}(model.parameters(), lr={rate:.2g}, weight_decay={usual})",
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -65,6 +64,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             Evidence("weight_decay", decay, role="setting"),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),
+        setting=Setting(("weight_decay",), (decay,), usual),
         location=optimization.made_at or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),

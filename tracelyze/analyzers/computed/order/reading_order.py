@@ -68,4 +68,5 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
         seen_at=process.site(loader["site"]),
         false_alarm="Time series, chunks of one stream, a curriculum.",
         diff=diff,
+        setting=loader_arguments.setting_of_shuffle(process, loader, training),
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.mismatches import Mismatch
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.diagnosis import Diff
+    from tracelyze.diagnosis import Diff, Setting
 
 _LIGHTNING: Final = (
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}\n'
@@ -65,6 +65,7 @@ def about_rate(
     diff: Diff | None = None,
     false_alarm: str = FALSE_ALARM,
     verify: str = "",
+    setting: Setting | None = None,
 ) -> Finding:
     """A finding about the rate from row `first` of the steps on, as this scheduler sets it.
 
@@ -85,6 +86,7 @@ def about_rate(
         fix=fix,
         fix_code=_LIGHTNING if code == UNITS and made and made.function == "configure_optimizers" else code,
         diff=diff,
+        setting=setting,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
+from tracelyze.diagnosis import Setting
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -44,6 +46,18 @@ def edit_of_rate(optimization: Optimization, rate: float) -> Diff | None:
     if own is None or given is None or not _is_number(given):
         return None
     return own.changed(own.parsed.with_parts({given: f"{rate:.2g}"}))
+
+
+def setting_of_rate(optimization: Optimization, rate: float) -> Setting:
+    """The rate as a setting of the script, which is to be this: the optimizer has it, a warm-up or a cycle goes from
+    or up to it."""
+    known = optimization.steps["lr"]
+    known = known[np.isfinite(known)]
+    options = optimization.facts.get("options")
+    made = json.loads(str(options)) if options else {}
+    given = [made.get(name) for name in ("lr", "initial_lr", "max_lr")] if isinstance(made, dict) else []
+    used = [float(known[0]), float(known.max())] if len(known) else []
+    return Setting(_RATES, tuple(float(one) for one in (*used, *given) if isinstance(one, int | float)), f"{rate:.2g}")
 
 
 def with_rate(optimization: Optimization, rate: float) -> str:

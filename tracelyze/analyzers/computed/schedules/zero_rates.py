@@ -11,7 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.schedules import findings, mismatches
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     rate = steps["lr"][rows]
     idle = rate <= limits["nothing"] * rate.max()
     tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
+    length: Setting | None = None
     one_group = (optimization.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
     if not one_group or len(idle) - tail < max(limits["steps"], limits["share"] * len(idle)):
         return None
@@ -51,7 +52,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "
         fix += "stepped."
         code = _of_full_length(optimization, scheduler)
-        at_step = False
+        at_step, length = False, _as_setting(optimization, scheduler)
     return findings.about_rate(
         optimization,
         scheduler,
@@ -65,6 +66,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         first=begin,
         severity="critical" if always else "warning",
         at_step=at_step,
+        setting=length,
     )
 
 
@@ -88,6 +90,14 @@ def _factor_of_zero(optimization: Optimization, scheduler: Row | None) -> str:
 
 def _length(scheduler: Row) -> str:
     return f" {scheduler['name']} lasts {scheduler['horizon']:,} steps, and was stepped {scheduler['steps']:,} times."
+
+
+def _as_setting(optimization: Optimization, scheduler: Row | None) -> Setting | None:
+    """The length of the schedule as a setting of the script; None where that is a number of epochs, which is right."""
+    made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
+    if scheduler is None or made is None or not scheduler["horizon"] or "epoch" in made.source:
+        return None
+    return Setting(("num_training_steps", "T_max", "total_steps", "total_iters"), (scheduler["horizon"],))
 
 
 def _of_full_length(optimization: Optimization, scheduler: Row | None) -> str:

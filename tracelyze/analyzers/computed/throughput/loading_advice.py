@@ -9,6 +9,7 @@ from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.computed.throughput import kept_workers, open_files
 from tracelyze.analyzers.evidence import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.diagnosis import Setting
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -62,6 +63,14 @@ def draws_itself(process: Process, loader: Mapping[str, Any]) -> bool:
 def needs_no_more(process: Process, loader: Mapping[str, Any]) -> bool:
     """Whether workers take no more than arguments of the loader: no guard around the script, no seeds of their own."""
     return forks(process) and not draws_itself(process, loader) and not open_files.held(loader)
+
+
+def setting(way: str, seen: Waiting, predicted: Prediction, process: Process) -> Setting | None:
+    """The number of workers as a setting of the script, where that is what to change."""
+    right = not seen.loader.get("iterable") and needs_no_more(process, seen.loader)
+    return (
+        Setting(("num_workers",), (seen.workers,), str(predicted.workers) if right else "") if way == WORKERS else None
+    )
 
 
 def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str, Any]) -> str:

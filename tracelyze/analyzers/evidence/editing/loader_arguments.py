@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import edits, loader_call
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
-from tracelyze.diagnosis import Diff, Location
+from tracelyze.diagnosis import Diff, Location, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
 
-_POSITIONS: Final = (
+POSITIONS: Final = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
     "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
 )  # fmt: skip
@@ -43,7 +43,7 @@ def with_arguments(
         return None  # what is computed was meant
     if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
         return None
-    arguments = [_written(line, _POSITIONS[at], one, wanted) for at, one in enumerate(call.args)]
+    arguments = [_written(line, POSITIONS[at], one, wanted) for at, one in enumerate(call.args)]
     kept = [one for one in call.keywords if one.arg != dropped]
     arguments += [f"{one.arg}={_written(line, one.arg or '', one.value, wanted)}" for one in kept]
     arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
@@ -93,6 +93,12 @@ def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[fl
         return fix, f"{imported}loader = DataLoader(dataset, batch_size={size}, sampler=RandomSampler(dataset))", None
     fix = "Shuffle the training data, and leave the validation data as they are."
     return fix, f"loader = DataLoader(dataset, batch_size={size}, shuffle=True)", diff
+
+
+def setting_of_shuffle(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Setting | None:
+    """shuffle=False as a setting of the script; None where the line makes loaders for something else, too."""
+    alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
+    return None if alike - set(training) else Setting(("shuffle",), (False,), "True")
 
 
 def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
@@ -147,10 +153,10 @@ def _only_call(line: ParsedLine) -> ast.Call | None:
 def _given(call: ast.Call) -> dict[str, ast.expr] | None:
     """The arguments by their names; None where `*sequence` or `**options` sets some."""
     starred = any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords)
-    if starred or len(call.args) > len(_POSITIONS):
+    if starred or len(call.args) > len(POSITIONS):
         return None
     named = {one.arg: one.value for one in call.keywords if one.arg is not None}
-    return dict(zip(_POSITIONS, call.args, strict=False)) | named
+    return dict(zip(POSITIONS, call.args, strict=False)) | named
 
 
 def _is_set(given: Mapping[str, ast.expr], name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import accumulation, clip_values
 from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number, percent, plural, share_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def _finding(
         f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
         fix_code=clip_values.own_line(optimization, limit) + rate,
         diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
+        setting=Setting(("max_norm",), (bound,), "" if rate else limit),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import clip_values, ratios, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import number, percent
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],
         cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),
+        setting=Setting(("max_norm",), (limit,)),
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little.",

@@ -108,6 +108,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
         diff=diff,
+        setting=loader_arguments.setting_of_shuffle(process, loader, training),
     )
 
 

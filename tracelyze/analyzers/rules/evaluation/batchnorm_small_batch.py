@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(
             "several models were called, or BatchNorm runs over all ranks, so its batch is not known", "not-applicable"
         )
-    return combine(_check(optimization, limits) for optimization in process.optimizations)
+    return combine(batch_statistics.with_size(_check(one, limits), one) for one in process.optimizations)
 
 
 def _check(optimization: Optimization, limits: Limits) -> OneOutcome:

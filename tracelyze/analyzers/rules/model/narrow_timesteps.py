@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import drawn_timesteps, line_edits, pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ def _moves(rows: list[Row], limits: Limits) -> bool:
     return bool(abs(late - early) > limits["moves"] * max(early, late, 1.0))
 
 
+def _ends(highest: float) -> tuple[int, ...]:
+    """Where the range may end from which all timesteps were drawn up to this one."""
+    return tuple(range(int(highest) + 1, int((highest + 1) / drawn_timesteps.REACHED) + 1))
+
+
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] != "embedding"
@@ -80,6 +85,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),
         ],
+        setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if schedule else ""),
         location=drawn or seen,
         seen_at=seen,
         charts=pictures.loss(optimization) if optimization is not None else [],

@@ -81,8 +81,7 @@ def _finding(
         ),
         fix=fix + more,
         fix_code=advice.code(way, predicted, optimization.process, seen.loader),
-        first_step=begin,
-        last_step=timing.last_step(optimization),
+        first_step=begin, last_step=timing.last_step(optimization),
         evidence=[
             Evidence("share of time the device was idle for data" if seen.on_device else
                      "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
@@ -100,6 +99,7 @@ def _finding(
         seen_at=iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
         diff=_edit(optimization, seen, predicted, way),
+        setting=advice.setting(way, seen, predicted, optimization.process),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 ],
                 location=_switched_on(process, column) or optimization.backward_location,
                 diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),
+                setting=Setting(("mode", "check_nan", "enabled"), (True,), "False"),
                 seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
                 false_alarm="A long run that is only there to be debugged.",

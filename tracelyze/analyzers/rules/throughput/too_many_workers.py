@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.throughput import kept_workers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Evidence, Finding
+from tracelyze.diagnosis import Cost, Evidence, Finding, Setting
 from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
             Evidence("of that, for workers to start", starting, "s"),
         ],
         cost=cost,
+        setting=Setting(("num_workers",), (workers,), wanted["num_workers"]),
         location=process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.time_split(optimization),

@@ -55,8 +55,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         code = schedulers.with_rate(optimization, found.lower)
     return Finding(
         rule=RULE.id,
-        severity="critical",
-        confidence="likely",
+        severity="critical", confidence="likely",
         title=title,
         summary=summary,
         fix=fix,
@@ -75,6 +74,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         ],
         cost=timing.cost_of(optimization, np.arange(len(optimization.steps)) >= found.first),
         diff=None if found.stable else schedulers.edit_of_rate(optimization, found.lower),
+        setting=None if found.stable else schedulers.setting_of_rate(optimization, found.lower),
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),

@@ -78,6 +78,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
         fix_code=schedulers.with_rate(optimization, higher),
         diff=schedulers.edit_of_rate(optimization, higher),
+        setting=schedulers.setting_of_rate(optimization, higher),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -110,12 +111,11 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
         fix="Try a tenth and a hundredth of the learning rate.",
         fix_code=schedulers.with_rate(optimization, lower),
         diff=schedulers.edit_of_rate(optimization, lower),
+        setting=schedulers.setting_of_rate(optimization, lower),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, half),
-        evidence=[
-            Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large")),
-        ],
+        evidence=[Evidence("update per weight in the second half", ratio, "", limits["large"], limits.source("large"))],
         cost=timing.cost_of(optimization, affected),
         location=schedulers.rate_location(optimization),
         seen_at=optimization.step_location,

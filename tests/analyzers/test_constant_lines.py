@@ -1,0 +1,142 @@
+"""A finding about a wrong value stands at the line that gives the value, where the line that uses it only names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tracelyze.analyzers.evidence.settings import constants
+from tracelyze.diagnosis import Diff, Evidence, Finding, Location, Setting
+from tracelyze.testing import Workshop
+
+RATE = Setting(("lr", "max_lr"), (3.0,), "0.3")
+USE = "optimizer = Adam(model.parameters(), lr=cfg.lr)"
+
+
+def moved(
+    make: Workshop,
+    *given: tuple[str, str],
+    use: str = USE,
+    name: str = "lr",
+    own: str = "",
+    setting: Setting = RATE,
+    argv: tuple[str, ...] = (),
+) -> Finding:
+    """The finding about the line `use` in a script in which each line of `given` gives the name this constant."""
+    sites = [{"site": 0, "role": "optimizer", "file": "train.py", "line": 60, "function": "main", "source": use}]
+    sites += [
+        {"site": at, "role": "constant", "file": "config.py", "line": at, "function": "Config", "source": text.strip(),
+         "excerpt": text, "excerpt_line": at, "name": name, "own_name": own or name, "value": value}
+        for at, (text, value) in enumerate(given, 1)
+    ]  # fmt: skip
+    process = make.process(make.steps(), sites=sites, facts={"argv": ["train.py", *argv]})
+    place = Location("train.py", 60, "main", use)
+    finding = Finding(
+        "x", "warning", "likely", "", "", "", location=place, setting=setting, evidence=[Evidence("a", 1)]
+    )
+    return constants.at_its_constant(finding, process, ("learning_rate",))
+
+
+FIELD = ("    lr: float = 3.0  # the rate", "3.0")
+
+
+def test_the_line_that_gives_the_value_is_the_one_to_change(make: Workshop) -> None:
+    finding = moved(make, FIELD)
+    assert finding.location == Location("config.py", 1, "Config", "lr: float = 3.0  # the rate")
+    assert finding.seen_at == Location("train.py", 60, "main", USE)
+    assert finding.diff == Diff("config.py", 1, [FIELD[0]], ["    lr: float = 0.3  # the rate"])
+    assert finding.fix_code == "lr: float = 0.3  # the rate"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "optimizer = Adam(model.parameters(), cfg.lr)",
+        "optimizer = torch.optim.SGD(params, lr=lr, momentum=0.9)",
+        'optimizer = Adam(params=p, lr=config["lr"])',
+        "optimizer = Adam(model.parameters(), lr=float(self.args.lr))",
+        "schedule = OneCycleLR(optimizer, cfg.lr, total_steps=100)",
+        "learning_rate=args.lr,",
+    ],
+)
+def test_ways_to_use_a_name(make: Workshop, use: str) -> None:
+    assert moved(make, FIELD, use=use).location.line == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "edited"),
+    [
+        ('parser.add_argument("--lr", type=float, default=3.0, help="3.0 or less")', "3.0", "default=0.3"),
+        ('    "lr": 3.0, "wd": 3.0,', "3.0", '"lr": 0.3, "wd": 3.0'),
+        ("cfg = Config(wd=3.0, lr=3.0)", "3.0", "Config(wd=3.0, lr=0.3)"),
+        ("def main(model, lr: float = 3.0, wd=3.0):", "3.0", "lr: float = 0.3, wd=3.0"),
+        ("lr = 3", "3", "lr = 0.3"),
+        ("lr = 3e0", "3e0", "lr = 0.3"),
+        ('config["lr"] = 3.0', "3.0", 'config["lr"] = 0.3'),
+        ("epochs, lr = 30, 3.0", "3.0", "30, 0.3"),
+    ],
+)
+def test_the_edit_changes_the_constant_alone(make: Workshop, given: str, value: str, edited: str) -> None:
+    finding = moved(make, (given, value))
+    assert finding.diff is not None
+    assert edited in finding.diff.added[0]
+
+
+def test_a_line_without_the_value_in_it_has_no_edit(make: Workshop) -> None:
+    flag = ('parser.add_argument("--shuffle", action="store_true")', "False")
+    finding = moved(
+        make, flag, name="shuffle", use="loader = DataLoader(data, shuffle=args.shuffle)",
+        setting=Setting(("shuffle",), (False,), "True"),
+    )  # fmt: skip
+    assert (finding.location.line, finding.diff) == (1, None)
+
+
+def test_a_value_that_goes_by_another_name_on_its_way(make: Workshop) -> None:
+    assert moved(make, ("rate = 3.0", "3.0"), own="rate").diff.added == ["rate = 0.3"]
+
+
+def test_of_several_lines_the_one_that_was_in_use(make: Workshop) -> None:
+    other = ("    lr: float = 1e-3", "1e-3")
+    assert moved(make, other, FIELD).location.line == 2
+    assert moved(make, FIELD, FIELD).location.line == 60, "which of both is not known"
+
+
+@pytest.mark.parametrize("argv", [("--lr", "3"), ("--lr=3.0",), ("optim.lr=3.0",), ("lr=3.0",), ("-l", "3"), ("-l3",)])
+def test_what_the_command_line_says_is_no_default(make: Workshop, argv: tuple[str, ...]) -> None:
+    option = ('parser.add_argument("-l", "--lr", default=3.0)', "3.0")
+    assert moved(make, option, argv=argv).location.line == 60
+    assert moved(make, option, argv=("--epochs", "3", "lr.txt")).location.line == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "use"),
+    [
+        ([("lr = 0.3", "0.3")], USE),  # another value than was measured: it was overridden, or scheduled
+        ([], USE),
+        ([FIELD], "optimizer = Adam(model.parameters(), lr=3.0)"),
+        ([FIELD], "optimizer = Adam(model.parameters(), lr=cfg.lr * world)"),
+        ([FIELD], "optimizer = Adam(model.parameters())"),
+        ([FIELD], "optimizer = Adam([{'params': a, 'lr': cfg.lr}, {'params': b, 'lr': 1.0}])"),
+        ([FIELD], "optimizer.step()"),
+        ([FIELD], "optimizer = make(Adam(p, lr=cfg.lr), Adam(q, lr=cfg.other))"),
+        ([FIELD], "optimizer = Adam(*given, lr=)"),
+    ],
+)
+def test_the_place_stays(make: Workshop, given: list[tuple[str, str]], use: str) -> None:
+    finding = moved(make, *given, use=use)
+    assert (finding.location, finding.seen_at, finding.diff) == (Location("train.py", 60, "main", use), None, None)
+
+
+def test_the_arguments_of_calls_by_their_places(make: Workshop) -> None:
+    clip = Setting(("max_norm",), (1.0,), "10")
+    use = "torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)"
+    assert moved(make, ("clip = 1.0", "1.0"), use=use, name="clip", setting=clip).diff.added == ["clip = 10"]
+    workers = Setting(("num_workers",), (16,), "1")
+    use = "loader = DataLoader(data, num_workers=cfg.workers, persistent_workers=True)"
+    found = moved(make, ("workers: int = 16", "16"), use=use, name="workers", setting=workers)
+    assert found.diff.added == ["workers: int = 1"]
+    drawn = Setting(("high",), (100, 101), "1000")
+    use = "t = torch.randint(0, T_MAX, (len(x),))"
+    assert moved(make, ("T_MAX = 100", "100"), use=use, name="T_MAX", setting=drawn).diff.added == ["T_MAX = 1000"]
+    debug = Setting(("mode",), (True,), "False")
+    use = "torch.autograd.set_detect_anomaly(DEBUG)"
+    assert moved(make, ("DEBUG = True", "True"), use=use, name="DEBUG", setting=debug).diff.added == ["DEBUG = False"]
