@@ -155,6 +155,15 @@ def test_too_little_and_growing_data(make) -> None:
     assert "change in size" in reason
 
 
+def test_of_some_passes_only_the_short_last_batch_is_looked_at(make) -> None:
+    """Four samples of a batch of 32: it is the last one, and the training data have not shrunk."""
+    rows = passes(list(range(3200)), list(range(2800, 3600)))
+    rows += one_pass(0, 4, 400, list(range(4)), True, shape="4x10")
+    status, _, finding = judge(make, rows)
+    assert status == "fired"
+    assert finding.evidence[1].value == pytest.approx(0.5, abs=0.15)
+
+
 def test_a_small_validation_set_that_was_looked_at_whole(make) -> None:
     def whole(common: int, distinct: int = 10**6) -> Any:
         rows = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MODULE: Final = "<module>"
 _INDICES: Final = r"\brand(?:int|perm)\s*\("
+_SPLITS: Final = re.compile(r"\b(?:random_split|train_test_split)\s*\(")
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
@@ -102,12 +103,14 @@ def batches(process: Process) -> Location | None:
 
 
 def split(process: Process) -> Location | None:
-    """The only line that splits data by indices; else the only one that shuffles them before they are cut. What a
-    generator of batches, or the loop itself, draws is the order of an epoch."""
+    """The only line that calls a function which splits data; else the only one that splits them by indices, or that
+    shuffles them before they are cut. What a generator of batches, or the loop itself, draws is the order of an
+    epoch."""
     batched = {(one.file, one.function) for one in process.locations("batches")}
     apart = batched | {(one.file, one.function) for one in process.locations("backward")}
     lines = [one for one in process.locations("split") if (one.file, one.function) not in batched]
-    found = _only([one for one in lines if (one.file, one.function) not in apart]) or _only(lines)
+    called = [one for one in lines if _SPLITS.search(one.source)]
+    found = _only(called) or _only([one for one in lines if (one.file, one.function) not in apart]) or _only(lines)
     return found or _only([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
 
 

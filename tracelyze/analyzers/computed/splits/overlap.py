@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from statistics import fmean
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
@@ -133,8 +133,15 @@ def is_named_for_validation(process: Process, loader: Row) -> bool:
 
 
 def size_of(passes: list[Seen], length: int) -> float:
-    """Samples of a pass over a loader of `length` batches."""
-    return length * fmean(size for one in passes for size in one.sizes)
+    """Samples of a pass over a loader of `length` batches. Of some passes only the last batch was looked at, which is
+    often smaller than the others: so the median over all passes of that loader."""
+    return length * median(size for one in passes for size in one.sizes)
+
+
+def sizes_of(passes: list[Seen], lengths: Mapping[int, int]) -> dict[int, float]:
+    """Samples of a pass by loader."""
+    numbers = sorted({one.loader for one in passes})
+    return {number: size_of([one for one in passes if one.loader == number], lengths[number]) for number in numbers}
 
 
 def continuous(passes: list[Seen]) -> bool:
@@ -187,6 +194,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
     everything: set[str] = set()
     hits = expected = looked_at = 0.0
     training = {id(one): one for _, passes in pairs for one in passes}
+    sizes = sizes_of(list(training.values()), lengths)
     for evaluated, passes in pairs:
         contents = set().union(*(one.distinct for one in evaluated))
         everything |= contents
@@ -195,8 +203,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
             met.update(found)
             hits += len(found)
             looked_at += len(contents)
-            size = size_of([one], lengths[one.loader])
-            expected += len(contents) * min(1.0, len(one.contents) / size)
+            expected += len(contents) * min(1.0, len(one.contents) / sizes[one.loader])
     share = min(1.0, hits / expected, _concentration(met, len(everything))) if expected else 0.0
     return Overlap(
         hits=len(met),

@@ -39,7 +39,7 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
         return Skipped("training and validation samples cannot be compared: they need DataLoaders of known length")
     if not np.isfinite(of_evals).all():
         return Passed("some evaluation is made on data of no DataLoader, which may be what was held out")
-    sizes = [overlap.size_of([one], lengths[one.loader]) for one in trained]
+    sizes = list(overlap.sizes_of(trained, lengths).values())
     if max(sizes) > (1 + limits["growth"]) * min(sizes):
         return Passed("the training data change in size, as with active learning: what was evaluated may join them")
     folds = carried_folds.find(process, trained, evaluated, lengths, int(limits["splits"]))
