@@ -167,6 +167,23 @@ def test_a_line_of_the_program_keeps_its_own_names(make) -> None:
     assert own_names.in_example("probe(inputs)", process, None) == "probe(xb)"
 
 
+@pytest.mark.parametrize(
+    ("made", "own"),
+    [
+        ("self.net = nn.Sequential(nn.Linear(2, 8))", "probe(net)"),  # layers of the model: another class's attribute
+        ("self.net = net", "probe(self.net)"),
+        ("self.net, self.rate = net, rate", "probe(self.net)"),
+        ("self.net: nn.Module = DistributedDataParallel(net)", "probe(self.net)"),
+        ("return self.net.eval()", "probe(self.net)"),
+    ],
+)
+def test_an_attribute_of_another_class_is_not_the_model(make, made: str, own: str) -> None:
+    process = process_of(make, CLASSIC, module=made)
+    place = Location("train.py", 300, "update", "mine.lerp_(theirs, 1 - self.decay)")
+    rows = [*process.sites.records(), site(300, "average", 300, place.source, "update", place.source)]
+    assert own_names.in_example("probe(model)", make.process(sites=rows), place) == own
+
+
 SHARED = "target = copy.deepcopy(model)\ntarget.load_state_dict(model.state_dict())"
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.evidence.editing import unknown_names
+
 TEACHER, ROUTER = "teacher-trains", "router-collapse"
 CALL = {
     "function": "kl_div",
@@ -37,6 +39,37 @@ def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
     alike = [{**one, "called_as": "net"} for one in names]
     finding = make.check(TEACHER, make.process(models=alike, more={"loss_calls": rows}))[2]
     assert finding.title.endswith("reach Net"), "a name that both have tells them apart as little as the class"
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ({"big": "Deep", "small": "Shallow"}, "whole.big"),
+        ({"old_teacher": "Deep", "student": "Deep"}, "whole.old_teacher"),
+        ({"first": "Deep", "second": "Deep"}, "teacher"),  # which of them is not known
+        ({"big": "Wide", "small": "Shallow"}, "teacher"),
+    ],
+)
+def test_a_teacher_within_the_model_that_is_trained_goes_by_its_name_there(make: Any, parts: Any, name: str) -> None:
+    """The line that makes the optimizer knows the whole model only."""
+    rows = [{**CALL, "step": step, "input_model": None} for step in range(1, 10)]
+    whole = {"model": 2, "name": "Whole", "parameters": 9, "elements": 90}
+    modules = [{"model": 2, "module": part, "kind": kind, "made_at": 5} for part, kind in parts.items()]
+    modules += [{"model": 2, "module": f"{part}.0", "kind": "Linear", "made_at": 6} for part in parts]
+    modules += [{"model": 0, "module": "", "kind": "Deep", "made_at": 5}]
+    modules += [{"model": 0, "module": "0", "kind": "Linear", "made_at": 6}]
+    models = [{"parameters": 4, "elements": 40, **MODELS[0]}, whole]
+    line = {"file": "t.py", "line": 9, "function": "fit", "source": "opt = Adam(whole.parameters())"}
+    process = make.process(
+        models=models,
+        optimizers=[{"optimizer": 0, "name": "Adam", "parameters": 9, "elements": 90, "made_at": 60}],
+        sites=[{"site": 60, "role": "optimizer", "excerpt": line["source"], "excerpt_line": 9, **line}],
+        more={"loss_calls": rows, "modules": modules},
+    )
+    finding = make.check(TEACHER, process)[2]
+    code = finding.fix_code.removeprefix(f"{unknown_names.NOTE}teacher\n")
+    assert code.startswith(f"{name}.requires_grad_(False)")
+    assert (code != finding.fix_code) == (name == "teacher"), "no name of the script: the example says so"
 
 
 @pytest.mark.parametrize(

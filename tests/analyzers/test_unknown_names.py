@@ -48,6 +48,21 @@ def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
     assert unknown_names.noted(code, make.process(), place) == code, "no lines were recorded at all"
 
 
+@pytest.mark.parametrize(
+    ("line", "known"),
+    [
+        ('print(f"teacher {score(module.teacher, *val):.3f}", "teacher")', False),
+        ("print('teacher', module.teacher)", False),
+        ('print(f"best {teacher!r:>8}")', True),
+        ('print(f"at {score(teacher)[1:2]:.2f} of {total}")', True),
+    ],
+)
+def test_what_a_text_says_is_no_name_and_what_it_computes_is_one(make, line: str, known: bool) -> None:
+    process, place = recorded(make, line, 1)
+    code = "teacher.requires_grad_(False)"
+    assert unknown_names.noted(code, process, place) == (code if known else f"{unknown_names.NOTE}teacher\n{code}")
+
+
 def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
     process, place = recorded(make, "ckpt = torch.load(PATH, weights_only=False)", 1)
     code = 'checkpoint = torch.load(path)\nopt.load_state_dict(checkpoint["opt"])'

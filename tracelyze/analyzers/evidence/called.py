@@ -38,3 +38,27 @@ def model(process: Process, number: float | int | None) -> str | None:
     own = row["called_as"]
     own = None if own is None or names.count(own) > 1 else own.removeprefix("self.")
     return f"{own} ({row['name']})" if own else row["name"]
+
+
+def within(process: Process, part: float | int | None, optimization: Optimization | None) -> str | None:
+    """What the model whose weights an optimizer holds calls a part of it, which is called by itself as well: the only
+    module that is made of the same layers in the same lines, or the only one of these that is a teacher by name."""
+    if optimization is None:
+        return None
+    held = [optimization.facts.get(column) for column in ("parameters", "elements")]
+    rows = {row["model"]: row for row in process.models.records()}
+    whole = [one for one, row in rows.items() if [row["parameters"], row["elements"]] == held and one != part]
+    if len(whole) != 1 or part not in rows:
+        return None
+    made: dict[int, dict[str, tuple[str, int | None]]] = {}
+    for row in process.tables["modules"].shared_records():
+        made.setdefault(row["model"], {})[row["module"] or ""] = row["kind"], row["made_at"]
+    own, layers = made.get(int(part or 0), {}), made.get(whole[0], {})
+    alike = [name for name in layers if name and _below(layers, name) == own]
+    alike = alike if len(alike) == 1 else [name for name in alike if "teacher" in name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _below(layers: dict[str, tuple[str, int | None]], holder: str) -> dict[str, tuple[str, int | None]]:
+    inside = {name.removeprefix(f"{holder}."): one for name, one in layers.items() if name.startswith(f"{holder}.")}
+    return {"": layers[holder], **inside}

@@ -169,7 +169,9 @@ def model_at(process: Process, location: Location | None) -> str:
     there = "\n".join(edits.lines_of_function(process, location).values()) if location else ""
     everywhere = "\n".join(str(row["excerpt"] or "") for row in process.sites.records())
     bare = rf"(?<![\w.\"']){re.escape(name)}\b(?!=(?!=))"
-    held = f"self.{name}" in everywhere and "self." in there and not re.search(bare, there)
+    kept = re.findall(rf"self\.{re.escape(name)}\b[^=\n]*=(?!=)(.*)", everywhere)
+    held = f"self.{name}" in found or not kept or any(re.search(bare, line) for line in kept)  # else of another class
+    held = held and f"self.{name}" in everywhere and "self." in there and not re.search(bare, there)
     if held or (_calls(f"self.{name}", there) and not _calls(name, there)):
         return f"self.{name}"
     return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute

@@ -26,7 +26,8 @@ _NO_VARIABLES: Final = frozenset(dir(builtins)) | {
 """What an import names; a class, which has a capital, is imported as well."""
 _WORD: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\b(?!=(?!=))")
 _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
-_STRING: Final = re.compile(r"""(?<![A-Za-z])[rb]?(?:"[^"\n]*"|'[^'\n]*')""")
+_STRING: Final = re.compile(r"""(?<![A-Za-z])(?P<kind>[rbfRBF]{0,2})(?:"[^"\n]*"|'[^'\n]*')""")
+_FIELD: Final = re.compile(r"\{([^{}]*?)(?:![rsa])?(?::[^\[\](){}]*)?\}")
 _DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
@@ -133,5 +134,10 @@ def _known(process: Process, location: Location) -> set[str]:
 
 
 def _words(line: str) -> set[str]:
-    text = _STRING.sub("''", line).split("  #")[0]
+    text = _STRING.sub(_fields, line).split("  #")[0]
     return set(_WORD.findall(text)) | set(_ASSIGNED.findall(text.split("(")[0]))
+
+
+def _fields(string: re.Match[str]) -> str:
+    """What a string computes: the fields of one that is formatted, and nothing of another."""
+    return f"({' '.join(_FIELD.findall(string[0]))})" if "f" in string["kind"].lower() else "''"

@@ -14,8 +14,7 @@ from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
-    from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
 HOLDER = re.compile(r"([A-Za-z_][\w.]*)\.parameters\(\)")
@@ -48,15 +47,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(reason or "no target of a loss depends on trained tensors of another model")
 
 
-def _made_at(process: Process, step: int) -> Location | None:
-    """The line that makes the optimizer of the step in which the loss was seen."""
+def _optimization(process: Process, step: int) -> Optimization | None:
+    """The steps of the optimizer of the step in which the loss was seen."""
     stepped = process.steps["optimizer"][step : step + 1]
-    return next((one.made_at for one in process.optimizations if one.optimizer in stepped), None)
+    return next((one for one in process.optimizations if one.optimizer in stepped), None)
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     teacher = called.model(process, rows[0]["target_model"]) or "the teacher"
-    tensors, made_at = int(rows[0]["target_trained"]), _made_at(process, int(rows[0]["step"]))
+    tensors, optimization = int(rows[0]["target_trained"]), _optimization(process, int(rows[0]["step"]))
+    made_at = optimization.made_at if optimization is not None else None
     evaluating = not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
         process,
@@ -75,21 +75,24 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         ),
         fix="Switch off the gradients of the teacher before the optimizer is made, or compute its output without "
         "autograd: an optimizer passes over tensors without a gradient.",
-        fix_code=_example(process, rows[0]["target_model"], made_at),
+        fix_code=_example(process, rows[0]["target_model"], optimization),
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
         change=made_at,
     )
 
 
-def _example(process: Process, teacher: float | None, made_at: Location | None) -> str:
+def _example(process: Process, teacher: float | None, optimization: Optimization | None) -> str:
     """The teacher switched off, as the line that makes the optimizer can name it: in another method or function it is
     an attribute of the model whose parameters that line takes."""
     row = next((one for one in process.models.records() if one["model"] == teacher), {})
     name = str(row.get("called_as") or "teacher")
-    line = made_at.source if made_at is not None else ""
+    line = optimization.made_at.source if optimization is not None and optimization.made_at is not None else ""
     holders = set(HOLDER.findall(line))
-    if holders == {"self"} and any(f"self.{name}" in str(one["excerpt"] or "") for one in process.sites.records()):
+    part = called.within(process, teacher, optimization) if len(holders) == 1 else None
+    if part is not None:
+        name = f"{holders.pop()}.{part}"
+    elif holders == {"self"} and any(f"self.{name}" in str(one["excerpt"] or "") for one in process.sites.records()):
         name = f"self.{name}"
     elif name.startswith("self.") and len(holders) == 1 and not line.strip().startswith("self."):
         name = f"{holders.pop()}.{name.removeprefix('self.')}"
