@@ -303,6 +303,30 @@ def test_a_loss_that_falls_until_an_operation_of_it_has_no_result(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "complement"),
+    [
+        ("neg = (1 - self.alpha) * p**2 * (1 - y) * torch.log(1 - p)", True),
+        ("return -(y * p.log() + (1 - y) * (1 - p).log()).mean()", True),
+        ("loss = -torch.log(1.0 - torch.sigmoid(fake)).mean()", True),
+        ("loss = -torch.log1p(-p).mean()", True),
+        ("return -torch.log(p).mean()", False),
+        ("return -torch.log(1 - p + 1e-7).mean()", False),
+        ("log_p = log_p - torch.log(1 - action**2).sum(-1)", False),  # what tanh squashed
+        ("log_p = log_p - (1 - action.pow(2)).log().sum(-1)", False),
+    ],
+)
+def test_a_log_of_what_a_clamp_cannot_keep_from_zero(make, source: str, complement: bool) -> None:
+    """Next to 1 float32 has no numbers closer than 6e-8: `p.clamp(1e-9, 1 - 1e-9)` leaves a 1 as it is."""
+    steps = make.steps() | {"loss": [0.7] * 300 + [float("nan")] * 100}
+    event = {"kind": "nonfinite-loss", "step": 300, "name": "", "text": "log of 0", "value": 1.0, "time": 1.0}
+    line = {"site": 9, "role": "nonfinite", "file": "train.py", "line": 12, "function": "nll", "source": source}
+    _, _, finding = make.check("loss-nonfinite", make.process(steps, events=[event], sites=[line]))
+    assert ("float32 holds 1 - 1e-8 as 1" in finding.fix) == complement
+    assert ("logsigmoid" in finding.fix_code) == complement
+    assert finding.location.line == 12
+
+
+@pytest.mark.parametrize(
     "norm",
     [
         np.concatenate([np.linspace(1, 9, 100), np.full(300, 9.0)]),  # warm-up

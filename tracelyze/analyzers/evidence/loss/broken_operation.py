@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
@@ -21,6 +25,17 @@ _LOGARITHM_CODE: Final = """\
 log_likelihood = torch.logsumexp(log_weights + log_densities, dim=-1)
 # elsewhere:
 log_p = torch.log(p.clamp_min(1e-8))
+"""
+_COMPLEMENT: Final = (
+    "Where a sigmoid makes p, compute the loss on its logits z: binary_cross_entropy_with_logits, or logsigmoid(z) for "
+    "log(p) and logsigmoid(-z) for log(1 - p). Elsewhere keep p 1e-6 away from 1: float32 holds 1 - 1e-8 as 1, so that "
+    "a clamp there does nothing, and log(1 - p) is log(0)."
+)
+_COMPLEMENT_CODE: Final = """\
+# z are the logits, p = torch.sigmoid(z):
+log_p, log_not_p = torch.nn.functional.logsigmoid(z), torch.nn.functional.logsigmoid(-z)
+# where there are only probabilities:
+p = p.clamp(1e-6, 1 - 1e-6)
 """
 _DIVISION: Final = (
     "Divide by what cannot be 0: leave out what has nothing to be divided by, as an empty mask, or bound the divisor "
@@ -55,15 +70,51 @@ class Broken:
         either = " or ".join(("an " if re.match("[ae]|rsqrt", one) else "a ") + one for one in self.operations)
         return f"{either[:1].upper()}{either[1:]} {'made it' if self.reaches else 'can have made it'}."
 
-    @property
-    def fix(self) -> tuple[str, str] | None:
-        """What to do about the only operation, and an example."""
-        return _FIX.get(self._name) if len(self.operations) == 1 else None
+    def fix(self, place: OwnStatement | None) -> tuple[str, str] | None:
+        """What to do about the only operation, and an example; `place`: the statement that it stands in."""
+        if len(self.operations) != 1:
+            return None
+        if self._name == "log" and place is not None and _of_complement(place.parsed):
+            return _COMPLEMENT, _COMPLEMENT_CODE
+        return _FIX.get(self._name)
 
     @property
     def _name(self) -> str:
         name = re.split(r" (?:of|by)\b", self.operations[0])[0]
         return "log" if name.startswith("log") else name
+
+
+def fix(process: Process, step: int) -> tuple[str, str] | None:
+    """What to do about the only operation that made the loss of this step no number, and an example."""
+    return seen(process, step).fix(own_statement.at(process, line(process, step)))
+
+
+def _of_complement(place: ParsedLine) -> bool:
+    """Whether a logarithm in it is taken of `1 - p`, to which nothing is added, or with log1p of `-p`."""
+    for call in place.calls("log", "log2", "log10", "log1p"):
+        by_function = parsed_line.is_function_of_torch(call.func)
+        taken = call.args[0] if by_function and call.args else getattr(call.func, "value", None)
+        if parsed_line.name_of(call.func) == "log1p":
+            found = isinstance(taken, ast.UnaryOp) and isinstance(taken.op, ast.USub)
+        else:
+            found = _is_complement(taken)
+        if found:
+            return True
+    return False
+
+
+def _is_complement(node: ast.expr | None) -> bool:
+    """Whether it is `1 - p`, and p no square."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub) or _is_square(node.right):
+        return False
+    return isinstance(node.left, ast.Constant) and node.left.value == 1
+
+
+def _is_square(node: ast.expr) -> bool:
+    """As in the density of what tanh has squashed, whose logarithm is not that of a probability."""
+    if isinstance(node, ast.Call):
+        return parsed_line.name_of(node.func) in ("pow", "square")
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.Mult)
 
 
 def seen(process: Process, step: int) -> Broken:

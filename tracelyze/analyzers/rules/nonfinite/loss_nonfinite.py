@@ -63,7 +63,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         harm += afterwards.said(optimization, bad, later, limits["recovered"])
     affected, zeroed = np.arange(len(bad)) >= first, hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
-    fix, code = broken_operation.seen(optimization.process, begin).fix or (FIX, FIX_CODE)
+    fix, code = broken_operation.fix(optimization.process, begin) or (FIX, FIX_CODE)
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
