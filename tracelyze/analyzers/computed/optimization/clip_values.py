@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FUNCTION: Final = "clip_grad_norm_"
 RETURNED: Final = 2
 """`steps.grad_norm_source` of a norm that the clip returned: before it cut, and as it saw the gradient."""
+ORDINARY: Final = 10
+"""A norm up to it needs no reason of its own: the largest max_norm of published recipes (T5 and BERT clip at 1, word
+language models at 0.25, Sutskever et al. 2014 at 5, Graves 2013 at 10)."""
 PLAIN: Final = 1000
 """Two digits of a number above it are written out: 120000, not 1.2e+05."""
 USUAL: Final = 1e-3
@@ -80,11 +83,12 @@ def higher_limit(optimization: Optimization, way: float) -> str:
     """A clip that makes steps of a usual length of those that went this way in all, or one at the usual norm.
 
     The rate and the limit act alike, as their product. It is the limit that is far off: a rate that makes up for it is
-    absurd as soon as gradients get small enough to pass the clip.
+    absurd as soon as gradients get small enough to pass the clip. Gradients of an ordinary norm get all of it, unless
+    steps would be far longer than usual.
     """
+    norm, limit = (float(np.nanmedian(optimization.steps[name])) for name in ("grad_norm", "clip_max_norm"))
     factor = min(USUAL * len(optimization.steps) / way if way > 0 else HIGHEST, HIGHEST)
-    limit = float(np.nanmedian(optimization.steps["clip_max_norm"]))
-    higher = min(limit * factor, float(np.nanmedian(optimization.steps["grad_norm"])))
+    higher = min(limit * factor * (TENFOLD if norm <= ORDINARY else 1), norm)
     return own_line(optimization, written(higher))
 
 

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 
+LARGE_NORMS = (
+    "Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
+    "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is."
+)
+ORDINARY_NORMS = (
+    "Raise max_norm to the usual norm or above it, and leave the learning rate as it is: the gradients are of an "
+    "ordinary size, and it is the limit that is too small."
+)
+
+
 def check(process: Process, limits: Limits) -> Outcome:
     """Steps whose gradient was clipped hard, against how far the weights got."""
     optimization = process.optimizations[0]
@@ -55,8 +65,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their "
             "size, and the loss stays where it began."
         ),
-        fix="Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
-        "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is.",
+        fix=ORDINARY_NORMS if norm <= clip_values.ORDINARY and not scaled else LARGE_NORMS,
         fix_code=clip_values.higher_limit(optimization, way),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
