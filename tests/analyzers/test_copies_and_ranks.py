@@ -243,6 +243,11 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     status, _, finding = by_weights(make, slow, 1.0, LEARNED)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert "5% of the model's way" in finding.title
+    assert "with a decay of about 0.99975 a step, which looks back on 4,000 steps" in finding.summary
+    assert finding.fix.startswith("Lower its decay"), "it is updated"
+    once = by_weights(make, [0.0, 0.01, 0.01, 0.01, 0.01, 0.01], 1.0, LEARNED)[2]
+    assert "looks back on 4" not in once.summary, "it is not updated all the time"
+    assert once.fix.startswith("Update the average")
     status, reason, _ = by_weights(make, slow, 1.0, 0.7 + 0.4 * LEARNED)
     assert (status, "moves, by 5%" in reason) == ("passed", True), "the model itself has learned little"
     assert by_weights(make, [0.0, 0.0, 0.0, 0.3, 0.6, 0.9], 1.0, LEARNED)[0] == "passed", "an average that begins late"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.analyzers.recorded.table import Floats, Mask, Table
     from tracelyze.analyzers.rule import Limits
 
     Indices = npt.NDArray[np.intp]
@@ -26,6 +26,16 @@ class Standing:
     rows: Indices  # its passes in the table evals
     moved: float  # share of the model's way that the copy has made since the first sample
     steps: Floats  # of the process, at which its weights were sampled
+    per_step: float  # part of what lies between it and the model that it makes in a step; 0 unless it does so steadily
+
+    @property
+    def pace(self) -> str:
+        """A sentence on an average that is updated all the time; empty for any other copy."""
+        if self.per_step <= 0:
+            return ""
+        back = float(f"{1 / self.per_step:.1g}")
+        decay = 1 - float(f"{1 / back:.2g}")
+        return f"It is updated, as with a decay of about {decay:.10g} a step, which looks back on {back:,.0f} steps."
 
 
 def judged_by_weights(process: Process, limits: Limits) -> Standing | float | None:
@@ -51,8 +61,17 @@ def judged_by_weights(process: Process, limits: Limits) -> Standing | float | No
         slow = shares[-1] <= limits["follows"] and behind and learned
         if slow or (table["changed"][own][1:] == 0).all():
             of_model = rows[process.evals["model"][rows] == model]
-            standing.append(Standing(of_model, shares[-1], steps))
+            standing.append(Standing(of_model, shares[-1], steps, _per_step(table, own)))
     return standing[0] if len(standing) == len(shares) else max(shares)
+
+
+def _per_step(table: Table, own: Mask) -> float:
+    """Of an average that is updated all the time: 1 - decay, about, as its weights go towards the model's."""
+    on, steps = np.diff(table["moved"][own]), np.diff(table["step"][own])
+    if not ((table["changed"][own][1:] > 0).all() and (on > 0).all() and (steps > 0).all()):
+        return 0.0
+    parts = on / steps / np.fmax(table["apart"][own][1:], 1e-30)
+    return float(np.median(parts))
 
 
 def validated_beside(process: Process) -> bool:

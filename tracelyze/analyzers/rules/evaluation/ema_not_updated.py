@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     Indices = npt.NDArray[np.intp]
     Level = copies_of_the_model.Standing | tuple[float, float] | None
 
+SLOW = ", or so slowly that it is"
+UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
+LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Weights or losses of an untrained copy of the trained model, pass by pass; the model itself is not validated."""
@@ -58,18 +62,18 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> Finding:
     evals, optimization = process.evals, process.longest
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
-    first, last = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]])
+    first, last, updated = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]]), ""
     if isinstance(level, copies_of_the_model.Standing):
-        first, last = int(level.steps[0]), int(level.steps[-1])
+        first, last, updated = int(level.steps[0]), int(level.steps[-1]), level.pace
     made = f"from step {first:,} to step {last:,}, is made with a copy of the model that no optimizer holds"
     count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
     if isinstance(level, copies_of_the_model.Standing):
         title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
         if level.moved:
-            title = (
-                f"The averaged copy made {percent(level.moved)} of the model's way in {plural(last - first, 'step')}"
-            )
+            way = percent(level.moved)
+            title = f"The averaged copy made {way} of the model's way in {plural(last - first, 'step')}"
         seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
+        seen += f". {updated} That is too slow for this run, and it is about" if updated else SLOW
         evidence = [
             Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
                      limits.source("follows"), role="most"),
@@ -77,14 +81,14 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         ]  # fmt: skip
     elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
-        seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated"
+        seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated{SLOW}"
         evidence = [count, Evidence("their loss", float(losses[0]), role="basis")]
     else:
         start, end = level
         title = f"The averaged copy is where it began after {plural(last, 'step')}: its decay is too slow"
         seen = (
             f"their loss went from {number(losses[0])} to {number(losses[-1])} only, while that of the training fell "
-            f"from {number(start)} to {number(end)}. The average of the weights is hardly updated"
+            f"from {number(start)} to {number(end)}. The average of the weights is hardly updated{SLOW}"
         )
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
@@ -100,11 +104,10 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         confidence="likely",
         title=title,
         summary=(
-            f"Each evaluation looked at, {made}, and {seen}, or so slowly that it is where it began: what is "
-            "evaluated, and perhaps saved, is not what was trained."
+            f"Each evaluation looked at, {made}, and {seen} where it began: what is evaluated, and perhaps saved, is "
+            "not what was trained."
         ),
-        fix="Update the average after every optimizer step, and let its decay fit the length of the run: it looks "
-        "back on 1 / (1 - decay) steps.",
+        fix=f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps.",
         fix_code="optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
         "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
         "        average.lerp_(current, 1 - decay)",
