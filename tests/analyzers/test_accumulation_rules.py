@@ -28,7 +28,11 @@ def test_discarded_microbatches(make) -> None:
     _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line]))
     assert finding.location.line == 17
     assert "line 17 clears the gradients" in finding.title
-    assert finding.fix_code.endswith("optimizer.zero_grad()")
+    assert finding.fix.startswith("Call zero_grad right behind"), "the step stands in another file"
+    step = line | {"site": 8, "role": "step", "line": 40, "source": "self.opt.step()"}
+    _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line, step]))
+    assert finding.fix.startswith("Move zero_grad from line 17 to right behind the optimizer's step (line 40)")
+    assert finding.fix_code.endswith("self.opt.zero_grad()")
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,15 @@ def test_what_a_text_says_is_no_name_and_what_it_computes_is_one(make, line: str
     assert unknown_names.noted(code, process, place) == (code if known else f"{unknown_names.NOTE}teacher\n{code}")
 
 
+def test_self_is_the_scripts_own_where_its_attributes_are(make) -> None:
+    text = "def helper(optimizer):\n    optimizer.zero_grad()\n\nclass A:\n    def fit(self):\n        self.opt.step()"
+    process, place = recorded(make, text, 2, "helper")
+    code = "self.opt.step()\nself.opt.zero_grad()"
+    assert unknown_names.noted(code, process, place) == code
+    other = "self.scaler.step(self.opt)"
+    assert unknown_names.noted(other, process, place) == f"{unknown_names.NOTE}self\n{other}"
+
+
 def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
     process, place = recorded(make, "ckpt = torch.load(PATH, weights_only=False)", 1)
     code = 'checkpoint = torch.load(path)\nopt.load_state_dict(checkpoint["opt"])'

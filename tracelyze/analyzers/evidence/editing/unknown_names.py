@@ -29,6 +29,7 @@ _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
 _STRING: Final = re.compile(r"""(?<![A-Za-z])(?P<kind>[rbfRBF]{0,2})(?:"[^"\n]*"|'[^'\n]*')""")
 _FIELD: Final = re.compile(r"\{([^{}]*?)(?:![rsa])?(?::[^\[\](){}]*)?\}")
 _DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
+_ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
@@ -37,7 +38,7 @@ def noted(code: str, process: Process, location: Location | None) -> str:
     if location is None or not any(row["excerpt"] for row in process.sites.records()):
         return code  # nothing is known of what the script calls things
     known = _known(process, location)
-    unknown = [name for name in foreign(code) if name not in known]
+    unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
     if not unknown:
         return code
     shown = ", ".join(unknown[:_MOST]) + (", ..." if len(unknown) > _MOST else "")
@@ -131,6 +132,16 @@ def _known(process: Process, location: Location) -> set[str]:
             elif line[:1].strip():
                 words |= _words(line)
     return words | _words(location.source)
+
+
+def _is_self(name: str, code: str, process: Process) -> bool:
+    """Whether the name is `self`, and stands before nothing but attributes that lines of the script take of theirs: the
+    example is for the method that has them, wherever the finding is."""
+    held = {found[1] for found in _ATTRIBUTE.finditer(_STRING.sub("''", code))}
+    if name != "self" or not held:
+        return False
+    lines = "\n".join(str(row["excerpt"] or row["source"] or "") for row in process.sites.records())
+    return held <= {found[1] for found in _ATTRIBUTE.finditer(lines)}
 
 
 def _words(line: str) -> set[str]:

@@ -15,6 +15,7 @@ from tracelyze.formatting import percent, share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -71,8 +72,8 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
             "the gradients were cleared between them. The step sees the last micro-batch alone: "
             f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
         ),
-        fix="Call zero_grad right behind the optimizer's step, and nowhere else: under the same condition as the step, "
-        "or, with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
+        fix=f"{_moved(line, optimization.step_location)}, and nowhere else: under the same condition as the step, or, "
+        "with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
         fix_code="optimizer.step()  # as it is\noptimizer.zero_grad()",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -93,6 +94,13 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         ) + pictures.loss(optimization),
         false_alarm="A loop that adds the gradients of its micro-batches up by itself, in tensors of its own.",
     )  # fmt: skip
+
+
+def _moved(line: Location | None, step: Location | None) -> str:
+    """What to do with the only line that clears, where it and the step stand in one file of the script."""
+    if line is None or step is None or line.file != step.file:
+        return "Call zero_grad right behind the optimizer's step"
+    return f"Move zero_grad from line {line.line} to right behind the optimizer's step (line {step.line})"
 
 
 RULE = Rule(
