@@ -19,6 +19,9 @@ MAX_ROWS = 20_000
 
 
 class _Pass(NamedTuple):
+    """A pass that runs, or was given up: whoever counts the batches drops the iterator before it says that it ends."""
+
+    iterator: weakref.ref[Any]
     loader: int
     epoch: int
     source: int | None
@@ -51,15 +54,16 @@ class Fetching(Signal):
         super().__init__(context)
         self._passes: ByIdentity[int] = ByIdentity()
         self._pages: ByIdentity[fetches.Page] = ByIdentity()
-        self._running: ByIdentity[_Pass] = ByIdentity()
+        self._running: dict[int, _Pass] = {}  # by the iterator's address
         self._sources: list[weakref.ref[Any]] = []
         self._rows = self._own = 0
 
     def fetching(self, loader: Any, iterator: Any, page: fetches.Page | None) -> None:
         """A pass begins."""
         number = self.progress.iterated
-        if iterator in self._running:  # of workers that persist, given up before its end
-            self._put(self._running.pop(iterator))
+        for address, one in list(self._running.items()):
+            if address == id(iterator) or one.iterator() is None:  # workers that persist keep theirs
+                self._put(self._running.pop(address))
         epoch = self._passes.get(loader, -1) + 1
         self._passes[loader] = epoch
         if number is None or not (epoch < PASSES or epoch & (epoch - 1) == 0) or self._rows >= MAX_ROWS:
@@ -78,11 +82,12 @@ class Fetching(Signal):
             parts = [(None, words)]
         else:
             return
-        self._running[iterator] = _Pass(number, epoch, self._source(loader.dataset), parts)
+        source = self._source(loader.dataset)
+        self._running[id(iterator)] = _Pass(weakref.ref(iterator), number, epoch, source, parts)
 
     def exhausted(self, iterator: Any) -> None:
-        if iterator in self._running:
-            self._put(self._running.pop(iterator))
+        if id(iterator) in self._running:
+            self._put(self._running.pop(id(iterator)))
 
     def finished(self) -> None:
         for one in list(self._running.values()):
