@@ -140,3 +140,15 @@ def test_the_arguments_of_calls_by_their_places(make: Workshop) -> None:
     debug = Setting(("mode",), (True,), "False")
     use = "torch.autograd.set_detect_anomaly(DEBUG)"
     assert moved(make, ("DEBUG = True", "True"), use=use, name="DEBUG", setting=debug).diff.added == ["DEBUG = False"]
+
+
+def test_any_name_of_the_line_where_only_the_range_of_its_value_is_known(make: Workshop) -> None:
+    use, late = "mine.mul_(self.decay).add_(theirs, alpha=1 - self.decay)", Setting((), (), ranges=((0.99, 0.99999),))
+
+    def line(*given: tuple[str, str]) -> int:
+        return moved(make, *given, use=use, name="decay", own="ema_decay", setting=late).location.line
+
+    slow, fast = ("ema_decay: float = 0.999", "0.999"), ("ema_decay: float = 0.5", "0.5")
+    assert line(slow) == 1
+    assert line(fast, slow) == 2
+    assert line(fast) == line(slow, slow) == line(("ema_decay = 1", "1")) == 60

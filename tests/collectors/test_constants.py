@@ -70,6 +70,9 @@ WAYS = {
     "attribute": "class T:\n    def __init__(self):\n        self.lr = 3.0  # here\n"
     "        opt = Adam(p, lr=self.lr)  # use\n",
     "by another name": "rate = 3.0  # here\ndef main(lr):\n    opt = Adam(p, lr=lr)  # use\nmain(lr=rate)\n",
+    "kept by an object": "class Average:\n    def __init__(self, model, decay=0.5):\n        self.decay = decay\n"
+    "    def update(self, a, b):\n        a.lerp_(b, 1 - self.decay)  # use\n\nAverage(net, decay=cfg.ema_decay)\n"
+    "class Config:\n    ema_decay: float = 3.0  # here\n",
     "together": "epochs, lr = 5, 3.0  # here\nopt = Adam(p, lr=lr)  # use\n",
     "branch": "if fast: lr = 3.0  # here\nopt = Adam(p, lr=lr)  # use\n",
     "several lines": "lr = 3.0  # here\nopt = Adam(  # use\n    p,\n    lr=lr,\n)\n",

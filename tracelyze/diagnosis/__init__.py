@@ -179,14 +179,16 @@ class Ending:
 class Setting:
     """The argument whose value a fix changes, for the analyzers; no JSON holds it.
 
-    `names`: what calls name it. `values`: what the run had it at, as far as that was measured, in each way in which the
-    script may have written it. `instead`: the value that the fix gives it, as code; empty where that is not known, or
-    where more than the value changes.
+    `names`: what calls name it; none where any name of the line may be it. `values`: what the run had it at, as far as
+    that was measured, in each way in which the script may have written it; `ranges` that it must lie in, where that is
+    all that is known. `instead`: the value that the fix gives it, as code; empty where that is not known, or where more
+    than the value changes.
     """
 
     names: tuple[str, ...]
     values: tuple[float | bool, ...]
     instead: str = ""
+    ranges: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence.editing import loader_arguments
-from tracelyze.diagnosis import Diff, Location
+from tracelyze.diagnosis import Diff, Location, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,11 @@ def edit(process: Process, loader: Mapping[str, Any]) -> Diff | None:
     if changed_between_epochs(process, loader):
         return None
     return loader_arguments.with_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
+
+
+def setting(process: Process, loader: Mapping[str, Any]) -> Setting | None:
+    """persistent_workers=False as a setting of the script, where that is to change."""
+    return Setting(("persistent_workers",), (False,), "True") if edit(process, loader) is not None else None
 
 
 def staying(process: Process, loader: Mapping[str, Any], workers: int) -> dict[str, str]:

@@ -45,9 +45,11 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     """The finding at the line that gives its setting the value, with the edit there; as it is where that line is not
     known. `arguments`: what frameworks call the setting."""
     setting, used = finding.setting, finding.location
-    name = _name_at(process, used, {*setting.names, *arguments}) if setting is not None and used is not None else None
-    row = _definition(process, name, setting) if name is not None and setting is not None else None
-    if setting is None or used is None or row is None or (row["file"], row["line"]) == (used.file, used.line):
+    if setting is None or used is None:
+        return finding
+    names = _names_at(process, used, {*setting.names, *arguments} if setting.names else None)
+    row = _definition(process, names, setting)
+    if row is None or (row["file"], row["line"]) == (used.file, used.line):
         return finding
     place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
     edit = _edit(row, setting.instead)
@@ -57,16 +59,20 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     return replace(moved, diff=edit, fix_code=_as_example(edit.added[0]) or finding.fix_code)
 
 
-def _name_at(process: Process, place: Location, arguments: set[str]) -> str | None:
-    """The name by which the statement at a place gives one of these arguments: `lr` of `lr=args.lr`."""
+def _names_at(process: Process, place: Location, arguments: set[str] | None) -> set[str]:
+    """The name by which the statement at a place gives one of these arguments, `lr` of `lr=args.lr`; all names that it
+    uses where no argument is asked for."""
     own = own_statement.at(process, place)
     alone = parsed_line.parse(f"given({place.source.strip().rstrip(',)')})")  # one of the lines of a long call
     for line in (own.parsed if own is not None else None, alone):
+        if arguments is None and line is not None:
+            nodes = [node for node in ast.walk(line.tree) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)]
+            return {name for node in nodes if (name := _last_name(node))}
         calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call)] if line is not None else []
-        given = [value for call in calls for name, value in _given(call) if name in arguments]
+        given = [value for call in calls for name, value in _given(call) if name in (arguments or ())]
         if given:
-            return _last_name(given[0]) if len(given) == 1 else None
-    return None
+            return {name for one in given[:1] if len(given) == 1 and (name := _last_name(one))}
+    return set()
 
 
 def _given(call: ast.Call) -> Iterable[tuple[str, ast.expr]]:
@@ -88,15 +94,11 @@ def _last_name(node: ast.expr) -> str | None:
     return name_of(node) or None
 
 
-def _definition(process: Process, name: str, setting: Setting) -> Row | None:
-    """The only line that gives a name the constant that was measured."""
-    rows = [row for row in process.sites.records() if row["role"] == "constant" and row["name"] == name]
-    fitting = {
-        (row["file"], row["line"]): row
-        for row in rows
-        if any(_is_written(row["value"], value) for value in setting.values)
-    }
-    names = {name, *(row["own_name"] for row in rows)}
+def _definition(process: Process, names: set[str], setting: Setting) -> Row | None:
+    """The only line that gives one of these names the constant that was measured."""
+    rows = [row for row in process.sites.records() if row["role"] == "constant" and row["name"] in names]
+    fitting = {(row["file"], row["line"]): row for row in rows if _fits(str(row["value"]), setting)}
+    names = {*(str(row[name]) for row in fitting.values() for name in ("name", "own_name"))}
     if len(fitting) != 1 or any(_is_on_the_command_line(process, one) for one in names):
         return None
     (row,) = fitting.values()
@@ -104,12 +106,22 @@ def _definition(process: Process, name: str, setting: Setting) -> Row | None:
     return None if any(str(word).startswith(tuple(flags)) for word in _words(process) if flags) else row
 
 
-def _is_written(text: str | None, value: float | bool) -> bool:
+def _fits(text: str, setting: Setting) -> bool:
+    """Whether a constant, as it is written, is what was measured."""
+    if any(_is_written(text, value) for value in setting.values):
+        return True
+    try:
+        return "." in text and any(low <= float(text) <= high for low, high in setting.ranges)
+    except ValueError:
+        return False
+
+
+def _is_written(text: str, value: float | bool) -> bool:
     """Whether a constant, as it is written, is this value."""
     if isinstance(value, bool):
-        return _BOOLEANS.get(text or "") is value
+        return _BOOLEANS.get(text) is value
     try:
-        return math.isclose(float((text or "").strip("\"'")), value, rel_tol=1e-6)
+        return math.isclose(float(text.strip("\"'")), value, rel_tol=1e-6)
     except ValueError:
         return False
 

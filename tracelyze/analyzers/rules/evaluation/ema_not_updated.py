@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
                                       limits.source("steps"))],
+        # Its decay, or the share of the model in it, if it looks back on more steps than there were.
+        setting=Setting((), (), ranges=((1 - 1 / max(last, 2), 0.9999999), (1e-9, 1 / max(last, 2)))),
         location=script_lines.only(process, "average") or validated or optimization.step_location,
         seen_at=validated,
         charts=pictures.loss(optimization),

@@ -96,6 +96,7 @@ def _finding(
         seen_at=iterated,
         charts=pictures.time_split(optimization, marks),
         diff=None if renewed else kept_workers.edit(optimization.process, loader),
+        setting=None if renewed else kept_workers.setting(optimization.process, loader),
         false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
     )
 

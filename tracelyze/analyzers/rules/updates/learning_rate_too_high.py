@@ -74,7 +74,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         ],
         cost=timing.cost_of(optimization, np.arange(len(optimization.steps)) >= found.first),
         diff=None if found.stable else schedulers.edit_of_rate(optimization, found.lower),
-        setting=None if found.stable else schedulers.setting_of_rate(optimization, found.lower),
+        setting=schedulers.setting_of_rate(optimization, found.stable or found.lower),
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),

@@ -79,8 +79,6 @@ def values(source: SourceText, own: Signatures) -> Iterator[Given]:
     """Everything in a file that gives a name a value. `own`: functions and classes of the script."""
     yield from _assigned(source)
     for bracket in source.brackets:
-        if bracket.kind != "(" or not bracket.called:
-            continue
         if bracket.defined:
             yield from _defaults(source, bracket)
         elif bracket.called in OPTIONS or FLAGS.fullmatch(bracket.called):
@@ -105,7 +103,7 @@ def _assigned(source: SourceText) -> Iterator[Given]:
             yield _given(name, at, field["value"] if field else match["value"])
     for match in _TOGETHER.finditer(source.text):
         names, begin = match["targets"].split(","), match.start("values")
-        texts = arguments(source, Bracket("", False, "(", begin, match.end("values")))
+        texts = arguments(source, Bracket("", False, begin, match.end("values")))
         if not source.is_continued(match.start("targets")):
             for number, name in enumerate(names):
                 at, text = texts[number] if len(texts) == len(names) else (begin, "?")

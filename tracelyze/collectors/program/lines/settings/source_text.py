@@ -28,11 +28,10 @@ _PLAIN: Final = re.compile(r"[\w.\-/ ]{0,24}")
 
 
 class Bracket(NamedTuple):
-    """What stands between two brackets: `called` is the name in front of them, `defined` says that a head has it."""
+    """What stands between the round brackets behind a name; `defined` says that a head has it."""
 
     called: str
     defined: bool
-    kind: str
     begin: int
     end: int
 
@@ -52,17 +51,17 @@ class SourceText:
 
     def __init__(self, text: str) -> None:
         self.brackets: list[Bracket] = []
-        self._outer: list[Bracket] = []  # those that stand in no other
+        self._outer: list[tuple[int, int]] = []  # of all brackets, those that stand in no other
         self.text = self._read(text)
         self._ends = [match.start() for match in re.finditer("\n", text)]
         self.heads = list(_heads(self.text))
         self._head_begins = [head.begin for head in self.heads]
-        lines = ((self.line_of(one.begin), self.line_of(one.end)) for one in self._outer)
+        lines = ((self.line_of(begin), self.line_of(end)) for begin, end in self._outer)
         self._joined = _joined(span for span in lines if span[0] < span[1])
 
     def _read(self, text: str) -> str:
         parts, done = [], 0
-        opened: list[tuple[str, bool, str, int]] = []
+        opened: list[int] = []
         begins = [len(text) + 1, *reversed([match.start() for match in _BEGINS.finditer(text)])]
         heads = {match.start("name") for match in _HEAD.finditer(text)}
         called = {one.end(): (one["name"], one.start() in heads) for one in _CALLED.finditer(text)}
@@ -73,10 +72,13 @@ class SourceText:
                     begins.pop()
                 opened.clear()
             if kind == "open":
-                opened.append((*called.get(at + 1, ("", False)), token[0], at + 1))
+                opened.append(at + 1)
             elif kind == "close" and opened:
-                self.brackets.append(Bracket(*opened.pop(), at))
-                self._outer += self.brackets[-1:] if not opened else []
+                begin = opened.pop()
+                if begin in called:
+                    self.brackets.append(Bracket(*called[begin], begin, at))
+                if not opened:
+                    self._outer.append((begin, at))
             elif kind == "comment":
                 parts += [text[done:at], " " * (token.end() - at)]
                 done = token.end()
