@@ -13,6 +13,7 @@ import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines.settings.constants import MOST, Constants
+from tracelyze.collectors.program.lines.settings.source_text import SourceText
 
 from .conftest import Collect
 
@@ -142,6 +143,15 @@ def test_their_number_is_limited(read: Read) -> None:
 @pytest.mark.parametrize("text", ["lr = 3.0)\nopt = Adam(p, lr=lr)  # use\n", "x = (((\n", '"""', "def ", "\\"])
 def test_text_that_is_no_python_is_no_error(read: Read, text: str) -> None:
     read(text)
+
+
+def test_a_script_that_no_file_holds_is_no_error() -> None:
+    """That of `python -c`, of a notebook, or one that has become shorter since it was read."""
+    sites = Sites(lambda row: None)
+    for file in ("<string>", "<stdin>"):
+        sites.add("optimizer", file, 35, "main")
+    Constants(sites).read()
+    assert [SourceText("a = 1\nb = 2").lines(line, line) for line in (1, 2, 3, 4)] == ["a = 1", "b = 2", "", ""]
 
 
 PROGRAM = """

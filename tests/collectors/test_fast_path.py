@@ -150,6 +150,16 @@ def test_a_signal_that_fails_in_a_skipped_step_costs_its_columns_only(collect: C
     assert failed == ["learning_rate"]
 
 
+@pytest.mark.parametrize(("what", "skips"), [("device", True), ("mode", False)])
+def test_a_default_device_does_not_end_the_fast_path(collect: Collect, what: str, skips: bool) -> None:
+    run = collect(sys.executable, program("settled.py"), what)
+    made, passed = map(int, run.process.stdout.split())
+    process = run.run.processes[0]
+    assert [row["step"] for row in process.tables["steps"].records()] == list(range(1, made + 1))
+    assert [row for row in process.tables["events"].records() if row["kind"] == "collector-error"] == []
+    assert passed > 100 if skips else passed == 0
+
+
 def test_a_model_that_is_called_and_no_longer_trained_is_noticed(collect: Collect) -> None:
     run = collect(sys.executable, program("settled.py"), "unused")
     evaluated = sum(row["forwards"] for row in run.run.processes[0].tables["evals"].records())

@@ -78,3 +78,25 @@ def test_dropout_in_attention(how: str, batches: int, fires: bool, collect: Coll
     assert (check.status == "fired") == fires, check
     counted = [row["dropouts"] / row["forwards"] for row in process.evals.records()]
     assert (max(counted) == 1) == (how != "by mode"), "one attention in each forward"
+
+
+DEFAULT_DEVICE = """
+import torch
+torch.set_default_device("cpu")
+"""
+OWN_MODE = """
+import torch
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+mode = Mode().__enter__()
+"""
+
+
+@pytest.mark.parametrize(("before", "found"), [(DEFAULT_DEVICE, True), (OWN_MODE, False)], ids=["device", "own mode"])
+def test_a_default_device_is_no_mode_of_the_program(before: str, found: bool, collect: Collect) -> None:
+    done = collect(sys.executable, "-c", before + ATTENTION, "always", "4")
+    (process,) = done.run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    (check,) = diagnose(done.run, select=("eval-in-train-mode",)).checks
+    assert (check.status == "fired") is found, check

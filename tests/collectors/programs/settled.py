@@ -1,6 +1,7 @@
 """What comes in between when a loop has settled. `fork`: children that go on training, from any point of a step.
 `handler`: signals, whose handler trains and evaluates the same model. `rates`: a learning rate that is no number.
-`unused`: the model is called, and then not trained.
+`unused`: the model is called, and then not trained. `device`: all runs with a default device; `mode`: in a mode of the
+program's own.
 
 Every process says how many steps it made and how many of them took the fast path.
 """
@@ -88,7 +89,11 @@ def handler(*_):
             model(torch.randn(2, 4))
 
 
-if sys.argv[1] == "rates":
+if sys.argv[1] == "device":
+    torch.set_default_device("cpu")
+elif sys.argv[1] == "mode":
+    torch.overrides.BaseTorchFunctionMode().__enter__()
+elif sys.argv[1] == "rates":
     optimizer = Descent(model.parameters())
 train(300)
 if sys.argv[1] == "rates":
@@ -104,6 +109,8 @@ elif sys.argv[1] == "unused":
         (1.0 + 1e-3 * model.weight.square().sum()).backward()
         optimizer.step()
         made += 1
+elif sys.argv[1] in ("device", "mode"):
+    pass
 elif sys.argv[1] == "fork":
     for point in ("begin", "forward", "backward", "step"):
         forks(point)

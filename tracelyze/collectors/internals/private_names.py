@@ -19,6 +19,7 @@ LOADER_ITERATOR = "utils.data.dataloader._BaseDataLoaderIter"
 MAP_FETCHER = "utils.data._utils.fetch._MapDatasetFetcher"
 STREAM_FETCHER = "utils.data._utils.fetch._IterableDatasetFetcher"
 FUNCTION_MODES = "_C._len_torch_function_stack"
+MODE_AT = "_C._get_function_stack_at"
 NO_FUNCTION_MODES = "_C.DisableTorchFunction"
 NO_DISPATCH_MODES = "_C._DisableTorchDispatch"
 DISPATCH_MODES = "_C._len_torch_dispatch_stack"
@@ -36,6 +37,7 @@ UNSEEN = (TRACING, DISPATCH_MODES, TRANSFORMS)  # without these nobody knows whe
 SUBSTITUTES = {
     TRACING: "calls of a model that torch.jit traces count as calls of the training",
     GRAPH_TASK: "a backward within a backward is recognised by the recorder that is in one, whichever thread calls it",
+    MODE_AT: "with a default device no step is skipped, and dropout within fused attention is not seen",
     NO_FUNCTION_MODES: "what is computed for the recording is visible to the program's modes for torch functions",
     NO_DISPATCH_MODES: "losses that are read for the recording are visible to the program's modes for operations",
     COMPILING: "torch.compiler.is_compiling is called instead, which takes 0.1 us more a hook",

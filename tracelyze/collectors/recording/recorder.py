@@ -17,7 +17,7 @@ from typing import Any
 from tracelyze.collectors.cadence.budget import Budget, Meter
 from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.cadence.overhead import Overhead
-from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.internals import function_modes, private_names
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
@@ -283,7 +283,7 @@ def _visibility(torch: Any) -> tuple[Unseen, Unseen, Callable[[], int], Callable
     modes for functions, and for operations, would see it."""
     no_functions = private_names.find(torch, private_names.NO_FUNCTION_MODES) or contextlib.nullcontext
     no_dispatch = private_names.find(torch, private_names.NO_DISPATCH_MODES) or contextlib.nullcontext
-    function_modes = private_names.find(torch, private_names.FUNCTION_MODES) or (lambda: 0)
+    functions = function_modes.watching(torch) or (lambda: 0)
     dispatch_modes = private_names.find(torch, private_names.DISPATCH_MODES) or (lambda: 0)
 
     def unseen_by_all() -> contextlib.AbstractContextManager[Any]:
@@ -292,4 +292,4 @@ def _visibility(torch: Any) -> tuple[Unseen, Unseen, Callable[[], int], Callable
         both.enter_context(no_dispatch())
         return both
 
-    return no_functions, unseen_by_all, function_modes, dispatch_modes
+    return no_functions, unseen_by_all, functions, dispatch_modes

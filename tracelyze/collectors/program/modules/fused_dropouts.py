@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from tracelyze.collectors.internals import function_modes
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.own_frames import COLLECTORS, leave_no_frame, unseen_by_warnings
-from tracelyze.collectors.internals.private_names import FUNCTION_MODES, find
 from tracelyze.collectors.program.progress import Progress
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
@@ -40,7 +40,7 @@ class FusedDropouts:
     """Counts such dropouts among those of the recording."""
 
     def __init__(self, torch: Any, progress: Progress) -> None:
-        self._torch, self._progress = torch, progress
+        self._torch, self._progress, self._modes = torch, progress, function_modes.watching(torch)
         self._models: ByIdentity[dict[bool, Looked] | None] = ByIdentity()  # None: its code names no such function
         self._kinds: dict[type, bool] = {}
         self._mode: Any = None
@@ -112,9 +112,9 @@ class FusedDropouts:
         return self._kinds[kind]
 
     def _may_look(self, module: Any) -> bool:
-        """Whether nobody would notice: no other mode is on, nothing traces, and torch.compile, which would compile
-        anew under a mode, has compiled nothing in the steps so far."""
-        modes = find(self._torch, FUNCTION_MODES)
+        """Whether nobody would notice: no other mode is on but a default device, nothing traces, and torch.compile,
+        which would compile anew under a mode, has compiled nothing in the steps so far."""
+        modes = self._modes
         if modes is None or modes() or not self._progress.steps or not may_compute(self._torch):
             return False
         counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)

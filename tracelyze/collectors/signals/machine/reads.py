@@ -14,7 +14,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Protocol
 
-from tracelyze.collectors.internals import compiler
+from tracelyze.collectors.internals import compiler, function_modes
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.internals.private_names import FUNCTION_MODES
 from tracelyze.collectors.program.call_sites import is_library
@@ -98,6 +98,7 @@ class Reads(Signal):
         self._window: _Window | None = None
         self._next = FIRST_AGAIN
         self._readers = Readers(self.torch)
+        self._modes = function_modes.watching(self.torch) or (lambda: 0)
         self._recorded: set[tuple[str, int]] = set()
         self._error: Exception | None = None
         unseen_by_compiler(self.torch, (Reads._note, Reads._count, Reads._device))
@@ -173,7 +174,7 @@ class Reads(Signal):
     def _device(self, tensor: Any) -> str | None:
         """None for a tensor whose class would call code of the program when its device is read."""
         plain = type(tensor) in (self.torch.Tensor, self.torch.nn.Parameter)
-        return str(tensor.device.type) if plain and not self.torch._C._len_torch_function_stack() else None
+        return str(tensor.device.type) if plain and not self._modes() else None
 
 
 class Watching(Protocol):

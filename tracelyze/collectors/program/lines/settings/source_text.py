@@ -103,7 +103,9 @@ class SourceText:
         return self.span_of(line)[0] < line
 
     def lines(self, first: int, last: int) -> str:
-        """The text from one line to another."""
+        """The text from one line to another; empty where there is none, as of a script that no file holds."""
+        if first - 2 >= len(self._ends):
+            return ""
         begin = self._ends[first - 2] + 1 if first > 1 else 0
         return self.text[begin : self._ends[last - 1] if last <= len(self._ends) else len(self.text)]
 
