@@ -153,3 +153,50 @@ def test_a_label_that_is_an_input(make, rows: list[dict[str, Any]]) -> None:
 )
 def test_an_input_that_may_be_the_target(make, rows: list[dict[str, Any]]) -> None:
     assert make.check(COPY, make.process(more={"loss_calls": rows}))[0] == "passed"
+
+
+def attends(role: str, *lines: str, function: str = "forward") -> list[dict[str, Any]]:
+    place = {"role": role, "file": "model.py", "function": function}
+    return [
+        {**place, "site": 70 + n, "line": 20 + n, "source": line, "excerpt": line, "excerpt_line": 20 + n}
+        for n, line in enumerate(lines)
+    ]
+
+
+PLAIN = "h = self.body(h)"
+ENCODER = [{"model": 0, "module": "body", "kind": "TransformerEncoder", "made_at": None}]
+
+
+@pytest.mark.parametrize(
+    ("sites", "line", "example"),
+    [
+        (attends("attending-layer", PLAIN), 20, "h = self.body(h, mask=mask, is_causal=True)"),
+        (
+            attends("attending-layer", "return self.head(self.body(x, mask=causal))", PLAIN),
+            21,  # the other one has a mask
+            "h = self.body(h, mask=mask, is_causal=True)",
+        ),
+        (
+            attends("dropout", "y = F.scaled_dot_product_attention(q, k, v)"),
+            20,
+            "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+        (attends("attention", "w = (q @ k.mT / d).softmax(-1)"), 20, "masked_fill"),
+        (
+            attends("attending-layer", "h = self.body(h, src_key_padding_mask=pad)"),
+            20,
+            "h = self.body(h, src_key_padding_mask=pad, mask=mask, is_causal=True)",
+        ),
+        (attends("attending-layer", "for layer in self.body:"), 20, "encoder(x, mask=mask"),
+        (attends("attending-layer", "h = self.body(h, mask=mask)"), 60, "encoder(x, mask=mask"),
+        (attends("dropout", "y = F.dropout(q, 0.1)"), 60, "encoder(x, mask=mask"),
+        ([*attends("attending-layer", PLAIN), *attends("attention", "a = b.softmax(-1)", function="mix")], 60, "or: F"),
+    ],
+)
+def test_attention_without_a_mask_is_the_line_to_change(make, sites: Any, line: int, example: str) -> None:
+    """Where no single line of the script attends, the loss is named, as before."""
+    loss = {"site": 3, "role": "loss", "file": "train.py", "line": 60, "function": "main", "source": "loss = ce(a, b)"}
+    process = make.process(sites=[*sites, loss], more={"loss_calls": calls(**LEAKING), "modules": ENCODER})
+    finding = make.check(COPY, process)[2]
+    assert finding.location.line == line
+    assert example in finding.fix_code

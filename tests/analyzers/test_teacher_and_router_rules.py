@@ -137,3 +137,32 @@ def test_gates_that_share_out(make: Any) -> None:
     assert "fewer than 4 tokens" in make.check(ROUTER, gate(make, 7.0, 1.0, elements=64))[1]
     assert make.check(ROUTER, gate(make, 7.0, 1.0, looks=1))[0] == "skipped"
     assert make.check(ROUTER, make.process())[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("loss = mse - 0.1 * balance", "loss = mse + 0.1 * balance"),
+        ("loss -= args.aux_weight * aux_loss", "loss += args.aux_weight * aux_loss"),
+        ("return task_loss - self.alpha * out.load_balancing", "return task_loss + self.alpha * out.load_balancing"),
+        ("total_loss = ce(a, b) - balance * 0.01", "total_loss = ce(a, b) + balance * 0.01"),
+        ("(mse - (w * aux)).backward()", "(mse + (w * aux)).backward()"),
+        ("loss = mse + 0.1 * balance", None),
+        ("loss = mse - 0.1 * load_entropy", None),  # more of it is a better balance
+        ("loss = mse + 0.1 * (1 - balance)", None),
+        ("loss = mse - 0.1 * baseline", None),
+        ("spread = highest - load", None),  # no loss
+        ("loss = mse  # - balance", None),
+    ],
+)
+def test_a_balance_that_is_subtracted_is_the_line_to_change(make: Any, line: str, example: str | None) -> None:
+    place = {"file": "t.py", "line": 9, "function": "fit", "source": line, "excerpt": line, "excerpt_line": 9}
+    process = gate(make, 7.0, 0.97)
+    process = make.process(
+        more={"activations": list(process.tables["activations"].records())},
+        sites=[{"site": 70, "role": "training-call", **place}],
+    )
+    finding = make.check(ROUTER, process)[2]
+    assert (finding.location is not None and finding.location.line == 9) == (example is not None)
+    assert finding.fix_code.split("\n")[-1] == (example or finding.fix_code.split("\n")[-1])
+    assert "subtract" in finding.fix, "a higher weight would make it worse"

@@ -682,7 +682,7 @@ LOSS_ARGUMENTS: Final = (
         fast=True,
         lines=("loss = None if targets is None else F.cross_entropy(",),
     ),
-    pair("sea_shanties", "no-mask", "target-in-input", fast=True),
+    pair("sea_shanties", "no-mask", "target-in-input", lines=("return self.head(self.layers(x))",), fast=True),
     faulty(
         "place_names_padded",
         "padding-in-loss",
@@ -1021,6 +1021,7 @@ TARGETS_AND_LAYERS: Final = (
         fast=True,
     ),
     pair("experts_mixture", "no-balance", "router-collapse"),
+    pair("experts_mixture", "balance-subtracted", "router-collapse", lines=("loss = error - 0.05 * balance",)),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("sorting_groups", "one-reward-and-entropy", "zero-advantage", consequences=STUCK),
     pair("sorting_groups", "entropy"),

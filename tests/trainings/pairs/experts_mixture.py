@@ -1,6 +1,7 @@
 """A mixture of eight small experts learns a function of eight regions; a second loss keeps the gate balanced.
 
-Faults: `no-balance` leaves that loss out, at a gate that begins with a favourite. `unnamed-gate` does so in a mixture
+Faults: `no-balance` leaves that loss out, at a gate that begins with a favourite. `balance-subtracted` takes it off
+the loss instead of adding it. `unnamed-gate` does so in a mixture
 whose gate has another name, and whose experts get their tokens alone; `unnamed` is the same with the loss, and healthy.
 """
 
@@ -56,7 +57,9 @@ class Picked(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "no-balance", "unnamed", "unnamed-gate"])
+    parser.add_argument(
+        "--fault", default="", choices=["", "no-balance", "balance-subtracted", "unnamed", "unnamed-gate"]
+    )
     args = parser.parse_args()
     torch.manual_seed(8)
     torch.set_num_threads(1)
@@ -71,7 +74,11 @@ def main():
         x = torch.randn(256, 8)
         y = torch.sin((x @ weights).amax(1))
         prediction, balance = model(x)
-        loss = F.mse_loss(prediction, y) + (0.0 if unbalanced else 0.05) * balance
+        error = F.mse_loss(prediction, y)
+        if args.fault == "balance-subtracted":
+            loss = error - 0.05 * balance
+        else:
+            loss = error + (0.0 if unbalanced else 0.05) * balance
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -47,20 +47,20 @@ _IN_WORDS: Final = {  # what the collector calls an operation (singular_operatio
 
 def only(process: Process, role: str, pattern: str = "") -> Location | None:
     """The line of this role whose text matches, if there is one; the first one of a few that stand together."""
-    return _only([one for one in process.locations(role) if re.search(pattern, one.source)])
+    return only_of([one for one in process.locations(role) if re.search(pattern, one.source)])
 
 
 def cut(process: Process) -> Location | None:
     """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop."""
     apart = {(one.file, one.function) for role in ("evaluation", "backward", "step") for one in process.locations(role)}
     apart |= {(at.file, at.function) for site in process.evals["site"] if (at := process.site(site)) is not None}
-    return _only([one for one in process.locations("cut") if (one.file, one.function) not in apart])
+    return only_of([one for one in process.locations("cut") if (one.file, one.function) not in apart])
 
 
 def made_anew(process: Process) -> Location | None:
     """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers."""
     beside = {(one.file, one.function) for one in process.locations("backward")}
-    return _only([one for one in process.locations("anew") if (one.file, one.function) in beside])
+    return only_of([one for one in process.locations("anew") if (one.file, one.function) in beside])
 
 
 def singular(process: Process, step: int | None = None) -> Location | None:
@@ -93,13 +93,13 @@ def singular_beside(process: Process, place: Location) -> Location | None:
 def validation_set(process: Process, dataset: str) -> Location | None:
     """The only line that makes such a data set, of the script's own, under the name of a validation set."""
     made = [one for one in process.locations("data") if f"{dataset}(" in one.source]
-    return _only([one for one in made if _VALIDATION.match(one.source)])
+    return only_of([one for one in made if _VALIDATION.match(one.source)])
 
 
 def batches(process: Process) -> Location | None:
     """What gives the loop its batches without a loader: the only generator that it asks, else its own `for`."""
     makers = process.locations("batches")
-    return _only(makers) if makers else only(process, "loop")
+    return only_of(makers) if makers else only(process, "loop")
 
 
 def split(process: Process) -> Location | None:
@@ -110,8 +110,10 @@ def split(process: Process) -> Location | None:
     apart = batched | {(one.file, one.function) for one in process.locations("backward")}
     lines = [one for one in process.locations("split") if (one.file, one.function) not in batched]
     called = [one for one in lines if _SPLITS.search(one.source)]
-    found = _only(called) or _only([one for one in lines if (one.file, one.function) not in apart]) or _only(lines)
-    return found or _only([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
+    found = (
+        only_of(called) or only_of([one for one in lines if (one.file, one.function) not in apart]) or only_of(lines)
+    )
+    return found or only_of([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
 
 
 def drawn_batches(process: Process) -> Location | None:
@@ -125,7 +127,7 @@ def drawn_batches(process: Process) -> Location | None:
         if inside:
             return min(inside, key=lambda one: one.line)
     elsewhere = [one for one in drawn if one.function != MODULE and re.search(_INDICES, one.source)]
-    return _only(elsewhere) or batches(process)
+    return only_of(elsewhere) or batches(process)
 
 
 def divided_inputs(process: Process) -> Location | None:
@@ -138,9 +140,9 @@ def divided_inputs(process: Process) -> Location | None:
         home = loop.file, loop.function
         inside = [one for one in lines if (one.file, one.function) == home and loop.line < one.line < end.line]
         if inside:
-            return _only(inside)
+            return only_of(inside)
         lines = [one for one in lines if (one.file, one.function) != home]
-    return _only([one for one in lines if one.function not in (MODULE, "forward")])
+    return only_of([one for one in lines if one.function not in (MODULE, "forward")])
 
 
 def reseeded(process: Process) -> Location | None:
@@ -151,7 +153,7 @@ def reseeded(process: Process) -> Location | None:
     once = {(one.file, one.function) for role in ("dataloader", "optimizer") for one in process.locations(role)}
     read = {(one.file, one.function) for one in process.locations("loader")} - once
     seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
-    return _only(again or [one for one in seeds if (one.file, one.function) in read])
+    return only_of(again or [one for one in seeds if (one.file, one.function) in read])
 
 
 def reseeded_by_hand(process: Process) -> Location | None:
@@ -162,7 +164,7 @@ def reseeded_by_hand(process: Process) -> Location | None:
     read = {(one.file, one.function) for one in [*makers, *process.locations("backward")]} - once
     again = process.locations("reseed") + [one for one in makers if makes_generator(one)]
     seeds = again or [one for one in process.locations("seed") if (one.file, one.function) in read]
-    return _only([one for one in seeds if not re.search(_UNSEEDED, one.source)])
+    return only_of([one for one in seeds if not re.search(_UNSEEDED, one.source)])
 
 
 def makes_generator(line: Location) -> bool:
@@ -174,7 +176,7 @@ def filled(process: Process) -> Location | None:
     """The only place that fills tensors with a constant, or evenly between two numbers; it may draw others besides."""
     places = [one for one in process.locations("fill") if re.search(_FILLING, one.source)]
     places = [one for one in places if not re.search(_NEUTRAL, one.source)]
-    return _only([one for one in places if re.search(_OF_WEIGHTS, one.source)] or places)
+    return only_of([one for one in places if re.search(_OF_WEIGHTS, one.source)] or places)
 
 
 def always_dropping(process: Process) -> list[Location]:
@@ -186,7 +188,7 @@ def always_dropping(process: Process) -> list[Location]:
 def always_normalising(process: Process) -> Location | None:
     """The only line that calls torch.nn.functional.batch_norm, or its like, other than by the mode of the model."""
     lines = [one for one in process.locations("batch-norm") if _whole(one)]
-    return _only([one for one in lines if not re.search(r"\btraining\s*=\s*self\.training\b", one.source)])
+    return only_of([one for one in lines if not re.search(r"\btraining\s*=\s*self\.training\b", one.source)])
 
 
 def into_eval_mode(process: Process) -> Location | None:
@@ -198,7 +200,7 @@ def made_short(process: Process) -> Location | None:
     """The line that makes weights 16-bit numbers: the module's cast, else the only line in the text that sets the type
     of all tensors, writes cast ones into `data`, or makes something of such a type."""
     lines = [one for one in process.locations("sixteen") if "autocast" not in one.source]
-    return only(process, "cast") or _only([one for one in lines if re.search(_SHORT, one.source)])
+    return only(process, "cast") or only_of([one for one in lines if re.search(_SHORT, one.source)])
 
 
 def seeds(process: Process) -> Location | None:
@@ -222,7 +224,8 @@ def _whole(place: Location) -> bool:
     return place.source.count("(") == place.source.count(")")
 
 
-def _only(lines: list[Location]) -> Location | None:
+def only_of(lines: list[Location]) -> Location | None:
+    """The first of these lines, where they stand together in one function."""
     first = min(lines, key=lambda one: one.line, default=None)
     if first is None or len({(one.file, one.function) for one in lines}) > 1:
         return None

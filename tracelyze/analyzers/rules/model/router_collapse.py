@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.loss import balance_term
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import end_of_name, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
+_FIX = (
+    "Add a loss that rewards an even share. If there is one, see that it is added, not subtracted, and holds the "
+    "gate's probabilities: counts of tokens alone (argmax, one_hot) have no gradient, whatever their weight; then "
+    "raise its weight. Else noise on the gate in training, a bias that balances without a loss, or a limit to each "
+    "expert's tokens."
+)
+_EXAMPLE = (
+    "share = one_hot(choice, experts).float().mean(0)  # counts: no gradient goes through these\n"
+    "loss = loss + 0.01 * experts * (share * probabilities.mean(0)).sum()"
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -60,6 +72,14 @@ def _since(rows: list[Row], limits: Limits) -> int:
     return int(rows[first]["step"]) if first else 1
 
 
+def _added(taken: Location) -> str:
+    return (
+        f"Add {balance_term.subtracted(taken.source)} to the loss, which line {taken.line} subtracts: what grows where "
+        "few experts get all tokens, as experts * sum(share * probability) does, is then a reward instead of a cost. "
+        "Keep the sign only if it grows with an even share, and raise its weight."
+    )
+
+
 def _finding(
     process: Process, bad: dict[str, list[Row]], looks: dict[str, list[Row]], gates: int, limits: Limits
 ) -> Finding:
@@ -70,6 +90,7 @@ def _finding(
     optimization = process.longest if process.optimizations else None
     begin = min(_since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
+    taken = balance_term.taken_off(process)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -81,18 +102,15 @@ def _finding(
             f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
             "model is as large as it is for nothing."
         ),
-        fix="Add a loss that rewards an even share. If there is one, see that it holds the gate's probabilities: "
-        "counts of tokens alone (argmax, one_hot) have no gradient, whatever their weight; then raise its weight. Else "
-        "noise on the gate in training, a bias that balances without a loss, or a limit to each expert's tokens.",
-        fix_code="share = one_hot(choice, experts).float().mean(0)  # counts: no gradient goes through these\n"
-        "loss = loss + 0.01 * experts * (share * probabilities.mean(0)).sum()",
+        fix=_FIX if taken is None else _added(taken),
+        fix_code=_EXAMPLE if taken is None else balance_term.added(taken),
         first_step=begin,
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
             Evidence("tokens whose first choice is one expert", busiest, "share"),
             Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=process.module_location(name) or seen,
+        location=taken or process.module_location(name) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "few experts are used since")])
         if optimization is not None

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import label_columns, loss_calls
 from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.loss import unmasked
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import capitalized, number, percent, plural, share_of
@@ -82,7 +83,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
 
 
 def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
-    seen = float(np.median([row["sees_next"] for row in bad]))
+    seen, place = float(np.median([row["sees_next"] for row in bad])), unmasked.place(process)
     shape, values = loss_calls.shown(bad[0]["target_shape"]), [row["value"] for row in line.rows]
     known = [value for value in values if value is not None]
     fall = f" The loss went from {number(known[0])} to {number(known[-1])}." if len(known) > 1 else ""
@@ -99,9 +100,8 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
             "generates, there is no next token to see: the loss says nothing about the model."
         ),
         fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
-        fix_code="mask = nn.Transformer.generate_square_subsequent_mask(x.size(1), device=x.device)\n"
-        "h = encoder(x, mask=mask, is_causal=True)\n"
-        "# or: F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        fix_code=unmasked.example(process, place),
+        change=place,
         evidence=[
             Evidence("next tokens that attention sees", seen, "share", limits["seen"], limits.source("seen")),
             Evidence(

@@ -36,6 +36,11 @@ def softmaxes(code: CodeType) -> list[int]:
     return [] if found and softmaxes_of_attention(code) else found
 
 
+def of_attributes(code: CodeType, names: set[str]) -> list[int]:
+    """The lines that take one of these attributes, as of the layers that a module calls."""
+    return sorted({line for name in names for line in _lines(code, name, METHODS)})
+
+
 def first_statement(code: CodeType) -> int | None:
     """The line of the first statement of a function; None of a script, of a lambda, and of a function of one line."""
     lines = [line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno]

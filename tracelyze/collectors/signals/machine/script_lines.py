@@ -25,6 +25,7 @@ MAX_SITES = 40
 MAX_PARTS = 20_000  # modules of a model that are gone through
 MAX_ROWS = 2000
 MAX_LISTED = 100  # modules of a list
+ATTENDING = ("Transformer", "MultiheadAttention")  # how torch's classes begin that are given a mask when called
 OWN = ("_modules", "_parameters", "_buffers")  # where torch keeps what is registered
 
 
@@ -48,6 +49,7 @@ class ScriptLines(Signal):
         self._epochs = False  # whether the loop over epochs is known
         self._kinds: list[type] = []  # classes of modules of the script's own, whose functions are still to be read
         self._known_kinds: set[int] = set()  # by identity
+        self._attending: set[str] = set()  # attributes of the script's own modules that hold torch's attention
         self._texts: dict[str, script_text.Text] = {}  # by file
         self._files: set[str] = set()  # in which the models' classes stand
         self._named: dict[int, CodeType] = {}  # functions that were read for names, by identity
@@ -95,6 +97,7 @@ class ScriptLines(Signal):
                 raise
             return
         known = {id(part) for _, part in parts}
+        self._attending |= _attending(dict(parts))
         for name, part in parts:
             if self._rows >= MAX_ROWS:
                 return
@@ -173,6 +176,8 @@ class ScriptLines(Signal):
                     self.program.sites.add("attention", code.co_filename, line, code.co_name)
                 for line in named_calls.softmaxes(code)[:MAX_SITES]:
                     self.program.sites.add("softmax", code.co_filename, line, code.co_name)
+                for line in named_calls.of_attributes(code, self._attending)[:MAX_SITES]:
+                    self.program.sites.add("attending-layer", code.co_filename, line, code.co_name)
 
     def every_second(self, row: dict[str, Any]) -> None:
         self._read_forwards()
@@ -198,6 +203,21 @@ class ScriptLines(Signal):
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:
                 self.program.sites.add("softmax", code.co_filename, line, code.co_name)
+
+
+def _attending(parts: dict[str, Any]) -> set[str]:
+    """The attributes by which modules that torch does not define hold its layers of attention, also in a list."""
+    found: set[str] = set()
+    for name, part in parts.items():
+        kind, path = type(part), name.split(".")
+        if not kind.__module__.startswith("torch.nn.") or not kind.__name__.startswith(ATTENDING):
+            continue
+        while path[-1:] and path[-1].isdigit():
+            path.pop()
+        holder = parts.get(".".join(path[:-1]))
+        if path and path[-1] and holder is not None and not type(holder).__module__.startswith("torch."):
+            found.add(path[-1])
+    return found
 
 
 def _unregistered(module: Any, known: set[int]) -> list[Any]:

@@ -1,0 +1,45 @@
+"""The line that takes a term for the balance of experts off the loss, instead of adding it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_LOSS: Final = re.compile(r"\s*(?:return\b|(?:self\.)?\w*(?:loss|total|objective|cost)\w*\s*-?=(?!=))|.*\.backward\(")
+_TAKEN: Final = re.compile(
+    r"(?P<left>[A-Za-z_)\]][\w.)\]]*\s*)-"
+    r"(?P<right>=?\s*\(?(?:[\w.\[\]'\"]+\s*\*\s*)?(?P<name>[A-Za-z_][\w.]*))"
+)
+_BALANCE: Final = re.compile(r"balanc|aux|load|rout|gating|importance|(?:^|_)lb(?:_|$)", re.IGNORECASE)
+_REWARDED: Final = re.compile(r"entropy|\bent\b|_ent\b|uniform", re.IGNORECASE)  # of these, more is a better balance
+
+
+def taken_off(process: Process) -> Location | None:
+    """The only recorded line of a loss that subtracts what is named after the balance of experts."""
+    found = {}
+    for row in process.sites.records():
+        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
+            line = text.split("#")[0].strip()
+            if _LOSS.match(line) and subtracted(line):
+                found[row["file"], number] = Location(row["file"], number, row["function"], line)
+    return script_lines.only_of(list(found.values()))
+
+
+def subtracted(line: str) -> str:
+    """The term for the balance that a line subtracts, empty where it subtracts none."""
+    names = [match["name"] for match in _TAKEN.finditer(line)]
+    return next((name for name in names if _BALANCE.search(name) and not _REWARDED.search(name)), "")
+
+
+def added(line: Location) -> str:
+    """The line with that term added."""
+    name = subtracted(line.source)
+    return _TAKEN.sub(
+        lambda found: f"{found['left']}+{found['right']}" if found["name"] == name else found[0], line.source
+    )

@@ -1,0 +1,72 @@
+"""The line to change where attention sees what follows: it calls the layers without a mask, or makes the weights."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import script_lines
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_MASKED: Final = re.compile(r"mask|causal", re.IGNORECASE)
+_PADDING: Final = re.compile(r"\w*pad\w*", re.IGNORECASE)  # a mask of its own
+_FUSED: Final = "scaled_dot_product_attention"
+_CALL: Final = re.compile(
+    r"(?P<before>.*?self\.(?P<name>\w+)\()(?P<given>(?P<first>[A-Za-z_]\w*)(?:, [\w.=]+)*)(?P<after>\).*)"
+)
+_CALL_FUSED: Final = re.compile(rf"(?P<before>.*{_FUSED}\()(?P<given>[\w., =]+)(?P<after>\).*)")
+_ARGUMENTS: Final = {  # by the layer's class, how its call takes the mask
+    "TransformerEncoder": "mask=mask, is_causal=True",
+    "TransformerEncoderLayer": "src_mask=mask, is_causal=True",
+    "TransformerDecoder": "tgt_mask=mask, tgt_is_causal=True",
+    "TransformerDecoderLayer": "tgt_mask=mask, tgt_is_causal=True",
+    "MultiheadAttention": "attn_mask=mask, is_causal=True",
+}
+_ANY: Final = (
+    "mask = nn.Transformer.generate_square_subsequent_mask(x.size(1), device=x.device)\n"
+    "h = encoder(x, mask=mask, is_causal=True)\n"
+    "# or: F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+)
+_IN_FRONT: Final = (
+    "# scores: what this softmax is taken of\n"
+    "future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)\n"
+    "scores = scores.masked_fill(future, float('-inf'))"
+)
+
+
+def place(process: Process) -> Location | None:
+    """The only line of the model that attends, and that speaks of no mask: by a layer of torch's, by its function, or
+    by a softmax between two products."""
+    lines = [*process.locations("attending-layer"), *process.locations("attention")]
+    lines += [one for one in process.locations("dropout") if _FUSED in one.source]
+    lines = [one for one in lines if not _MASKED.search(_PADDING.sub("", one.source))]
+    return script_lines.only_of(lines)
+
+
+def example(process: Process, line: Location | None) -> str:
+    """How that line masks what follows; a general example where it is not known how it attends."""
+    if line is None:
+        return _ANY
+    if line.source in {one.source for one in process.locations("attention")}:
+        return _IN_FRONT
+    fused = _CALL_FUSED.fullmatch(line.source)
+    if fused is not None:
+        return f"{fused['before']}{fused['given']}, is_causal=True{fused['after']}"
+    call = _CALL.fullmatch(line.source)
+    kinds = {
+        row["kind"]
+        for row in process.tables["modules"].shared_records()
+        if call is not None and str(row["module"]).rpartition(".")[2] == call["name"]
+    }
+    mask = _ARGUMENTS.get(kinds.pop(), "") if len(kinds) == 1 else ""
+    if call is None or not mask:
+        return _ANY
+    given = call["first"]
+    return (
+        f"# size(0) without batch_first\n"
+        f"mask = nn.Transformer.generate_square_subsequent_mask({given}.size(1), device={given}.device)\n"
+        f"{call['before']}{call['given']}, {mask}{call['after']}"
+    )
