@@ -98,6 +98,21 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
     assert words in finding.title
 
 
+def test_a_warm_up_that_is_too_long_is_made_shorter_and_not_stepped_otherwise(make) -> None:
+    line = [0.01 * (index + 1) / 10_000 for index in range(COUNT)]
+    row = scheduler("LambdaLR", steps=COUNT)
+    _, _, finding = make.check(
+        "learning-rate-schedule", make.process(make.steps() | {"lr": line}, more={"schedules": [row]})
+    )
+    assert finding.summary.endswith("As it climbs, it would take about 10,000 steps.")
+    assert (
+        finding.fix_code
+        == "total_steps = 400  # all that this training makes\nwarmup_steps = 20  # a twentieth of them"
+    )
+    stairs = make.process(make.steps() | {"lr": CLIMBING}, more={"schedules": [row]})
+    assert "would take" not in make.check("learning-rate-schedule", stairs)[2].summary
+
+
 def test_a_scheduler_that_is_stepped_for_another_optimizer_is_not_called_idle(make) -> None:
     """A function that makes optimizer and scheduler is called twice: one scheduler waits, the other is stepped."""
     idle = scheduler("LambdaLR", steps=0, lowest_lr=None, highest_lr=None)

@@ -26,6 +26,8 @@ FEWEST_EPOCHS: Final = 3  # one or two may be a trial of the script
 ABOUT: Final = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
 CONFIGURE: Final = "configure_optimizers"  # a method of the model
 MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
+TWENTIETH: Final = 0.05  # of the training: BERT and its successors warm up over one to ten percent
+EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 UNITS: Final = (
     "scheduler.step()  # behind the loop over batches, once per epoch, if its length counts epochs\n\n"
@@ -162,9 +164,20 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
         row,
         title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
         what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
-        f"{number(row['base_lr'] or 0.0)} that it was to warm up to.",
-        fix="Make the warm-up a few percent of the steps that the training really makes.",
+        f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{_length_of_warm_up(rate, row)}",
+        fix="Make the warm-up a few percent of the steps that the training really makes, and let what else the "
+        "schedule counts, such as its length, fit them as well.",
+        code=f"total_steps = {count}  # all that this training makes\n"
+        f"warmup_steps = {max(1, round(TWENTIETH * count))}  # a twentieth of them",
     )
+
+
+def _length_of_warm_up(rate: Floats, row: Row) -> str:
+    """How long a warm-up would take that climbs by the same amount in each step; empty for any other."""
+    steps = np.diff(rate)
+    if not np.allclose(steps, np.median(steps), rtol=EQUAL, atol=0.0):
+        return ""
+    return f" As it climbs, it would take about {float((row['base_lr'] or 0.0) / np.median(steps)):,.0f} steps."
 
 
 def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
