@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import helpers, statement
 
 PLAIN = ["out = net(x)", "loss = (out - y).square().mean()", "optimizer.zero_grad()", "loss.backward()"]
 
@@ -34,3 +34,47 @@ def test_the_nearest_assignment(make, lines: list[str], expected: int | None) ->
     process = make.process(make.steps(), sites=[site])
     found = statement.of(process, process.location("backward"))
     assert (None if found is None else found.line - 10) == expected
+
+
+TRAIN = ["def train(x, y):", "    {call}", "    loss.backward()"]
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "expected"),
+    [
+        (["def squared(x, y):", "    return torch.mean((model(x) - y) ** 2)"], "loss = squared(x, y)", 1),
+        (["def squared(x, y):", "    out = model(x)", "    return ((out - y) ** 2).mean()"], "loss = squared(x, y)", 2),
+        (["def f(x, y):", "    out = model(x)", "    e = (out - y).abs().mean()", "    return e"], "loss = f(x, y)", 2),
+        (
+            ["def f(x, y):", "    out = model(x)", "    e = (out - y) ** 2", "    return e.mean(), out"],
+            "loss, o = f(x, y)",
+            3,
+        ),
+        (["def f(x, y):", "    out = model(x)", "    e = out - y", "    return out, e"], "out, loss = f(x, y)", 2),
+        (
+            ["def f(x, y):", "    if x:", "        return model(y)", "    return model(x)"],
+            "loss = f(x, y)",
+            None,
+        ),  # which?
+        (["def f(x, y):", "    out = model(x)", "    return out"], "loss = (f(x, y) - y).abs().mean()", None),
+        (["def f(x, y):", "    out = model(x)", "    return pack(out)"], "loss, out = f(x, y)", None),
+        (["def f(x, y):", "    return model(x)"], "loss = g(x, y)", None),  # another function
+    ],
+)
+def test_a_loss_that_a_function_hands_back(make, helper: list[str], call: str, expected: int | None) -> None:
+    text = [*helper, "", *(line.format(call=call) for line in TRAIN)]
+    row = {"file": "train.py", "excerpt_line": 1, "excerpt": "\n".join(text)}
+    models = [number for number, line in enumerate(helper, 1) if "model(" in line]
+    sites = [
+        row | {"site": 1, "role": "backward", "line": len(text), "function": "train", "source": "loss.backward()"},
+        *(
+            row | {"site": 1 + at, "role": "training-call", "line": at, "source": text[at - 1].strip()}
+            | {"function": helper[0].split()[1].split("(")[0]}
+            for at in models
+        ),
+    ]  # fmt: skip
+    process = make.process(make.steps(), sites=sites)
+    found = statement.of(process, process.location("backward"))
+    assert found is not None
+    inside = helpers.inside(process, found, "loss")
+    assert inside.line - 1 == (len(text) - 2 if expected is None else expected)

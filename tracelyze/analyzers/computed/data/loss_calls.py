@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import helpers, statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Diff, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
@@ -146,11 +146,19 @@ def finding(
         cost=timing.scaled(timing.cost_of(optimization, affected), part)
         if optimization is not None and alone and line.training and part
         else None,
-        location=change or statement.of(process, line.location) or line.location,
+        location=change or computed_at(process, line),
         seen_at=line.location,
         charts=pictures.loss(optimization, [Mark(float(begin), "first seen")]) if optimization else [],
         false_alarm=false_alarm,
     )
+
+
+def computed_at(process: Process, line: Line) -> Location | None:
+    """The line that computes the loss, also where the script writes it out and only its backward is known."""
+    written = statement.of(process, line.location)
+    if written is None:
+        return line.location
+    return helpers.inside(process, written, statement.name_of(line.location))
 
 
 def sizes(text: str | None) -> list[int]:

@@ -27,17 +27,23 @@ def of(process: Process, backward: Location | None) -> Location | None:
 
     One that only scales the loss, as `loss = loss / 4`, hands on to the one before it.
     """
-    found = [match for pattern in BEGINS if backward is not None and (match := pattern.match(backward.source))]
-    if backward is None or not found:
+    loss = name_of(backward)
+    if backward is None or not loss:
         return None
     text = edits.recorded_lines(process, backward)
-    numbers = _assignments(text, backward.line, found[0]["loss"])
+    numbers = _assignments(text, backward.line, loss)
     if not numbers:
         return None
     depth = _depth(text[backward.line]) if backward.line in text else 0
     if len(numbers) > 1 and all(_depth(text[number]) > depth for number in numbers[:2]):
         return None
     return Location(backward.file, numbers[0], backward.function, text[numbers[0]].strip())
+
+
+def name_of(backward: Location | None) -> str:
+    """What a backward is called on; empty where its line does not name it."""
+    found = [match for pattern in BEGINS if backward is not None and (match := pattern.match(backward.source))]
+    return found[0]["loss"] if found else ""
 
 
 def _assignments(text: dict[int, str], below: int, loss: str) -> list[int]:

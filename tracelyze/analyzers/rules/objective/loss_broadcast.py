@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -67,7 +68,12 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
     call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
-    edit = None if by_hand else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
+    place = loss_calls.computed_at(process, line)
+    edit = (
+        own_expressions.squeezed_side(process, place, longer_input, dim)
+        if by_hand
+        else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
+    )
     return loss_calls.finding(
         process,
         line,
