@@ -81,6 +81,27 @@ def test_a_rank_that_comes_late_to_the_collectives_of_the_script(make, late: tup
         assert "outside of the script's collectives" in finding.summary.lower()
 
 
+def forwards(late: float) -> list[dict[str, Any]]:
+    """Broadcasts of buffers, for which the other ranks wait in the forward, and the average of the gradients."""
+    return [
+        {"group": "0", "operation": name, "p2p": False, "sequence": 2 * step + after}
+        | {"created": 100 + 0.12 * step + 0.01 * after + late * (not after)}
+        for step in range(20)
+        for after, name in enumerate(("broadcast", "all_reduce"))
+    ]
+
+
+@pytest.mark.parametrize(("late", "ranks"), [((0.05, 0.0), [0]), ((0.0, 0.0), None), ((0.0, 0.05), None)])
+def test_the_first_rank_comes_late_to_the_broadcast_of_buffers(make, late: tuple[float, ...], ranks: Any) -> None:
+    """The others wait for it in the forward of DistributedDataParallel: steps take equally long outside of backward.
+    It waits for none of them there."""
+    two = [rank(make, number, 0.06, 0.06, tables={"collectives": forwards(late[number])}) for number in (0, 1)]
+    found, _, finding = make.check("straggler", *named(*two))
+    assert (finding.ranks if finding else None) == ranks, found
+    if finding is not None:
+        assert "Outside of backward and the broadcast of buffers rank 0 needs 60 ms a step" in finding.summary
+
+
 def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
     """Once a second the sampler notes the line; lines of backward are where ranks wait for each other."""
 
@@ -91,9 +112,20 @@ def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
     slow = rank(make, 1, 0.05, 0.02, tables=seen(4, 1, 4, 4, 3))
     _, _, finding = make.check("straggler", *named(usual, slow))
     assert finding.location.line == 40
-    assert "found mostly in line 40" in finding.summary
+    assert "found in line 40 far more often" in finding.summary
     alike = rank(make, 0, 0.02, 0.05, tables=seen(1, 4, 4, 1, 1))
     assert make.check("straggler", *named(alike, slow))[2].location is None
+
+
+def test_the_line_of_what_a_rank_does_beside_what_all_do(make) -> None:
+    """It is found at that line in less than half of its time, and nobody else is."""
+
+    def seen(*sites: int) -> dict[str, Any]:
+        return {"samples": [{"time": float(second), "site": site} for second, site in enumerate(sites)]}
+
+    usual = rank(make, 0, 0.03, 0.05, tables=seen(1, 1, 2, 2, 3))
+    slow = rank(make, 1, 0.05, 0.03, tables=seen(4, 1, 4, 2, 2, 3, 3, 4))
+    assert make.check("straggler", *named(usual, slow))[2].location.line == 40
 
 
 def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> None:

@@ -18,21 +18,42 @@ FEWEST = 12  # collectives that all ranks reached: the median of so many is not 
 
 
 class Arrivals(NamedTuple):
-    """Wall time of each of the last collectives of one rank, in seconds since 1970, by group and number in it."""
+    """Wall time of each of the last collectives of one rank, in seconds since 1970, by group and number in it.
+
+    `broadcasts`: which of them send what one rank has to the others, as a data-parallel forward does with buffers.
+    """
 
     host: Any
     created: dict[tuple[str, int], float]
+    broadcasts: tuple[tuple[str, int], ...] = ()
 
 
 def of(process: Process) -> Arrivals:
     """The collectives of a rank, without sends and receives."""
     rows = process.tables["collectives"].records() if "collectives" in process.tables else ()
-    created = {
-        (str(row["group"]), int(row["sequence"])): float(row["created"])
+    known = [
+        ((str(row["group"]), int(row["sequence"])), row)
         for row in rows
         if row["operation"] and not row["p2p"] and row["created"] is not None and row["sequence"] is not None
-    }
-    return Arrivals(process.facts.get("host"), created)
+    ]
+    created = {key: float(row["created"]) for key, row in known}
+    sent = tuple(key for key, row in known if row["operation"] == "broadcast")
+    return Arrivals(process.facts.get("host"), created, sent)
+
+
+def waits_for_the_first(ranks: Mapping[int, Arrivals]) -> dict[int, float]:
+    """By rank, the share of the time for which it waited in broadcasts for what the lowest rank sends, which itself
+    waits for nobody there. Outside of backward: gradients are not averaged by broadcasts."""
+    common = sorted(set.intersection(*(set(one.broadcasts) for one in ranks.values()))) if ranks else []
+    if len(common) < FEWEST or len({one.host for one in ranks.values()}) != 1:
+        return {}
+    first = np.array([ranks[min(ranks)].created[key] for key in common])
+    order, span = np.argsort(first), float(np.ptp(first))
+    waited = {}
+    for rank, one in ranks.items():
+        lag = np.maximum(first - np.array([one.created[key] for key in common]), 0.0)[order]
+        waited[rank] = float(np.minimum(lag, 3 * np.median(lag))[1:].sum()) / span if span > 0 else 0.0
+    return waited
 
 
 def waits(ranks: Mapping[int, Arrivals]) -> dict[int, float]:

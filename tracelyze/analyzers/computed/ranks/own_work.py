@@ -1,11 +1,12 @@
 """What a rank does by itself in a step: the time in which it does not wait for others.
 
 Ranks that average gradients wait in the backward; where the script averages them by a collective of its own, in that.
+In a data-parallel forward they wait for the buffers of the lowest rank.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
+COLLECTIVES: Final = "the script's collectives"
+BUFFERS: Final = "backward and the broadcast of buffers"
+
+
 class OwnWork(NamedTuple):
     """Medians over the steps that were looked at, in seconds: outside of backward, within it, and for the loader.
 
     `seconds`: from the first of these steps to the last; `crowded`: share of them for which other programs held the
-    processors; `place`: the line at which the rank was found most often outside of backward; `loads_at`: the line of
-    the dataset that makes its samples.
+    processors; `seen`: lines at which the rank was found outside of backward, with their share of that; `loads_at`: the
+    line of the dataset that makes its samples.
     """
 
     own: float
@@ -33,11 +38,11 @@ class OwnWork(NamedTuple):
     device: str
     seconds: float
     crowded: float
-    place: Location | None
+    seen: tuple[tuple[Location, float], ...]
     loads_at: Location | None
     arrivals: Arrivals
-    in_collectives: bool = False
-    """Whether `backward` is what the rank waited in collectives of the script, and `own` the rest of a step."""
+    waits_in: str = "backward"
+    """What `backward` is the time of, and `own` the rest of a step."""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -59,7 +64,7 @@ def of(process: Process) -> OwnWork | None:
         device=process.device,
         seconds=float(np.ptp(steps["time"][known])),
         crowded=contention.shares(process.longest).own,
-        place=pace.seen_outside_of_backward(process.longest),
+        seen=pace.seen_outside_of_backward(process.longest),
         loads_at=_loads_at(process),
         arrivals=arrivals.of(process),
     )
@@ -73,14 +78,33 @@ def _loads_at(process: Process) -> Location | None:
 
 
 def without_waits(ranks: dict[int, OwnWork]) -> dict[int, OwnWork]:
-    """The ranks' own work, where they wait for each other outside of the backward, in collectives of the script."""
-    waited = arrivals.waits({rank: one.arrivals for rank, one in ranks.items()})
+    """The ranks' own work, where they wait for each other outside of the backward: in collectives of the script, or for
+    the buffers that a data-parallel forward has from the lowest rank."""
+    known = {rank: one.arrivals for rank, one in ranks.items()}
+    waited = arrivals.waits(known)
     steps = {rank: one.own + one.backward for rank, one in ranks.items()}
-    if not waited or all(waited[rank] * steps[rank] <= one.backward for rank, one in ranks.items()):
+    if waited and not all(waited[rank] * steps[rank] <= one.backward for rank, one in ranks.items()):
+        return {rank: _waiting(one, waited[rank] * steps[rank], COLLECTIVES) for rank, one in ranks.items()}
+    of_buffers = arrivals.waits_for_the_first(known)
+    if not any(of_buffers.values()):
         return ranks  # what they waited may have been within the backward
     return {
-        rank: one._replace(
-            own=steps[rank] * (1 - waited[rank]), backward=steps[rank] * waited[rank], in_collectives=True
-        )
+        rank: _waiting(one, one.backward + min(of_buffers[rank] * steps[rank], one.own), BUFFERS)
         for rank, one in ranks.items()
     }
+
+
+def place(rank: int, ranks: dict[int, OwnWork], part: float, elsewhere: float) -> Location | None:
+    """The line at which this rank was found for at least this part of what it takes longer than the median of the
+    others, and each of the others for at most that part of its share."""
+    slow, others = ranks[rank], [dict(one.seen) for number, one in ranks.items() if number != rank]
+    longer = slow.own - float(np.median([one.own for number, one in ranks.items() if number != rank]))
+    for line, share in slow.seen:
+        most = max((other.get(line, 0.0) for other in others), default=0.0)
+        if (share - most) * slow.own >= part * longer and most <= elsewhere * share:
+            return line
+    return None
+
+
+def _waiting(one: OwnWork, seconds: float, there: str) -> OwnWork:
+    return one._replace(own=one.own + one.backward - seconds, backward=seconds, waits_in=there)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _FEWEST_STACKS: Final = 3  # one or two stacks may be anywhere
+_MOST_LINES: Final = 6
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
 
 
@@ -64,12 +65,19 @@ def seen_late(optimization: Optimization) -> Location | None:
     return _most_seen(optimization, samples["time"] >= ends[2 * len(ends) // 3])
 
 
-def seen_outside_of_backward(optimization: Optimization) -> Location | None:
-    """The line at which the sampler found the program most often between backwards, if that is most of that time."""
+def seen_outside_of_backward(optimization: Optimization) -> tuple[tuple[Location, float], ...]:
+    """The lines at which the sampler found the program several times between backwards, with their share of that time,
+    the most frequent first."""
     process, backward = optimization.process, optimization.backward_location
     line = None if backward is None else backward.line
     within = [row["site"] for row in process.sites.records() if row["line"] == line]
-    return _most_seen(optimization, ~np.isin(process.samples["site"], within))
+    sites = process.samples["site"]
+    counts = Counter(sites[~np.isin(sites, within) & np.isfinite(sites)].tolist())
+    lines: Counter[Location] = Counter()
+    for site, count in counts.items():
+        if (place := process.site(site)) is not None:
+            lines[place] += count
+    return tuple((place, count / counts.total()) for place, count in lines.most_common(_MOST_LINES) if count > 1)
 
 
 def _most_seen(optimization: Optimization, when: Mask) -> Location | None:

@@ -54,24 +54,22 @@ def _finding(
     step = slow.own + slow.backward
     lost = min(waited, slow.own - usual)
     loads = slow.loading >= of["loading"] * (slow.own - usual)
-    shared = any(other.place == slow.place for number, other in paces.items() if number != rank)
-    place = None if shared else slow.place
+    place = own_work.place(rank, paces, of["line"], of["elsewhere"])
     if loads:
         made = "" if slow.loads_at is None else f" Its samples are made in line {slow.loads_at.line}."
         why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif place is not None:
-        why = f"It is not waiting for batches: it was found mostly in line {place.line}, and no other rank was."
+        why = f"It is not waiting for batches: it was found in line {place.line} far more often than any other rank."
     else:
         why = "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
-    there = "the script's collectives" if slow.in_collectives else "backward"
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
-        summary=f"Outside of {there} rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
+        summary=f"Outside of {slow.waits_in} rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",
         fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
@@ -90,8 +88,8 @@ def _finding(
 
 
 def _side_by_side(paces: dict[int, OwnWork]) -> list[Chart]:
-    in_collectives = any(pace.in_collectives for pace in paces.values())
-    waiting = "waiting in collectives" if in_collectives else "backward, and waiting in it"
+    there = next(iter(paces.values())).waits_in
+    waiting = "waiting in collectives" if there == own_work.COLLECTIVES else f"{there}, and waiting in it"
     parts = {
         "own work": ("compute", [pace.own * 1e3 for pace in paces.values()]),
         waiting: (
@@ -121,6 +119,8 @@ RULE = Rule(
         Threshold("ratio", 1.5, "times", "derived: half as much again as the others"),
         Threshold("waited", 0.5, "share", "derived: most of what it takes longer is waited for: it holds others up"),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
+        Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
+        Threshold("elsewhere", 0.25, "share", "derived: of its share; on slower hardware all ranks are found there"),
     ),
     not_when="Ranks equally slow, a rank whose processors other programs held, first batches of an epoch, evaluation "
     "and saving on one rank now and then.",
