@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.evidence.loss import helpers, statement
+from tracelyze.analyzers.evidence.loss import handed_back, statement
 
 PLAIN = ["out = net(x)", "loss = (out - y).square().mean()", "optimizer.zero_grad()", "loss.backward()"]
 
@@ -76,5 +76,5 @@ def test_a_loss_that_a_function_hands_back(make, helper: list[str], call: str, e
     process = make.process(make.steps(), sites=sites)
     found = statement.of(process, process.location("backward"))
     assert found is not None
-    inside = helpers.inside(process, found, "loss")
+    inside = handed_back.inside(process, found, "loss")
     assert inside.line - 1 == (len(text) - 2 if expected is None else expected)

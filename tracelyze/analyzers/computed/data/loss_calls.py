@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import helpers, statement
+from tracelyze.analyzers.evidence.loss import handed_back, statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Diff, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
@@ -158,7 +158,7 @@ def computed_at(process: Process, line: Line) -> Location | None:
     written = statement.of(process, line.location)
     if written is None:
         return line.location
-    return helpers.inside(process, written, statement.name_of(line.location))
+    return handed_back.inside(process, written, statement.name_of(line.location))
 
 
 def sizes(text: str | None) -> list[int]:

@@ -31,10 +31,10 @@ def inside(process: Process, place: Location, loss: str) -> Location:
     last = max(called, key=lambda one: one.line)
     lines = edits.lines_of_function(process, last)
     number = _returns(lines, last.line)
-    handed_back = parsed_line.parse(lines[number].strip()) if number is not None else None
-    if number is None or handed_back is None:
+    final = parsed_line.parse(lines[number].strip()) if number is not None else None
+    if number is None or final is None:
         return place
-    name = _named(handed_back, _position(line, loss))
+    name = _named(final, _position(line, loss))
     if name is None:
         return place
     made = _made(lines, number, name) if name else number
