@@ -170,6 +170,8 @@ def test_a_relu_that_never_fires(make) -> None:
     assert (finding.severity, finding.first_step) == ("warning", 1)
     assert "relu (after layer0)" in finding.summary
     assert "zeros_(layer.bias)" in finding.fix_code, "weights drawn anew do not help beside a bias far below zero"
+    assert "learning rate" not in finding.fix, "it was dead before any step"
+    assert "The input of relu is negative" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,7 @@ def test_the_line_that_fills_the_layer_is_named(make, others: list[str], named: 
     rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
     finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=fills))[2]
     assert (finding.location is not None and finding.location.source == lines[-1]) is named
+    assert (f"look at line {180 + 20 * len(lines)}, which fills" in finding.fix) is named
     assert finding.fix_code.startswith("# right before the optimizer is made")
 
 
@@ -212,6 +215,7 @@ def test_a_relu_behind_weights_that_are_zero(make) -> None:
 def test_a_relu_that_dies_on_the_way(make) -> None:
     status, _, finding = dead(make, [0.5] * 6 + [1.0] * 6, [0.1] * 6 + [0.0] * 6)
     assert (status, finding.first_step) == ("fired", 54)
+    assert "learning rate" in finding.fix
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,41 @@ def test_fp16_without_scaler(make) -> None:
     assert make.check("fp16-without-scaler", make.process(half, facts=off))[0] == "skipped"
 
 
+def sixteen(*lines: str, function: str = "main") -> list[dict[str, Any]]:
+    place = {"role": "sixteen", "file": "train.py"}
+    return [
+        {**place, "site": 70 + n, "line": 80 + 20 * n, "function": function if n == 0 else f"f{n}", "source": line,
+         "excerpt": f"    {line}", "excerpt_line": 80 + 20 * n}
+        for n, line in enumerate(lines)
+    ]  # fmt: skip
+
+
+REGION = "with torch.autocast('cpu', dtype=torch.float16):"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "edited"),
+    [
+        ([REGION], 80, "    with torch.autocast('cpu', dtype=torch.bfloat16):"),
+        ([REGION, REGION], 80, "    with torch.autocast('cpu', dtype=torch.bfloat16):"),  # the other one validates
+        (["half = torch.float16"], 80, None),
+        (["return x.half()"], 41, None),  # of what, is not known
+        (["with torch.autocast('cpu', torch.float16 if fp16 else torch.bfloat16):"], 41, None),
+        (["with torch.autocast('cpu', dtype=torch.bfloat16):"], 41, None),
+    ],
+)
+def test_the_region_in_float16_is_the_line_to_change(make, lines: list[str], line: int, edited: str | None) -> None:
+    half = make.steps() | {"autocast": [1] * COUNT}
+    backward = {"site": 2, "role": "backward", "file": "train.py", "line": 41, "function": "main"}
+    sites = [*sixteen(*lines), {**backward, "source": "loss.backward()"}]
+    optimizer = {"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "backward_site": 2}
+    finding = make.check("fp16-without-scaler", make.process(half, sites=sites, optimizers=[optimizer]))[2]
+    assert finding.location.line == line
+    assert (finding.diff.added[0] if finding.diff else None) == edited
+    there = make.process(half, sites=sites, optimizers=[optimizer | {"device": "cuda:0"}])
+    assert make.check("fp16-without-scaler", there)[2].diff is None, "an older GPU computes bfloat16 slowly"
+
+
 def test_memory_leak_of_graphs(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     _, _, finding = make.check("memory-leak", make.process(steps))

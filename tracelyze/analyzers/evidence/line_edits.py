@@ -303,6 +303,15 @@ def line_before(process: Process, place: Location | None, line: str) -> Diff | N
     return Diff(place.file, place.line, [], [there[0] + line])
 
 
+def to_bfloat16(process: Process, place: Location | None) -> Diff | None:
+    """bfloat16 in place of float16, where the line opens a region of autocast and names the type once."""
+    there = edits.statement(process, place) if place else None
+    if not place or not there or "autocast" not in there[1] or there[1].count("float16") != 1:
+        return None
+    line = "".join(there)
+    return Diff(place.file, place.line, [line], [line.replace("float16", "bfloat16")])
+
+
 def _edit(process: Process, place: Location | None, changed: Callable[[ParsedLine], str | None]) -> Diff | None:
     """The statement as `changed` leaves it; None where that is the same, or is not known."""
     own = own_statement.at(process, place)

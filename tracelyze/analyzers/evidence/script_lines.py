@@ -203,6 +203,18 @@ def made_short(process: Process) -> Location | None:
     return only(process, "cast") or only_of([one for one in lines if re.search(_SHORT, one.source)])
 
 
+def cast_to_float16(process: Process) -> Location | None:
+    """The only line that opens a region of autocast to float16, of several the one in a function that trains; without
+    one the only line that names that type."""
+    named = {(one.file, one.line): one for one in process.locations("sixteen")}
+    lines = [one for one in named.values() if re.search(r"\btorch\.(?:float16|half)\b", one.source)]
+    lines = [one for one in lines if "bfloat16" not in one.source]
+    regions = [one for one in lines if "autocast" in one.source] or lines
+    trains = {(at.file, at.function) for role in ("training-call", "backward") for at in process.locations(role)}
+    regions = [one for one in regions if (one.file, one.function) in trains] or regions
+    return regions[0] if len(regions) == 1 else None
+
+
 def seeds(process: Process) -> Location | None:
     """The line that seeds torch, Python or NumPy as a whole, and no generator of its own: the first of them."""
     lines = [one for one in process.locations("seed") if seeds_all(one)]

@@ -14,12 +14,27 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Table
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 
 AFTER_ALL = (
     "# right before the optimizer is made: whatever initialises the model, as model.apply() does, overwrites it else\n"
 )
 """Where an example belongs that initialises a layer of the model."""
+
+
+def remedy(untrained: bool, filled: Location | None) -> str:
+    """What to look at where the input of a ReLU is negative; `filled`: the line that fills weights or biases."""
+    start = "biases or weights initialised below zero"
+    if untrained:
+        first = f"line {filled.line}, which fills biases or weights" if filled is not None else start
+        look = f"No gradient came back in the first step: look at {first}, and at inputs that are not normalised."
+    else:
+        look = (
+            "Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
+            f"{start}, inputs that are not normalised."
+        )
+    return f"{look} LeakyReLU or GELU keep a gradient."
 
 
 class Layer(NamedTuple):

@@ -14,12 +14,14 @@ FUNCTION = "ReLU after "  # how the collector names one that is no module
 
 
 class Dead(NamedTuple):
-    """A ReLU, the layer before it, and the measurements since which both are silent."""
+    """A ReLU, the layer before it, and the measurements since which both are silent; whether the layer had no gradient
+    in the first step."""
 
     module: str
     fed_by: str
     step: int
     measurements: int
+    untrained: bool
 
 
 def gradients_of(parameters: Table) -> dict[str, list[tuple[int, float]]]:

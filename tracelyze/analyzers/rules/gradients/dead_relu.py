@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
-_NEGATIVE_INPUT = (
-    "Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), biases or "
-    "weights initialised below zero, inputs that are not normalised. LeakyReLU or GELU keep a gradient."
-)
 _ZERO_WEIGHTS = "Draw the weights at random: units whose weights are all zero do the same for good, here nothing."
 
 
@@ -71,7 +67,8 @@ def _judge(
     length = stretch[-1][0] - begin
     norms = [norm for step, norm in gradients if step >= begin]
     silent = len(norms) >= limits["gradients"] and not any(norms)  # NaN is not silent
-    return Dead(*key, begin, len(stretch)) if silent and length >= max(limits["steps"], limits["part"] * run) else None
+    dead = Dead(*key, begin, len(stretch), not alive and gradients[0][0] <= 1)
+    return dead if silent and length >= max(limits["steps"], limits["part"] * run) else None
 
 
 def _made_at(process: Process, dead: Dead) -> Location | None:
@@ -97,10 +94,10 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros since step {first.step:,}",
         summary=(
             f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
-            f"Its input is {cause}, so the gradient of {first.fed_by} is exactly zero, and "
+            f"The input of {first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and "
             "no step of its own can bring it back." + script_lines.said(filled, script_lines.FILLS)
         ),
-        fix=_ZERO_WEIGHTS if zero else _NEGATIVE_INPUT,
+        fix=_ZERO_WEIGHTS if zero else dead_units.remedy(first.untrained, filled),
         fix_code=f"{dead_units.AFTER_ALL}for name in {list(dict.fromkeys(one.fed_by for one in dead))}:\n"
         "    layer = model.get_submodule(name)\n"
         "    nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -47,6 +47,8 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
     first, share = int(np.argmax(half)), float(half.sum()) / float(optimization.steps.known("autocast").sum())
     begin = timing.step_at(optimization, first)
     device = str(optimization.facts.get("device") or "cpu").partition(":")[0]
+    process, backward = optimization.process, optimization.backward_location
+    place = script_lines.made_short(process) if weights else script_lines.cast_to_float16(process)
     how = "with weights kept in float16" if weights else "under float16 autocast"
     return Finding(
         rule=RULE.id,
@@ -71,7 +73,9 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one", role="expected"),
             Evidence("parameters", dtype),
         ],
-        location=optimization.backward_location,
+        diff=line_edits.to_bfloat16(process, place) if device == "cpu" and not weights else None,
+        location=place or backward,
+        seen_at=backward,
         charts=pictures.loss(optimization, [Mark(float(begin), "float16 without scaler")])
         + pictures.grad_norm(optimization),
         false_alarm="A framework that scales the loss by itself, out of sight of torch's GradScaler.",
