@@ -66,6 +66,11 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     _, _, sampled = make.check("missing-zero-grad", make.process(steps | {"grads_carried": looked}))
     assert "40 of 80 steps looked at reused" in sampled.title
     assert sampled.cost.share == pytest.approx(0.5, abs=0.02), "the steps between were no better"
+    assert sampled.last_step == 400, "the last look, at step 396, saw it still"
+    steps["grads_carried"] = [8] * 380 + [0] * 20
+    assert make.check("missing-zero-grad", make.process(steps))[2].last_step == 380
+    steps["grads_carried"] = [8 if step % 60 else 0 for step in range(301)] + [None] * 99
+    assert make.check("missing-zero-grad", make.process(steps))[2].last_step == 400, "one clear is no end of it"
 
 
 def test_gradients_that_are_cleared_once_per_epoch(make) -> None:
@@ -630,6 +635,26 @@ def test_unscaled_accumulation_where_a_framework_calls_backward(make, columns, s
     steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
     called = [{"site": 0, "role": "backward", "file": "/home/me/train.py", "line": 7, "source": "trainer.train()"}]
     process = make.process(steps | columns, sites=called)
+    assert make.check("unscaled-accumulation", process)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("divisor", "reduction", "looks", "status"),
+    [
+        (1.0, "mean", 6, "fired"),  # with label smoothing, whose graph adds two terms
+        (4.0, "mean", 6, "skipped"),  # divided on its way to the backward
+        (1.0, "sum", 6, "skipped"),
+        (1.0, "mean", 2, "skipped"),
+    ],
+)
+def test_losses_that_reach_a_frameworks_backward_as_they_were(make, divisor, reduction, looks, status) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    steps |= {"loss_is_mean": [False] * COUNT}
+    row = {"function": "cross_entropy", "site": 1, "training": True, "reduction": reduction}
+    spread = (0.9, 1.1, 0.95, 1.05)
+    rows = [row | {"step": n, "value": divisor * steps["loss"][n] * part} for n in range(looks) for part in spread]
+    called = [{"site": 0, "role": "backward", "file": "/home/me/train.py", "line": 7, "source": "trainer.train()"}]
+    process = make.process(steps, sites=called, more={"loss_calls": rows})
     assert make.check("unscaled-accumulation", process)[0] == status
 
 

@@ -56,6 +56,12 @@ def last_step(optimization: Optimization) -> int:
     return step_at(optimization, -1)
 
 
+def seen_until(optimization: Optimization, bad: Mask, looked_at: Mask, few: float) -> int:
+    """The last of the `bad` steps; the last one of all where fewer than `few` were looked at after it."""
+    last = int(np.flatnonzero(bad)[-1])
+    return step_at(optimization, last if looked_at[last + 1 :].sum() >= few else -1)
+
+
 def cost_of(optimization: Optimization, affected: Mask) -> Cost | None:
     """Time that went into the `affected` steps (shape [steps]), and their share; None if no time was recorded.
 

@@ -25,6 +25,8 @@ SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 
 NEVER: Final = "never cleared"
 _CLEARING: Final = ("zero_grad", "clear-text")  # roles of lines
+_SAME: Final = 1e-3  # of a loss: bfloat16 aside, sums in another order differ by far less, divisors by far more
+_LOOKS: Final = 3  # steps: one or two may agree by chance
 _HALF: Final = 0.5  # of the steps: looks at every second step, or fewer, may miss clearings as regularly as they come
 
 
@@ -131,3 +133,29 @@ def cut_short(optimization: Optimization, most: float) -> Mask:
     elif len(np.unique(steps["backwards"][short])) < 2:
         short[:] = False
     return short
+
+
+def losses_are_means(optimization: Optimization, alike: Mask, share: float) -> bool:
+    """Whether what reaches the backwards of the steps that are `alike` is a whole mean over its targets: by the graph
+    of the loss, else by its value, which is that of the loss function. A cross-entropy with label smoothing, or with a
+    weight for each class, has a graph of several terms."""
+    means = optimization.steps["loss_is_mean"][alike & optimization.steps.known("loss_is_mean")]
+    if len(means) > 0 and float((means == 1).mean()) >= share:
+        return True
+    same = _as_the_function_gave_them(optimization, alike)
+    return len(same) >= _LOOKS and float(same.mean()) >= share
+
+
+def _as_the_function_gave_them(optimization: Optimization, alike: Mask) -> Mask:
+    """Of the steps that are alike and all of whose losses were looked at: whether these are means, and as large as what
+    was trained on."""
+    given: dict[int, list[float]] = {}
+    for row in optimization.process.tables["loss_calls"].records():
+        if row["training"] and row["step"] is not None:
+            value = row["value"] if row["reduction"] == "mean" and row["value"] is not None else np.nan
+            given.setdefault(int(row["step"]), []).append(value)
+    steps = optimization.steps
+    backwards, losses = steps["backwards"], steps["loss"]
+    known = [step for step, values in given.items() if step < len(steps) and len(values) == backwards[step]]
+    known = [step for step in known if alike[step] and np.isfinite([losses[step], *given[step]]).all()]
+    return np.array([abs(np.mean(given[step]) - losses[step]) <= _SAME * losses[step] for step in known], dtype=bool)

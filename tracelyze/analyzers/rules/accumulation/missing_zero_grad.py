@@ -81,7 +81,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         fix=(FIX_CLOSURE if closure else FIX) + (f" Line {line.line} is not reached in each step." if line else ""),
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
-        last_step=timing.step_at(optimization, int(np.flatnonzero(carried)[-1])),
+        last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),

@@ -45,8 +45,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     alike = (backwards == count) & accumulation.one_each(optimization)
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
-    means = steps["loss_is_mean"][alike & steps.known("loss_is_mean")]
-    seen_whole = len(means) > 0 and float((means == 1).mean()) >= limits["share"]
+    seen_whole = accumulation.losses_are_means(optimization, alike, limits["share"])
     own = [site for site in optimization.process.locations("backward") if ".backward(" in site.source]
     if not own and not seen_whole:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")

@@ -21,6 +21,10 @@ OF_TRANSFORMERS = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
     "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
 )
+OF_A_TRAINER = (
+    "# in compute_loss, which the Trainer gives the tokens of the whole step; its other arguments stay as they are:\n"
+    "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
+)
 OF_A_LOOP = (
     "targets = sum((y != -100).sum() for _, y in micro_batches)  # -100: the loss's ignore_index\n"
     "for x, y in micro_batches:\n"
@@ -80,7 +84,7 @@ def _finding(
             f"step {number(most)} times). The update is not the one of the large batch."
         ),
         fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
-        fix_code=OF_TRANSFORMERS if texts.symbols(optimization.process, "end_symbol") else OF_A_LOOP,
+        fix_code=_example(optimization),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -109,6 +113,14 @@ def _finding(
         charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
     )
+
+
+def _example(optimization: Optimization) -> str:
+    """For a loss that the Trainer of transformers asks for; for a loop with a model of theirs; for any other loop."""
+    place = optimization.loss_location
+    if place is not None and place.function.rpartition(".")[2] == "compute_loss":
+        return OF_A_TRAINER
+    return OF_TRANSFORMERS if texts.symbols(optimization.process, "end_symbol") else OF_A_LOOP
 
 
 RULE = Rule(
