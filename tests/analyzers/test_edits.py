@@ -10,6 +10,7 @@ import pytest
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.loss import squashed_names
 from tracelyze.diagnosis import Diff
 
 LOOP = """\
@@ -92,6 +93,41 @@ def test_a_softmax_goes_out_of_the_line_of_the_loss(make, line: str, repaired: s
     source = source.replace("loss = criterion(model(x), y)", line)
     process = make.process(sites=sites_of(source, loss="loss ="))
     diff = edits.without_softmax(process, process.location("loss"))
+    if repaired is None:
+        assert diff is None
+    else:
+        assert repaired in statements(applied(source, diff))
+
+
+@pytest.mark.parametrize(
+    ("above", "line", "repaired"),
+    [
+        (
+            "p = torch.softmax(z, dim=-1)",
+            "loss = F.cross_entropy(p, y, weight=w)",
+            "loss = F.cross_entropy(z, y, weight=w)",
+        ),
+        ("p = z.softmax(1)\noptimizer.zero_grad()", "loss = criterion(p, y)", "loss = criterion(z, y)"),
+        ("p = F.softmax(out.logits, -1)\n\nn = len(y)", "loss = f(p, y) / n", "loss = f(out.logits, y) / n"),
+        ("p = F.softmax(model(x), 1)", "loss = criterion(p, y)", "loss = criterion(model(x), y)"),
+        ("p = z.softmax(1)\nz = z * mask", "loss = criterion(p, y)", None),  # other scores by then
+        ("p = z.softmax(1)\nz.mul_(2.0)", "loss = criterion(p, y)", None),
+        ("p = z.softmax(1)\nz[0] = 1.0", "loss = criterion(p, y)", None),
+        ("p = z.softmax(1)\nfor _ in range(2):\n    z = z * 2", "loss = criterion(p, y)", None),
+        ("p = p.softmax(1)", "loss = criterion(p, y)", None),  # the name stands for the scores no more
+        ("p = z.softmax(1)\np = p * 2", "loss = criterion(p, y)", None),
+        ("p = z.softmax(1)", "loss = criterion(z, p)", None),  # probabilities as the target are right
+        ("p = z.softmax(1)\np[mask] = 0.0", "loss = criterion(p, y)", None),
+        ("p = z.softmax(1)[mask]", "loss = criterion(p, y)", None),
+    ],
+)
+def test_a_name_of_a_softmax_gives_way_to_the_scores(make, above: str, line: str, repaired: str | None) -> None:
+    source = LOOP.format(backward="loss.backward()", middle="pass", step="optimizer.step()")
+    lines = [f"        {one}" if one else "" for one in [*above.split("\n"), line]]
+    source = source.replace("        loss = criterion(model(x), y)", "\n".join(lines))
+    process = make.process(sites=sites_of(source, loss="loss =", other=above.split("\n", maxsplit=1)[0]))
+    diff = squashed_names.given_scores(process, process.location("loss"), "softmax")
+    assert squashed_names.given_scores(process, process.location("loss"), "sigmoid") is None
     if repaired is None:
         assert diff is None
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.evidence.loss import squashed_names
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -80,6 +81,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         confidence="certain" if seen else "likely",
         lost=0.0,  # scores of the right class still rise, only more slowly
         change=squashed,
+        diff=squashed_names.given_scores(process, line.location, "sigmoid") if seen else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.evidence import edits, line_edits
+from tracelyze.analyzers.evidence.loss import squashed_names
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -45,6 +46,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         line_edits.without_activation(process, of_model, "Softmax")
         if change
         else edits.without_softmax(process, line.location)
+        or squashed_names.given_scores(process, line.location, "softmax")
     )
     found = loss_calls.finding(
         process,
