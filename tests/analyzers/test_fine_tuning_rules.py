@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 COUNT = 40
 
 
@@ -43,7 +45,7 @@ def test_batches_without_a_target_that_counts(make) -> None:
     assert "the loss is 0" in finding.title
 
 
-def cut_off(make: Any, shapes: list[str], filled: float, source: str) -> Any:
+def cut_off(make: Any, shapes: list[str], filled: float, source: str, sites: tuple[dict[str, Any], ...] = ()) -> Any:
     batches = [
         {"time": 0.1, "step": step, "loader": 0, "epoch": 0, "batch": step, "trained": True, "field": field}
         | {"shape": shape, "mean": filled, "dtype": "int64"}
@@ -56,7 +58,7 @@ def cut_off(make: Any, shapes: list[str], filled: float, source: str) -> Any:
         | {"target_shape": "480", "value": 0.0, "ignored": 1.0 - (step % 3 == 0) * 0.01}
         for step in range(COUNT)
     ]
-    process = make.process(sites=[site], more={"loss_calls": rows, "batches": batches})
+    process = make.process(sites=[site, *sites], more={"loss_calls": rows, "batches": batches})
     return make.check("labels-all-ignored", process)[2]
 
 
@@ -73,6 +75,25 @@ def test_answers_that_are_cut_off_are_not_dropped(make) -> None:
     assert all("samples = [s for s" not in one.fix_code for one in (cut, elsewhere, padded, differ)), (
         "two of three batches of 32 without a target are nearly all samples"
     )
+
+
+def test_the_line_that_gives_the_length_at_which_texts_are_cut(make) -> None:
+    """A name has the length, and another line cuts at it."""
+    cuts = {"site": 6, "role": "length", "file": "a.py", "line": 38, "function": "encode"}
+    cuts |= {"source": 'return {"input_ids": (prompt + answer)[:most],'}
+    gives = {"site": 7, "role": "constant", "file": "a.py", "line": 68, "function": "main", "source": "most = 16"}
+    gives |= {"name": "most", "value": "16"}
+    other = gives | {"site": 8, "line": 70, "source": "batch = 16", "name": "batch"}  # which cuts nothing
+
+    def found(*sites: dict[str, Any]) -> Any:
+        return cut_off(make, ["32x16"] * 8, 0.99, "data = Facts(1, 16)", sites)
+
+    assert found(cuts, gives, other).location.line == 68
+    assert found(cuts, gives, other).fix_code.startswith("most = 32  #")
+    again = gives | {"site": 9, "line": 90, "function": "test"}
+    for sites in ((cuts, other), (cuts, gives, again)):
+        assert found(*sites).location.line == 38
+        assert "cut from the left" in found(*sites).fix_code
 
 
 def test_a_few_samples_without_an_answer_are_dropped(make) -> None:
@@ -105,6 +126,48 @@ def test_labels_that_are_two_positions_ahead(make) -> None:
     status, _, finding = make.check("labels-shifted-twice", calls(make, ids_ahead=1.0))
     assert (status, finding.severity, finding.confidence) == ("fired", "critical", "certain")
     assert finding.location.line == 41
+
+
+def shift(number: int, function: str, source: str, role: str = "shift") -> dict[str, Any]:
+    before = {"excerpt": f"    {source}", "excerpt_line": number}
+    return {"role": role, "file": "a.py", "line": number, "function": function, "source": source} | before
+
+
+EVALUATION = (
+    shift(50, "accuracy", "labels = ids[:, 1:]"),
+    shift(49, "accuracy", "logits = model(ids)", "evaluation"),
+)
+READER = (
+    shift(30, "__getitem__", "def __getitem__(self, index):", "dataset"),
+    shift(32, "__getitem__", 'return {"x": song[:-1], "y": song[1:]}'),
+)
+COLLATE = (
+    shift(34, "collate", "def collate(rows):", "collate"),
+    shift(36, "collate", "x, y = ids[:, :-1], ids[:, 1:]"),
+)
+MAP = (shift(20, "tokenize", 'row["labels"] = row["input_ids"][1:] + [0]'),)
+HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "added"),
+    [
+        (READER, 32, '    return {"x": song[:-1], "y": song[:-1]}'),
+        (READER + EVALUATION + MAP + HELPER, 32, '    return {"x": song[:-1], "y": song[:-1]}'),
+        (COLLATE + HELPER, 36, "    x, y = ids[:, :-1], ids[:, :-1]"),
+        (MAP + EVALUATION + HELPER, 20, None),  # by how much the ids are cut is not known
+        (HELPER + EVALUATION, 41, None),
+        ((*MAP, shift(60, "encode", "labels = ids[1:]")), 41, None),  # either of the two
+    ],
+)
+def test_the_line_that_shifts_the_labels(make, lines: tuple[Any, ...], number: int, added: str | None) -> None:
+    call = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "main", "source": "trainer.train()"}
+    sites = [call] + [{**one, "site": 10 + index} for index, one in enumerate(lines)]
+    process = make.process(sites=sites, more={"loss_calls": loss_rows(calls(make, ids_ahead=1.0))})
+    finding = make.check("labels-shifted-twice", process)[2]
+    assert finding.location.line == number
+    assert (finding.diff.added if finding.diff else None) == ([added] if added else None)
+    assert (f"line {number}" in finding.fix_code) == (number != 41)
 
 
 def test_labels_of_the_next_position(make) -> None:

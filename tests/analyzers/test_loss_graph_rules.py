@@ -58,6 +58,28 @@ def test_advantages_that_are_all_zero(make: Any) -> None:
         assert finding.first_step == 1
 
 
+def test_the_function_that_gives_the_rewards(make: Any) -> None:
+    """A library's loop computes the loss, and asks the script for the rewards alone."""
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    trains = {"file": "t.py", "line": 79, "function": "main", "source": "trainer.train()"}
+    gives = {"site": 9, "role": "reward", "file": "t.py", "line": 43, "function": "format_reward"}
+    gives |= {"source": "def format_reward(completions, **kwargs):"}
+
+    def found(*sites: dict[str, Any]) -> Any:
+        steps = make.steps() | {"grad_norm": [0.0] * 400}
+        return make.check(ADVANTAGE, make.process(steps, sites=list(sites), more={"loss_graphs": rows}))[2]
+
+    loop = [{"site": 1, "role": "loss", **trains}, {"site": 2, "role": "step", **trains}]
+    finding = found(*loop, gives)
+    assert finding.location.line == 43
+    assert "in format_reward" in finding.fix_code
+    assert finding.last_step == 400, "the last look, at step 95, still saw none"
+    assert found(*loop).location.line == 79
+    assert found(*loop, gives, gives | {"site": 10, "line": 50, "function": "length_reward"}).location.line == 79
+    own = loop[1] | {"line": 84, "source": "optimizer.step()"}
+    assert found(loop[0], own, gives).location.line == 79, "the script's own loop may weigh by something else"
+
+
 def test_completions_that_are_all_alike(make: Any) -> None:
     """Greedy decoding, as generate() without do_sample does it, writes the same completion for a prompt each time."""
 

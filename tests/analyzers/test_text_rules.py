@@ -67,6 +67,27 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
     assert finding.cost is None, "all but the end, or the beginning, of a text is learned"
 
 
+def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
+    line = {"site": 7, "role": "padding", "file": "a.py", "line": 62, "function": "main"}
+    line |= {"source": "tok.pad_token = tok.eos_token"}
+    told = line | {"site": 8, "line": 70, "source": "model.config.pad_token_id = tok.eos_token_id"}
+
+    def found(*sites: dict[str, Any]) -> Any:
+        rows = list(process(make, **UNTAUGHT).tables["loss_calls"].records())
+        call = {"site": 1, "role": "loss", "file": "a.py", "line": 74, "function": "main", "source": "trainer.train()"}
+        return make.check(EOS, make.process(sites=[call, *sites], more={"loss_calls": rows}))[2]
+
+    finding = found(line, told)
+    assert finding.location.line == 62
+    assert "in place of line 62" in finding.fix_code
+    assert "Line 62 is the only place" in finding.fix
+    masks = line | {"site": 9, "role": "labels", "line": 66, "source": "labels[labels == tok.pad_token_id] = -100"}
+    assert found(line, masks).location.line == 66
+    own = line | {"source": 'tok.pad_token = "<pad>"'}
+    assert found(own).location.line == 74
+    assert "Line 62" not in found(own).fix
+
+
 @pytest.mark.parametrize(
     ("rule", "columns"), [(EOS, UNTAUGHT), (BOS, {"begin_twice": 1.0}), (PROMPT, SEPARATED), (PACKED, JOINED)]
 )

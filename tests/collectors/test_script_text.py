@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines import script_text, slices
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -31,6 +31,11 @@ def collate(rows):
     labels = batch.clone()  # labels
     batch["labels"] = labels  # labels
     return batch["labels"]
+
+def tokenizer(name):
+    tok = load(name)
+    tok.pad_token = tok.eos_token  # padding
+    return tok
 
 def freeze(model):
     model.body.requires_grad_(False)  # freeze
@@ -152,6 +157,41 @@ def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
     loop = "for a, b in zip(self.ema.parameters(), model.parameters()):"
     *_, function = codes(f"def update(self, model):\n    {loop}\n        {text}")
     assert script_text.averages(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("labels = ids[1:]", True),
+        ("y = {'input_ids': ids[:, :-1], 'labels': ids[:, 1:]}", True),
+        ("labels[..., :-1] = ids[..., 1:]", True),
+        ("y = ids[at + 1 : at + 1 + size]", True),
+        ("labels = torch.roll(ids, -1, dims=1)", True),
+        ("chunk = ids[at : at + size]", False),
+        ("y = ids[1:5] + ids[:-1]", False),
+        ("at = at + 1", False),
+    ],
+)
+def test_lines_that_shift_by_one_position(text: str, found: bool) -> None:
+    *_, function = codes(f"def f(ids, labels, at, size):\n    y = ids[:, 0]\n    {text}")
+    assert slices.shifts(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("y = {'input_ids': ids[:most], 'labels': ids}", True),
+        ("labels = (ids + ids)[: self.most]", True),
+        ("labels = ids[:, :most]", True),
+        ("y = ([-100] * 3 + ids)[: args['most']]", False),  # an item, not a name
+        ("labels = ids[: len(rows)]", False),
+        ("labels = ids[:7] + ids[most:]", False),
+        ("rows = ids[:most]", False),  # it makes no labels
+    ],
+)
+def test_lines_that_cut_to_a_length(text: str, found: bool) -> None:
+    *_, function = codes(f"def f(self, ids, most, rows, args):\n    y = ids[:, 0]\n    {text}")
+    assert slices.lengths(function) == [3] * found
 
 
 @pytest.mark.parametrize(

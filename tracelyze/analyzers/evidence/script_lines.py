@@ -34,6 +34,11 @@ _SHORT: Final = (
     r"\bset_default_dtype\s*\(|\.data\s*=(?!=)|\b\w*dtype\s*=(?!=)\s*(?:torch\.)?(?:bfloat16|float16|half)\b"
 )
 _BREAKS: Final = re.compile(r"[\w)\]] /=? (?![\d.]+\b)|\b(?:log(?:2|10|1p)?|sqrt|rsqrt)\s*\(|\*\*\s*0?\.5\b")
+_SHIFTS: Final = r"(?:\[|,|\+)\s*1\s*:|\broll\s*\("
+_TARGETS: Final = (
+    r"\b(?:\w*labels?|\w*targets?|tgt|goals?|ys?|y_\w+)\b[\"']?\]?(?:\[[^=]*\])?\s*(?:=(?!=)|:)|\byield\b|\breturn\b"
+)
+_SAMPLES: Final = ("dataset", "collate", "sample")  # roles of what reads samples and puts them together
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
@@ -48,6 +53,24 @@ _IN_WORDS: Final = {  # what the collector calls an operation (singular_operatio
 def only(process: Process, role: str, pattern: str = "") -> Location | None:
     """The line of this role whose text matches, if there is one; the first one of a few that stand together."""
     return only_of([one for one in process.locations(role) if re.search(pattern, one.source)])
+
+
+def shifting(process: Process) -> Location | None:
+    """The only line that shifts targets by one position: where samples are read or put together, else in another
+    function of the script that does not evaluate."""
+    lines = [one for one in process.locations("shift") if re.search(_SHIFTS, one.source)]
+    made = {(one.file, one.function) for role in _SAMPLES for one in process.locations(role)}
+    apart = {(one.file, one.function) for one in process.locations("evaluation")}
+    inside = [one for one in lines if (one.file, one.function) in made]
+    named = [one for one in lines if re.search(_TARGETS, one.source) and (one.file, one.function) not in apart]
+    return _only([one for one in named if one in inside] or inside) or _only(named)
+
+
+def rewarding(process: Process, seen: Location | None) -> Location | None:
+    """The only function of the script that is named after rewards, where a library's loop, not a line of the script,
+    computes the loss (`trainer.train()`): such a loop calls it."""
+    steps = {(one.file, one.line) for one in process.locations("step")}
+    return only(process, "reward") if seen is not None and (seen.file, seen.line) in steps else None
 
 
 def cut(process: Process) -> Location | None:

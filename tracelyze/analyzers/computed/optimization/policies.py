@@ -169,9 +169,13 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         training = next((one.training for one in process.trainings if _holds(one, optimization)), "")
         before = _steps_of_others(process, training, int(steps[0]))
         begin, end = 1 if zero[0] else begin - before, end - before
+    if zero[-1] and optimization is not None:  # looks get rarer: the last one need not be at the last step
+        end = max(end, len(optimization.steps))
     alike = _completions_alike(process, steps[zero])
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
+    computed = script_lines.only(process, "advantage")
+    rewards = None if alike or computed else script_lines.rewarding(process, seen)
     return Finding(
         rule=rule,
         severity="warning",
@@ -197,6 +201,8 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task.",
         fix_code="completions = model.generate(prompts, do_sample=True, temperature=1.0)"
         if alike
+        else f"print(rewards[:8])  # in {rewards.function}, above its return: are they all equal?"
+        if rewards
         else "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
         first_step=begin,
         last_step=end,
@@ -205,7 +211,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
         ],
-        location=(_line_that_writes(process) if alike else None) or script_lines.only(process, "advantage") or seen,
+        location=(_line_that_writes(process) if alike else None) or computed or rewards or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from tracelyze.analyzers.evidence import script_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,17 +60,30 @@ def advice(process: Process, share: float, most: float) -> Advice:
 
 def _cut(process: Process, length: int) -> Advice:
     pattern = re.compile(rf"(?P<name>\bmax_(?:\w*_)?len(?:gth)?\s*=\s*){length}\b")
-    rows = {(row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")}
+    rows = _giving(process, length) or {
+        (row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")
+    }
     number = next(iter(rows.values()))["site"] if len(rows) == 1 else None
     line = process.site(number) if number is not None else None
+    pattern = pattern if line is None or pattern.search(line.source) else re.compile(rf"(?P<name>(?<!\S)){length}\b")
     twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
     return Advice(
         f" Every batch is {length} long, and full: texts are cut there, and the answers behind the prompts with them.",
         "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "
         "samples without an answer would leave those with the shortest prompts.",
         f"{twice}  # or more: until the longest prompt and its answer fit" if twice else _KEPT_WHOLE,
-        line,
+        line or script_lines.only(process, "length"),
     )
+
+
+def _giving(process: Process, length: int) -> dict[tuple[str, int], dict[str, Any]]:
+    """The lines that give this length to a name by which another line cuts."""
+    cuts = " ".join(one.source for one in process.locations("length"))
+    return {
+        (row["file"], row["line"]): row
+        for row in process.sites.records()
+        if row["role"] == "constant" and row["value"] == str(length) and re.search(rf":\s*{row['name']}\b", cuts)
+    }
 
 
 def _length(process: Process) -> int | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+SHARED = r"^(?!.*config\b).*\.pad_token(?:_id)?\s*=(?!=).*\.eos_token"  # and not what is then told to the model
 NOT_NAMED = "nowhere else; but what ends a text by the model's configuration (eos_token_id) is the id that is masked."
 
 
@@ -31,6 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limits: Limits) -> Finding:
+    shared = script_lines.only(process, "padding", SHARED)
+    where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
     likely, last = end.stop is None or end.word, ""  # else the last target may be an end symbol itself
     if end.stop is not None:
         last = f" The last target that counts is id {end.stop} in most rows, which stands "
@@ -52,8 +55,8 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             f"the end-of-text token as well, so that whatever masks the padding masks the end.{last}"
         ),
         fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
-        "ends in the end-of-text token.",
-        fix_code='tokenizer.add_special_tokens({"pad_token": "<pad>"})  # right below the line that makes it\n'
+        "ends in the end-of-text token." + script_lines.said(shared, "makes both the same"),
+        fix_code=f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
         "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
         "# or, where you make the labels:\n"
         '# labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)',
@@ -69,7 +72,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
-        change=script_lines.only(process, "labels"),
+        change=script_lines.only(process, "labels") or shared,
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.loss import label_shifts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import share_of
@@ -14,8 +14,6 @@ from tracelyze.formatting import share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
-
 
 FUNCTIONS = ("cross_entropy", "nll_loss")
 
@@ -48,6 +46,7 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share = min(row["ids_ahead"] for row in bad)
+    change = script_lines.shifting(process) or script_lines.only(process, "labels")
     return loss_calls.finding(
         process,
         line,
@@ -61,22 +60,16 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "model shifts them once more. It never learns the next token; what it generates skips every other one."
         ),
         fix="Hand over labels that are a copy of the input ids: models of transformers shift them inside.",
-        fix_code=_example(line.location),
+        fix_code=label_shifts.example(line.location, change),
         evidence=[
             Evidence(
                 "targets that are the id two positions later", share, "share", limits["equal"], limits.source("equal")
             ),
         ],
         false_alarm="A head that is meant to predict the token after the next one.",
-        change=script_lines.only(process, "labels"),
+        change=change,
+        diff=label_shifts.unshifted(process, change),
     )
-
-
-def _example(place: Location | None) -> str:
-    """The labels as a copy of what the model is given, by the names of the line that calls it."""
-    given = re.search(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)", place.source) if place else None
-    ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
-    return f"{labels} = {ids}.clone()  # right above the call of the model: no shift; padding as -100"
 
 
 RULE = Rule(

@@ -46,6 +46,7 @@ ASSIGNED: Final = {
     "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
     **dict.fromkeys(("ref", "ref_model", "ref_net", "ref_policy"), "reference"),
     **dict.fromkeys(("reference", "reference_model", "reference_policy", "policy_ref", "model_ref"), "reference"),
+    **dict.fromkeys(("pad_token", "pad_token_id"), "padding"),
     **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
@@ -63,6 +64,7 @@ WAITED: Final = re.compile(
     r"|patience_(?:count|left|used)",
     re.IGNORECASE,
 )
+REWARDS: Final = re.compile(r"(?:^|_)rewards?(?:_|$)", re.IGNORECASE)  # functions that give them
 END: Final = re.compile(  # what an end symbol is called
     r"^_?(?:(?:eos|eot|im_end|end_of_(?:text|turn|sequence|sentence))(?:_?(?:id|idx|index|token|tok|symbol)){0,2}"
     r"|(?:end|stop)_?(?:id|idx|token|tok|symbol)(?:_?id)?)$",

@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls, script_text
+from tracelyze.collectors.program.lines import construction, named_calls, script_text, slices
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
@@ -154,6 +154,8 @@ class ScriptLines(Signal):
     def _note_named(self, code: CodeType, datasets: frozenset[str]) -> None:
         """Lines of a function that do something by a name."""
         sites = self.program.sites
+        if script_text.REWARDS.search(code.co_name):
+            sites.at("reward", code, code.co_firstlineno)
         for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
@@ -162,6 +164,8 @@ class ScriptLines(Signal):
             ("ends", script_text.ends),
             ("average", script_text.averages),
             ("setting", named_arguments.lines),
+            ("shift", slices.shifts),
+            ("length", slices.lengths),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)

@@ -1,0 +1,48 @@
+"""Targets that a line of the script shifts by one position: the same line without the shift, and an example."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
+    from tracelyze.analyzers.recorded.run import Process
+
+_BEHIND_THE_FIRST: Final = re.compile(r"(?:.*,\s*)?1\s*:", re.DOTALL)  # x[1:], x[:, 1:]
+_BEFORE_THE_LAST: Final = re.compile(r"(?:.*,\s*)?:\s*-1", re.DOTALL)  # x[:-1], x[:, :-1]
+_CALL: Final = re.compile(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)")
+
+
+def unshifted(process: Process, place: Location | None) -> Diff | None:
+    """The line with the same positions for targets and ids: `x[:-1]` in place of the `x[1:]` beside it."""
+    own = own_statement.at(process, place)
+    return own.changed(_same_positions(own.parsed)) if own is not None else None
+
+
+def _same_positions(line: ParsedLine) -> str | None:
+    """None where the line does not take all but the last and, once, all but the first of one thing."""
+    parts = [node for node in ast.walk(line.tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
+    shifted = [one for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
+    if len(shifted) != 1:
+        return None
+    ids = [
+        one
+        for one in parts
+        if line.text_of(one.value) == line.text_of(shifted[0].value)
+        and _BEFORE_THE_LAST.fullmatch(line.text_of(one.slice))
+    ]
+    return line.with_parts({shifted[0].slice: line.text_of(ids[0].slice)}) if len(ids) == 1 else None
+
+
+def example(call: Location | None, change: Location | None) -> str:
+    """The labels as a copy of what the model is given, by the names of the line that calls it."""
+    if call is not None and change is not None and (call.file, call.function) != (change.file, change.function):
+        return f"labels = list(input_ids)  # in place of the shift in line {change.line}; padding as -100"
+    given = _CALL.search(call.source) if call is not None else None
+    ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
+    return f"{labels} = {ids}.clone()  # right above the call of the model: no shift; padding as -100"
