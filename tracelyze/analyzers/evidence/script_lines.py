@@ -63,7 +63,7 @@ def shifting(process: Process) -> Location | None:
     apart = {(one.file, one.function) for one in process.locations("evaluation")}
     inside = [one for one in lines if (one.file, one.function) in made]
     named = [one for one in lines if re.search(_TARGETS, one.source) and (one.file, one.function) not in apart]
-    return _only([one for one in named if one in inside] or inside) or _only(named)
+    return only_of([one for one in named if one in inside] or inside) or only_of(named)
 
 
 def rewarding(process: Process, seen: Location | None) -> Location | None:
