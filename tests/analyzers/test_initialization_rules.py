@@ -26,6 +26,35 @@ def test_three_times_and_after_a_load(make: Any) -> None:
     assert make.check(RULE, filled(make, weights=3, loaded=2, overwritten=2))[0] == "fired", "an encoder of two layers"
 
 
+@pytest.mark.parametrize(
+    ("load", "function", "example"),
+    [
+        (
+            "encoder.load_state_dict(torch.load(path))",
+            "build",
+            "net.apply(init)\nencoder.load_state_dict(torch.load(path))",
+        ),
+        ("missing = net.load_state_dict(state, strict=False)", "build", None),  # what it says is read below
+        ("encoder.load_state_dict(torch.load(path))", "load", None),  # of another function
+    ],
+)
+def test_what_is_loaded_may_be_a_part_of_the_model(make: Any, load: str, function: str, example: str | None) -> None:
+    row = {
+        "file": "train.py",
+        "excerpt_line": 11,
+        "excerpt": f"    {load}\n    net = Net(encoder)\n    net.apply(init)",
+    }
+    sites = [
+        row | {"site": 7, "role": "load_state_dict", "line": 11, "function": function, "source": load},
+        row | {"site": 8, "role": "initialization", "line": 13, "function": "build", "source": "net.apply(init)"},
+    ]
+    filling = {"step": 1, "optimizer": 0, "weights": 12, "repeated": 0, "most": 2, "loaded": 12, "overwritten": 12}
+    process = make.process(sites=[*SITES, *sites], more={"initializations": [filling | {"overwritten_site": 8}]})
+    code = make.check(RULE, process)[2].fix_code
+    usual = "apply(init_weights)\n" in code and ".load_state_dict(state)" in code
+    assert (code == f"{example}  # after every initialisation") if example else usual
+
+
 def test_what_is_usual(make: Any) -> None:
     assert make.check(RULE, filled(make))[0] == "passed", "default and one of the program's"
     assert make.check(RULE, filled(make, repeated=4, most=3))[0] == "passed", "a scale of their own for some layers"

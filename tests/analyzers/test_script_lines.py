@@ -98,6 +98,16 @@ def test_what_makes_batches_without_a_loader(make: Any) -> None:
     assert number(script_lines.batches(process_with(make, loop, maker))) == 12
     assert number(script_lines.batches(process_with(make, loop))) == 33
     assert script_lines.batches(process_with(make)) is None
+    for handed, expected in (
+        ("yield epoch, x[start:stop], y[start:stop]", 15),
+        ("yield x[i * size:(i + 1) * size], y[i * size:(i + 1) * size]", 15),
+        ("yield tokens[:, :-1], tokens[:, 1:]", 12),
+        ("yield xb, yb", 12),
+    ):
+        yields = ("yields", 15, maker[2], handed)
+        assert number(script_lines.batches(process_with(make, loop, maker, yields))) == expected
+    several = [("yields", line, maker[2], "yield x[start:stop]") for line in (15, 17)]
+    assert number(script_lines.batches(process_with(make, maker, *several))) == 12
 
 
 CUT_OFF = {

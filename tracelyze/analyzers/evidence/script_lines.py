@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MODULE: Final = "<module>"
 _INDICES: Final = r"\brand(?:int|perm)\s*\("
+_CUT: Final = re.compile(r"\w\[\s*[A-Za-z_(][^\],:]*:")  # x[start:stop], of samples; x[:, 1:] is of another dimension
 _SPLITS: Final = re.compile(r"\b(?:random_split|train_test_split)\s*\(")
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
@@ -120,9 +121,14 @@ def validation_set(process: Process, dataset: str) -> Location | None:
 
 
 def batches(process: Process) -> Location | None:
-    """What gives the loop its batches without a loader: the only generator that it asks, else its own `for`."""
+    """What gives the loop its batches without a loader: the only generator that it asks, in which the only line that
+    hands out cuts them where it does; else the loop's own `for`."""
     makers = process.locations("batches")
-    return only_of(makers) if makers else only(process, "loop")
+    maker = only_of(makers)
+    handed = [one for one in process.locations("yields") if maker and one.function == maker.function]
+    if len(handed) == 1 and _CUT.search(handed[0].source):
+        return handed[0]
+    return maker if makers else only(process, "loop")
 
 
 def split(process: Process) -> Location | None:

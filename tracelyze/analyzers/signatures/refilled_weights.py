@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -53,7 +55,7 @@ def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
             f"loaded.{where} The training begins without what the file held."
         ),
         fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
+        fix_code=loaded_last(process, named),
         first_step=int(row["step"]) + 1,
         evidence=[
             Evidence(
@@ -83,3 +85,18 @@ def fills(process: Process) -> list[Location]:
     """Lines of the script that fill a weight with random numbers, past torch.nn.init and past a model's own making."""
     found = [one for one in process.locations("refill") if _FILLS.search(one.source)]
     return [one for one in found if one.function != "__init__"]
+
+
+def loaded_last(process: Process, filled: Location | None) -> str:
+    """An example that loads after it initialises: the script's own two statements, where they stand in one function;
+    what is loaded may be a part of the model that is initialised."""
+    places = process.locations("load_state_dict") if filled is not None else []
+    before = [one for one in places if filled and _same_function(one, filled) and one.line < filled.line]
+    both = [own_statement.at(process, one) for one in (filled, before[0])] if len(before) == 1 else []
+    lines = [one.dedented(one.text) for one in both if one is not None and isinstance(one.parsed.statement, ast.Expr)]
+    first, last = lines if len(lines) > 1 else ("model.apply(init_weights)", "model.load_state_dict(state)")
+    return f"{first}\n{last}  # after every initialisation"
+
+
+def _same_function(one: Location, other: Location) -> bool:
+    return (one.file, one.function) == (other.file, other.function)

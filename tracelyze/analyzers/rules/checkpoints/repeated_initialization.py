@@ -63,7 +63,7 @@ def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
             "scratch, and nothing of what was loaded is left in them."
         ),
         fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code="model.apply(init_weights)\nmodel.load_state_dict(state)  # after every initialisation",
+        fix_code=refilled_weights.loaded_last(process, process.site(row["overwritten_site"])),
         first_step=int(row["step"]),
         evidence=[
             Evidence(
