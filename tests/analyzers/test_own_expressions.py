@@ -88,3 +88,20 @@ def test_a_side_of_a_difference_loses_a_dimension(make, line: str, prediction: b
     process = make.process(sites=sites_of(f"def f(x, y):\n    {line}\n", backward=line), models=models)
     diff = own_expressions.squeezed_side(process, process.site(1), prediction, -1)
     assert (diff and diff.added) == (edited and [f"    {edited}"])
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "cut"),
+    [
+        ("yield epoch, x[a:b], y[a:b]", "x", "yield epoch, x[order[a:b]], y[order[a:b]]"),
+        ("xb, yb = X[i : i + n], Y[i : i + n]", "X", "xb, yb = X[order[i : i + n]], Y[order[i : i + n]]"),
+        ("yield self.x[a:b]", "self.x", "yield self.x[order[a:b]]"),
+        ("for i in range(0, len(x), 32):", "x", None),
+        ("yield x[:, 1:]", "x", None),
+        ("yield x[a:b], y[a:b, 0]", "x", None),  # which of both dimensions is that of the samples?
+    ],
+)
+def test_batches_are_cut_from_a_new_order(make, line: str, size: str, cut: str | None) -> None:
+    _, place = placed(make, f"def f(x, y):\n    {line}\n", line)
+    head = f"order = torch.randperm(len({size}))  # anew for every epoch, before its first batch\n"
+    assert own_expressions.in_a_new_order(place) == head + (f"...\n{cut}" if cut else "x, y = x[order], y[order]")

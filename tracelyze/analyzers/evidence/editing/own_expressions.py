@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SEED: Final = "torch.randint(2**31, ()).item()"
 """A number that any kind of generator takes as its seed."""
 _GENERATORS: Final = ("RandomState", "default_rng", "Random", "Generator", "PCG64", "manual_seed", "seed")
+_NEW_ORDER: Final = "order = torch.randperm(len(x))  # anew for every epoch, before its first batch"
 _MASKED: Final = '{scores} = {scores}.masked_fill({hidden}, float("-inf"))'
 
 
@@ -91,6 +92,19 @@ def iterator_made_anew(process: Process, asked: Location | None) -> str:
 
 def _loop(name: str, made_by: str, head: str) -> str:
     return f"for epoch in range(epochs):\n    {name} = {made_by}\n    {head}\n        ..."
+
+
+def in_a_new_order(place: Location | None) -> str:
+    """An order that is drawn for each epoch, and the script's own line that cuts batches, with rows of that order."""
+    line = parsed_line.parse(place.source) if place else None
+    nodes = list(ast.walk(line.tree)) if line is not None else []
+    slices = [node for node in nodes if isinstance(node, ast.Slice)]
+    cuts = [node for node in nodes if isinstance(node, ast.Subscript) and node.slice in slices]
+    if line is None or not cuts or len(cuts) < len(slices) or not all(one.lower for one in slices):
+        return f"{_NEW_ORDER}\nx, y = x[order], y[order]"
+    first = min(cuts, key=lambda node: node.col_offset)
+    parts = {one.slice: f"order[{line.text_of(one.slice)}]" for one in cuts}
+    return f"{_NEW_ORDER.replace('len(x)', f'len({line.text_of(first.value)})')}\n...\n{line.with_parts(parts)}"
 
 
 def squeezed_side(process: Process, place: Location | None, prediction: bool, dimension: int) -> Diff | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import label_order, validation
 from tracelyze.analyzers.computed.order import first_batches, kept_in_order, reading_order
 from tracelyze.analyzers.evidence import pictures, script_lines
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -81,6 +81,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
     training = validation.training_loaders(process).tolist()
+    place = process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site"))
     fix, code, diff = loader_arguments.shuffling(process, loader, training)
     return Finding(
         rule=RULE.id,
@@ -92,9 +93,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             "Each batch pulls the network towards the few classes that it holds, and the last ones of an epoch win."
         ),
         fix=fix,
-        fix_code=code
-        if loader
-        else "order = torch.randperm(len(x))  # anew for every epoch\nx, y = x[order], y[order]",
+        fix_code=code if loader else own_expressions.in_a_new_order(place),
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
             Evidence("sampler", loader.get("sampler") or "none", role="setting"),
@@ -103,7 +102,7 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
             ),
             Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
         ],
-        location=process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site")),
+        location=place,
         seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, as a curriculum from class to class.",
