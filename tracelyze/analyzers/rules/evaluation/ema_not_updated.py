@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Level = copies_of_the_model.Standing | tuple[float, float] | None
 
 SLOW = ", or so slowly that it is"
+HARM = "what is evaluated, and perhaps saved, is not what was trained."
 UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
 LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
 
@@ -103,10 +104,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         severity="warning",
         confidence="likely",
         title=title,
-        summary=(
-            f"Each evaluation looked at, {made}, and {seen} where it began: what is evaluated, and perhaps saved, is "
-            "not what was trained."
-        ),
+        summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
         fix=f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps.",
         fix_code="optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
         "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
