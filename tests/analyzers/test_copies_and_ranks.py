@@ -220,7 +220,7 @@ def test_copies_that_are_slow_rightly_or_cannot_be_compared(make, losses, curve)
     assert copies(make, losses, curve=curve)[0] == "passed"
 
 
-def by_weights(make: Any, moved: list[float], changed: float, curve: Any = None, **more: Any) -> Any:
+def by_weights(make: Any, moved: list[float], changed: float, curve: Any = None, sites: Any = None, **more: Any) -> Any:
     """A copy that a metric alone is computed of, at a distance of 1 from a model that goes on."""
     count = len(moved)
     evals = make.evals(count, 40) | {"loss": [math.nan] * count, "losses": [0] * count, "forwards": [4] * count}
@@ -232,7 +232,7 @@ def by_weights(make: Any, moved: list[float], changed: float, curve: Any = None,
     ]
     steps = make.steps() | ({} if curve is None else {"loss": curve.tolist()})
     tables = {"links": [{"optimizer": 0, "model": 0}], "copies": rows}
-    return make.check("ema-not-updated", make.process(steps, evals=evals, models=models, more=tables))
+    return make.check("ema-not-updated", make.process(steps, evals=evals, models=models, more=tables, sites=sites))
 
 
 def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
@@ -245,6 +245,10 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     assert "5% of the model's way" in finding.title
     assert "with a decay of about 0.99975 a step, which looks back on 4,000 steps" in finding.summary
     assert finding.fix.startswith("Lower its decay"), "it is updated"
+    line = {"site": 60, "role": "average", "file": "a.py", "line": 55, "function": "on_train_batch_end"}
+    named = by_weights(make, slow, 1.0, LEARNED, sites=[line | {"source": "avg.lerp_(live, 1.0 - self.decay)"}])[2]
+    assert "the decay of line 55" in named.fix_code
+    assert "optimizer.step" not in named.fix_code, "a callback that updates the average makes no step"
     once = by_weights(make, [0.0, 0.01, 0.01, 0.01, 0.01, 0.01], 1.0, LEARNED)[2]
     assert "looks back on 4" not in once.summary, "it is not updated all the time"
     assert once.fix.startswith("Update the average")

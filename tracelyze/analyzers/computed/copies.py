@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
     Indices = npt.NDArray[np.intp]
 
@@ -133,3 +134,16 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
     near = np.abs(losses - start) <= limits["near"] * start
     moves = float(np.ptp(losses)) > limits["follows"] * (start - end)
     return (start, end) if near.all() and not moves else None
+
+
+def update(line: Location | None) -> str:
+    """An example of an average whose decay grows: in place of the decay of this line, which updates it, or whole."""
+    if line is not None:
+        return (
+            f"decay = min(0.999, (1 + step) / (10 + step))  # short at first, then long: the decay of line {line.line}"
+        )
+    return (
+        "optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
+        "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
+        "        average.lerp_(current, 1 - decay)"
+    )

@@ -61,7 +61,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> Finding:
-    evals, optimization = process.evals, process.longest
+    evals, optimization, average = process.evals, process.longest, script_lines.only(process, "average")
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last, updated = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]]), ""
     if isinstance(level, copies_of_the_model.Standing):
@@ -106,16 +106,14 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         title=title,
         summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
         fix=f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps.",
-        fix_code="optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
-        "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
-        "        average.lerp_(current, 1 - decay)",
+        fix_code=copies_of_the_model.update(average if updated else None),
         first_step=first,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
                                       limits.source("steps"))],
         # Its decay, or the share of the model in it, if it looks back on more steps than there were.
         setting=Setting((), (), ranges=((1 - 1 / max(last, 2), 0.9999999), (1e-9, 1 / max(last, 2)))),
-        location=script_lines.only(process, "average") or validated or optimization.step_location,
+        location=average or validated or optimization.step_location,
         seen_at=validated,
         charts=pictures.loss(optimization),
         false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
