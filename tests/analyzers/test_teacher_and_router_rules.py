@@ -102,6 +102,25 @@ def test_targets_that_stand_still_and_models_that_agree(make: Any) -> None:
     assert make.check(TEACHER, make.process())[0] == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"target_part": "teacher", "target_in_train": True}, "fired"),
+        ({"target_part": "towers.old", "target_in_train": False}, "fired"),
+        ({"target_part": "teacher", "target_in_train": True, "function": "mse_loss"}, "fired"),
+        ({"target_part": "posterior", "target_in_train": True}, "passed"),  # both are meant to move
+        ({"target_part": "image_tower", "target_in_train": True, "function": "mse_loss"}, "passed"),
+        ({"target_part": "teacher", "function": "the written-out difference"}, "passed"),  # which side is the target?
+        ({"target_part": None, "target_in_train": None}, "passed"),
+    ],
+)
+def test_a_teacher_that_is_a_part_of_the_model(make: Any, change: dict[str, Any], status: str) -> None:
+    """It is not called by itself: what tells it from a second head is its mode, or its name."""
+    found, reason, finding = make.check(TEACHER, calls(make, {"target_model": None, "input_model": None} | change))
+    assert found == status, reason
+    assert finding is None or change["target_part"] in finding.title
+
+
 def gate(make: Any, unused: float, share: float, looks: int = 6, elements: int = 4096, **more: Any) -> Any:
     row = {"module": "moe.router", "kind": "Linear", "elements": elements, "experts": 8, "idle": unused}
     rows = [row | {"step": 20 * n, "busiest": 3.0, "busiest_share": share} for n in range(looks)]

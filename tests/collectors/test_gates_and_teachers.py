@@ -144,3 +144,23 @@ def test_what_is_behind_a_target_alone() -> None:
     shared = nn.Linear(5, 5)
     inside = two_models.columns(student(shared(x)), shared(x)[:, :3], held(student, shared), models)
     assert inside == {}, "nothing is behind the target that is not behind the input"
+
+
+def test_a_part_that_is_behind_a_target_alone() -> None:
+    """A teacher that is called within the trained model: the outermost part which holds nothing of the other."""
+    whole, x = nn.Module(), torch.randn(7, 5)
+    whole.towers = nn.Module()
+    whole.towers.teacher = nn.Sequential(nn.Linear(5, 4), nn.Linear(4, 3)).eval()
+    whole.student = nn.Linear(5, 3)
+    both, models = (whole.student, whole.towers.teacher), [(3, whole)]
+    found = two_models.columns(both[0](x), both[1](x), held(*both), models)
+    assert found == {"target_trained": 4, "target_part": "towers", "target_in_train": True}
+    whole.towers.eval()
+    assert two_models.columns(both[0](x), both[1](x), held(*both), models)["target_in_train"] is False
+    whole.eval()
+    assert two_models.columns(both[0](x), both[1](x), held(*both), models)["target_in_train"] is True, "all of it is"
+    whole.towers.student = whole.student
+    del whole.student
+    assert two_models.columns(both[0](x), both[1](x), held(*both), models)["target_part"] == "towers.teacher"
+    called = two_models.columns(both[0](x), both[1](x), held(*both), [*models, (4, both[1])])
+    assert (called["target_model"], "target_part" in called) == (4, False), "it is a model of its own"

@@ -232,6 +232,12 @@ NO_GRADIENT: Final = (
         consequences=("checkpoint-mismatch",),
         extras=("train-in-eval-mode",),
     ),
+    pair(
+        "reef_sounds",
+        "teacher-held",
+        "teacher-trains",
+        lines=("optimizer = torch.optim.Adam((p for p in lessons.parameters() if p.requires_grad), lr=3e-3)",),
+    ),
     pair("echo_student", "teacher-held", "teacher-trains", extras=("train-in-eval-mode",), fast=True),
     pair("echo_student", "soft-teacher-held", "teacher-trains", extras=("train-in-eval-mode",)),
     pair("distillation", "student-loss-item", "zero-gradients", consequences=STUCK),

@@ -98,7 +98,8 @@ LOSS_CALLS: Final = Table(
         Column("target_trained", "int32", "tensors", "trained ones behind the target alone, where both depend on such"),
         Column("input_model", "int16", "", "model that those behind the input alone belong to (table models)"),
         Column("target_model", "int16", "", "model that those behind the target alone belong to"),
-        Column("target_in_train", "bool", "", "that model was in train mode"),
+        Column("target_part", "string", "", "part of a model that they belong to, where that is not called by itself"),
+        Column("target_in_train", "bool", "", "that model or part was in train mode"),
         Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: unknown"),
     ),
 )

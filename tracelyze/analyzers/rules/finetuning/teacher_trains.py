@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
 HOLDER = re.compile(r"([A-Za-z_][\w.]*)\.parameters\(\)")
+TEACHER = "teacher"
 WRITTEN_OUT = "the written-out difference"  # which side is the target is told from the mode of the models
 OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss", "binary_cross_entropy",
           "binary_cross_entropy_with_logits", WRITTEN_OUT)  # fmt: skip
@@ -31,12 +32,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = ""
     for line in lines:
         looked = [row for row in line.rows if row["step"]]  # before the first step nobody knows what will be trained
-        rows = [row for row in looked if row["target_trained"] and row["target_model"] is not None]
+        rows = [row for row in looked if row["target_trained"] and _of_a_teacher(line, row)]
         if len(rows) < limits["calls"] or len(rows) < limits["share"] * len(looked):
             continue
-        if any((row["target_model"], row["input_model"]) in pairs for row in rows):
+        named = all(TEACHER in str(row.get("target_part")).lower() for row in rows)
+        if any((row["target_model"], row["input_model"]) in pairs for row in rows if row["target_model"] is not None):
             reason = "two models learn from each other: each one's output is the target of the other one"
-        elif line.function in OTHERS and any(row["target_in_train"] for row in rows):
+        elif line.function in OTHERS and any(row["target_in_train"] for row in rows) and not named:
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
             found.append(_finding(process, replace(line, rows=looked), rows, limits))
@@ -47,6 +49,15 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(reason or "no target of a loss depends on trained tensors of another model")
 
 
+def _of_a_teacher(line: Line, row: Row) -> bool:
+    """Whether the target comes from another model; or from a part of the same one that is in eval mode, or a teacher
+    by its name."""
+    if row["target_model"] is not None:
+        return True
+    part = str(row.get("target_part") or "")
+    return part != "" and line.function != WRITTEN_OUT and (not row["target_in_train"] or TEACHER in part.lower())
+
+
 def _optimization(process: Process, step: int) -> Optimization | None:
     """The steps of the optimizer of the step in which the loss was seen."""
     stepped = process.steps["optimizer"][step : step + 1]
@@ -54,7 +65,8 @@ def _optimization(process: Process, step: int) -> Optimization | None:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
-    teacher = called.model(process, rows[0]["target_model"]) or "the teacher"
+    part = rows[0].get("target_part") if rows[0]["target_model"] is None else None
+    teacher = part or called.model(process, rows[0]["target_model"]) or "the teacher"
     tensors, optimization = int(rows[0]["target_trained"]), _optimization(process, int(rows[0]["step"]))
     made_at = optimization.made_at if optimization is not None else None
     evaluating = not any(row["target_in_train"] for row in rows)
@@ -68,29 +80,30 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="certain" if evaluating and line.function != WRITTEN_OUT else "likely",
         title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
         summary=(
-            f"The target of {line.function} is the output of another model ({teacher}), computed with autograd on, and "
+            f"The target of {line.function} is the output of another {'part of the ' * bool(part)}model ({teacher}), "
+            "computed with autograd on, and "
             f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "
             "moves towards the student, instead of staying the target that it was."
             + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
         fix="Switch off the gradients of the teacher before the optimizer is made, or compute its output without "
         "autograd: an optimizer passes over tensors without a gradient.",
-        fix_code=_example(process, rows[0]["target_model"], optimization),
+        fix_code=_example(process, rows[0]["target_model"], part, optimization),
         evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
         change=made_at,
     )
 
 
-def _example(process: Process, teacher: float | None, optimization: Optimization | None) -> str:
+def _example(process: Process, teacher: float | None, part: str | None, optimization: Optimization | None) -> str:
     """The teacher switched off, as the line that makes the optimizer can name it: in another method or function it is
     an attribute of the model whose parameters that line takes."""
     row = next((one for one in process.models.records() if one["model"] == teacher), {})
-    name = str(row.get("called_as") or "teacher")
+    name = str(row.get("called_as") or part or "teacher")
     line = optimization.made_at.source if optimization is not None and optimization.made_at is not None else ""
     holders = set(HOLDER.findall(line))
-    part = called.within(process, teacher, optimization) if len(holders) == 1 else None
-    if part is not None:
+    part = part or called.within(process, teacher, optimization)
+    if part is not None and len(holders) == 1:
         name = f"{holders.pop()}.{part}"
     elif holders == {"self"} and any(f"self.{name}" in str(one["excerpt"] or "") for one in process.sites.records()):
         name = f"self.{name}"

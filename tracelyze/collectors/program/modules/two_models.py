@@ -8,7 +8,7 @@ from typing import Any
 from tracelyze.collectors.program.manual_updates import leaves
 from tracelyze.collectors.program.optimizers import Tracked
 
-COLUMNS = ("target_trained", "input_model", "target_model", "target_in_train")
+COLUMNS = ("target_trained", "input_model", "target_model", "target_part", "target_in_train")
 
 
 def columns(given: Any, target: Any, optimizers: Iterable[Tracked], models: list[tuple[int, Any]]) -> dict[str, Any]:
@@ -31,4 +31,24 @@ def between(given: Any, target: Any, optimizers: Iterable[Tracked], models: list
             found |= {"target_model": number, "target_in_train": bool(module.training)}
         elif behind - beside <= own and not alone & own:
             found["input_model"] = number
+    parts = [_part(module, alone, behind - beside) for _, module in models] if "target_model" not in found else []
+    for name, in_train in filter(None, parts):
+        found |= {"target_part": name, "target_in_train": in_train}
     return found
+
+
+def _part(module: Any, alone: set[int], others: set[int]) -> tuple[str, bool] | None:
+    """The outermost part of a model that holds all of the first and none of the others: a teacher that is called within
+    the model that teaches. With it whether it is in train mode, or the whole model is not."""
+    path, within = [], module
+    while True:
+        for name, child in within.named_children():
+            own = {id(parameter) for parameter in child.parameters()}
+            if alone <= own:
+                path.append(name)
+                within = child
+                break
+        else:
+            return None
+        if not others & own:
+            return ".".join(path), bool(within.training or not module.training)
