@@ -165,3 +165,24 @@ for epoch in range(4):
 def test_a_number_that_the_batches_are_counted_by_holds_no_graph(make: Any) -> None:
     """The average is computed from the running sum and from a number behind the loss: the loss needs neither."""
     assert found(make, loop=COUNTED) == [(9, "running += loss.detach()")]
+
+
+@pytest.mark.parametrize(
+    ("source", "instead"),
+    [
+        (
+            "self.values[name].append(value)",
+            'self.values[name].append(value.detach() if hasattr(value, "detach") else value)',
+        ),
+        ("self.last[name] = value", 'self.last[name] = value.detach() if hasattr(value, "detach") else value'),
+        ("self.rows.append((step, value))", ""),
+        ("self.rows.append(value)  # of this epoch", ""),
+    ],
+)
+def test_a_tracker_that_is_given_numbers_too(make: Any, source: str, instead: str) -> None:
+    """A number has no detach(): the line of a method that keeps what it is given asks first."""
+    there = {"file": "train.py", "line": 90, "function": "add", "source": source, "excerpt": source}
+    sites = [{"site": 2, "role": "keeps", "excerpt_line": 90} | there]
+    backward = {"role": "backward", "file": "train.py", "line": 7, "function": "main", "source": "loss.backward()"}
+    optimization = make.process(sites=[{"site": 1} | backward, *sites]).optimizations[0]
+    assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead

@@ -155,6 +155,21 @@ def edit(kept: list[Kept]) -> Diff | None:
     return whole
 
 
+def guarded(optimization: Optimization, stored: list[Kept]) -> str:
+    """The line as it would store a tensor without its graph, and anything else as before: for an append of a name in
+    another function than the loop's, which may be given numbers too. Empty where there is no such line."""
+    line = stored[0].location if stored and stored[0].diff is None else None
+    text = line and edits.statement(optimization.process, line)
+    statement = "".join(text).strip() if text else ""
+    found = STORED.fullmatch(statement)
+    if line is None or found is None or not found["value"].isidentifier() or "#" in statement:
+        return ""
+    if _holds_several(optimization, line, found["value"]):
+        return ""
+    name, (begin, end) = found["value"], found.span("value")
+    return f'{statement[:begin]}{name}.detach() if hasattr({name}, "detach") else {name}{statement[end:]}'
+
+
 def culprits(stored: list[Kept]) -> str:
     """The line that keeps a tensor, or each of the lines, with the verb."""
     if len(stored) == 1:

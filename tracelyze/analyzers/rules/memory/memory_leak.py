@@ -67,7 +67,8 @@ def _finding(
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
     evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
-    by_graphs = (FIX_RETAINED, "") if leaks.retains(optimization) and not stored else (FIX_GRAPHS, CODE_GRAPHS)
+    own = kept_tensors.guarded(optimization, stored)
+    by_graphs = (FIX_LINES, own) if own else (FIX_RETAINED, "") if leaks.retains(optimization) and not stored else (FIX_GRAPHS, CODE_GRAPHS)
     fix, code = by_graphs if graphs else (FIX_OTHER, "")
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
