@@ -218,3 +218,17 @@ def test_longer_steps_meet_other_programs_for_longer(make, share, status) -> Non
     delayed = np.interp(steps["time"][::10], [0.0, *steps["time"]], begun).tolist()
     samples = sampled(steps, delayed=delayed, cpu_seconds=[0.0] * len(delayed))
     assert judge(make, steps, samples=samples)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("counts", "registered"), [((3, 6, 12, 24, 33), True), ((3, 6), False), ((30, 31, 32, 33), False)]
+)
+def test_hooks_that_are_registered_again_and_again(make, counts: tuple[int, ...], registered: bool) -> None:
+    """They are named where they grew in number look by look, and only then."""
+    hooks = [{"time": float(at), "step": 40 * at, "kind": "hooks", "value": count} for at, count in enumerate(counts)]
+    text = {"role": "module-hook", "file": "train.py", "line": 12, "function": "attach"}
+    sites = [{"site": 9, **text, "source": "module.register_forward_hook(probe)"}]
+    _, _, finding = judge(make, slower(make), {**tables(), "events": hooks}, sites=sites)
+    assert ("number of hooks" in finding.summary) == registered
+    assert ((finding.location and finding.location.line) == 12) == registered
+    assert ("handle.remove()" in finding.fix_code) == registered

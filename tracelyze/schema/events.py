@@ -31,6 +31,7 @@ EVENT_KINDS: Final = {
     "train-called": "it was called after all",
     "direct-forward": "forward() was called past the hooks of its module",
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",
+    "hooks": "hooks that the model's modules hold (value), where there are more than before, and the most frequent one",
     "loading": "the function that took most of the time of a batch of a loader (value), and how many us of it",
     "exhausted-again": "an iterator that had ended was asked for more",
     "input-order": "what is known of the order of the inputs, as JSON",

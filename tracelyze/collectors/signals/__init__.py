@@ -49,6 +49,7 @@ CLASSES: Final = (
     "machine.collectives.Collectives",
     "data.loader_processes.LoaderProcesses",
     "machine.script_lines.ScriptLines",
+    "machine.module_hooks.ModuleHooks",
     "machine.reads.Reads",
     "gradients.live_graphs.LiveGraphs",
     "loss.evaluation.Evaluation",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import leaks, style
-from tracelyze.analyzers.computed.throughput import outliers, pace, processor_time, workload
+from tracelyze.analyzers.computed.throughput import hooks_added, outliers, pace, processor_time, workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -17,6 +17,8 @@ from tracelyze.formatting import duration, number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.statistics.growth import Climb
+
+CODE = "total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -80,7 +82,12 @@ def _finding(
     begin = timing.step_at(optimization, first)
     ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     place = optimization.process.location("loader") if waited >= outliers.EXPLAINED else pace.seen_late(optimization)
-    if waited >= outliers.EXPLAINED:
+    code, seen_at = CODE, None
+    hooks = None if waited >= outliers.EXPLAINED else hooks_added.of(optimization.process)
+    if hooks is not None:
+        why, fix, code = hooks.said(), hooks_added.FIX, hooks_added.FIX_CODE
+        place, seen_at = hooks.registered or place, place
+    elif waited >= outliers.EXPLAINED:
         why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
         fix = "Look for a dataset that reads or skips everything before the sample it is asked for, or grows a list."
     else:
@@ -99,7 +106,7 @@ def _finding(
             f"{percent(cost.share or 0.0)} of {'that time' if of else 'the run'}. {why}"
         ),
         fix=fix,
-        fix_code="total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows",
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -109,6 +116,7 @@ def _finding(
         ],
         cost=cost,
         location=place,
+        seen_at=seen_at,
         charts=pictures.time_split(optimization, [Mark(float(begin), "slower from here")]),
         false_alarm="Work that grows unseen by modules and shapes (a solver, a simulation); a device that gets hot.",
     )

@@ -33,6 +33,8 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
+    "module-hook": frozenset({"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"})
+    | {"register_full_backward_pre_hook", "register_backward_hook"},
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
