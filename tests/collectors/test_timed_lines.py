@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -67,6 +68,32 @@ def test_the_line_that_takes_most_of_the_time(make: Callable[[list[float]], Any]
     assert "# the line" in SOURCE[found.line - 1]
     assert found.function == (parse if make is calls else make).__name__
     assert found.there > found.whole / 2
+
+
+@pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")
+def test_what_stands_around_the_hooks_makes_no_samples() -> None:
+    """A worker was forked in the loop of the script, whose frames are below its own: time of libraries is not theirs."""
+
+    def fetch(lines: TimedLines) -> None:
+        assert not lines.begin()
+        lines.end()
+        lines.begin()
+        for _ in range(20):
+            parse("1.0")
+            "".join(map(str, range(20_000)))  # the fetcher, and what it calls of libraries
+        lines.end()
+
+    def loader(lines: TimedLines) -> None:
+        fetch(lines)
+
+    hooks = timed_lines.__file__.replace("program/loading/timed_lines", "hooks/loaders")
+    fetch.__code__ = fetch.__code__.replace(co_filename=f"{hooks} (as importlib._bootstrap)")
+    loader.__code__ = loader.__code__.replace(co_filename=functools.__file__)
+    lines = TimedLines()
+    loader(lines)
+    found = lines.found()
+    assert found is not None
+    assert found.function == "parse"
 
 
 def test_it_stops_by_itself() -> None:

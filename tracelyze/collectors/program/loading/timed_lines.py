@@ -96,7 +96,7 @@ class TimedLines:
     def _of(self, frame: FrameType | None) -> tuple[int, int] | None:
         """The innermost line of the script from here on, above the hooks around the batch."""
         for _ in range(DEEP):
-            if frame is None or frame.f_code.co_filename == _HOOKS:
+            if frame is None or frame.f_code.co_filename.startswith(_HOOKS):  # named otherwise for warnings
                 return None
             if self._is_own(frame.f_code):
                 return id(frame.f_code), frame.f_lineno
