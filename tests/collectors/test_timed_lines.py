@@ -72,7 +72,7 @@ def test_the_line_that_takes_most_of_the_time(make: Callable[[list[float]], Any]
 
 @pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")
 def test_what_stands_around_the_hooks_makes_no_samples() -> None:
-    """A worker was forked in the loop of the script, whose frames are below its own: time of libraries is not theirs."""
+    """A worker was forked in the loop of the script, whose frames are below its own: libraries' time is not theirs."""
 
     def fetch(lines: TimedLines) -> None:
         assert not lines.begin()
