@@ -201,6 +201,19 @@ def test_means_over_unequal_numbers_of_targets(make) -> None:
     assert round(finding.evidence[0].value) == 18
 
 
+def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:
+    """The Trainer of transformers gives compute_loss the number of targets of the whole step."""
+    process = calls(make, ignored=UNEQUAL)
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    site = {"site": 1, "role": "loss", "file": "a.py", "line": 61, "function": "Own.compute_loss"}
+    site |= {"source": "loss = F.cross_entropy(logits, goal)"}
+    backward = {"site": 2, "role": "backward", "file": "a.py", "line": 90, "source": "trainer.train()"}
+    own = make.process(steps, sites=[site, backward], more={"loss_calls": loss_rows(process)})
+    finding = make.check("unequal-microbatch-weights", own)[2]
+    assert "/ num_items_in_batch" in finding.fix_code
+    assert "backward()" not in finding.fix_code, "the Trainer calls it"
+
+
 def test_sums_and_equal_numbers_are_no_fault(make) -> None:
     rule = "unequal-microbatch-weights"
     assert make.check(rule, calls(make, ignored=[0.5, 0.4, 0.45, 0.5] * 10))[0] == "passed"
