@@ -152,3 +152,15 @@ def test_any_name_of_the_line_where_only_the_range_of_its_value_is_known(make: W
     assert line(slow) == 1
     assert line(fast, slow) == 2
     assert line(fast) == line(slow, slow) == line(("ema_decay = 1", "1")) == 60
+
+
+def test_an_argument_of_a_framework_whose_value_was_not_measured(make: Workshop) -> None:
+    def line(*given: tuple[str, str]) -> int:
+        setting = Setting(("max_completion_length",), ())
+        return moved(
+            make, *given, use="max_completion_length=args.longest,", name="longest", setting=setting
+        ).location.line
+
+    assert line(("longest: int = 64", "64")) == 1
+    assert line(("longest: int = 64", "64"), ("longest: int = 512", "512")) == 60
+    assert line(("longest: bool = False", "False")) == 60

@@ -12,7 +12,7 @@ import numpy as np
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.analyzers.evidence.settings import constants, framework_arguments
-from tracelyze.diagnosis import Finding, Location
+from tracelyze.diagnosis import Finding, Location, Setting
 from tracelyze.formatting import capitalized
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     place = framework_arguments.in_place_of(finding.location, process, rule.settings)
     if place != finding.location:
         finding = replace(finding, location=place, seen_at=finding.seen_at or finding.location)
+        finding = replace(finding, setting=finding.setting or Setting(rule.settings, ()))
     finding = constants.at_its_constant(finding, process, rule.settings)
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)

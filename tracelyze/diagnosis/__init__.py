@@ -181,8 +181,8 @@ class Setting:
 
     `names`: what calls name it; none where any name of the line may be it. `values`: what the run had it at, as far as
     that was measured, in each way in which the script may have written it; `ranges` that it must lie in, where that is
-    all that is known. `instead`: the value that the fix gives it, as code; empty where that is not known, or where more
-    than the value changes.
+    all that is known; any number where neither is. `instead`: the value that the fix gives it, as code; empty where
+    that is not known, or where more than the value changes.
     """
 
     names: tuple[str, ...]

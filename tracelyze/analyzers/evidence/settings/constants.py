@@ -111,9 +111,11 @@ def _fits(text: str, setting: Setting) -> bool:
     if any(_is_written(text, value) for value in setting.values):
         return True
     try:
-        return "." in text and any(low <= float(text) <= high for low, high in setting.ranges)
+        number = float(text)
     except ValueError:
         return False
+    anything = not (setting.values or setting.ranges)
+    return anything or ("." in text and any(low <= number <= high for low, high in setting.ranges))
 
 
 def _is_written(text: str, value: float | bool) -> bool:
