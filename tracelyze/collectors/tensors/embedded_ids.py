@@ -82,14 +82,13 @@ def kind_of(node: Any) -> str:
         return "Alias"  # All other parts are empty, so nothing is cut or joined.
     dims = getattr(node, "_saved_dim", None)
     dims = dims if isinstance(dims, tuple) else (dims,)
-    rank = len(given if kind == "Mean" else made)
+    rank = len(made if made and kind != "Mean" else given)
     return f"{kind} along {'last' if dims in ((rank - 1,), (2**64 - 1,), (-1,)) else 'another'}"
 
 
 def _shape(node: Any, output: int) -> tuple[int, ...]:
     """The sizes of an output of an operation, which is an input of its backward."""
-    known = getattr(node, "_input_metadata", ())
-    return tuple(known[output].shape) if output < len(known) else ()
+    return saved_values.sizes_of(node, output) or ()
 
 
 def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:

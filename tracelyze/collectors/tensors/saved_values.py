@@ -10,6 +10,15 @@ import functools
 from collections.abc import Collection
 from typing import Any, Final
 
+TO_A_NUMBER: Final = ("MeanBackward0", "SumBackward0")
+PRODUCTS: Final = {
+    "AddmmBackward0": ("_saved_mat1_sym_sizes", "_saved_mat2_sym_sizes"),
+    "MmBackward0": ("_saved_self_sym_sizes", "_saved_mat2_sym_sizes"),
+}
+OF_PARTS: Final = ("SelectBackward0", "SqueezeBackward1")
+OF_TWO: Final = ("AddBackward0", "SubBackward0")
+TERMS_DEEP: Final = 3  # sums of sums
+ELEMENTWISE: Final = ("Pow", "Abs", "Log", "Log1P", "LogSigmoid", "Clamp", "ClampMin", "ClampMax", "Gelu", "Silu")
 MAX_NODES: Final = 5000  # of a graph that are walked through
 
 _used: list[bool] = []  # whether the program has used such hooks, once that is watched
@@ -45,9 +54,50 @@ def kind(node: Any) -> str:
 
 def _takes_all(node: Any) -> bool:
     try:
-        return tuple(node._input_metadata[0].shape) == tuple(node._saved_self_sym_sizes)
-    except (AttributeError, IndexError, RuntimeError):  # another operation of that name, sizes that nobody knows
+        size, end = node._saved_self_sym_sizes[signed(node._saved_dim)], node._saved_end
+        return not node._saved_start and node._saved_step == 1 and (end is None or signed(end) >= size)
+    except (AttributeError, IndexError, RuntimeError, TypeError):  # another operation of that name, unknown sizes
         return False
+
+
+def sizes_of(node: Any, place: int = 0, deep: int = 0) -> tuple[int, ...] | None:
+    """The sizes of what an operation put out, the first or a later output; None where they are not known.
+
+    Nodes of torch before 2.5 do not tell (2.4 was looked at): there what was saved has to.
+    """
+    try:
+        known = getattr(node, "_input_metadata", None)
+        if known is None:
+            return _told_by_saved(node, deep) if place == 0 and deep <= TERMS_DEEP else None
+        return tuple(int(size) for size in known[place].shape)
+    except (AttributeError, IndexError, TypeError, RuntimeError):  # one that has none, or that varies
+        return None
+
+
+def _told_by_saved(node: Any, deep: int) -> tuple[int, ...] | None:
+    name = operation(node)
+    if name in TO_A_NUMBER or (name.startswith("NllLoss") and node._saved_reduction):
+        return ()
+    if name in PRODUCTS:
+        first, second = PRODUCTS[name]
+        return int(getattr(node, first)[0]), int(getattr(node, second)[1])
+    if name == "torch::autograd::AccumulateGrad":
+        return tuple(node.variable.shape)
+    if name in OF_TWO:  # of which one alone may be repeated along the other
+        both = [None if one is None else sizes_of(one, place, deep + 1) for one, place in node.next_functions]
+        return both[0] if both[0] == both[-1] else None
+    if name in OF_PARTS or kind(node) == "Alias":
+        sizes = [int(size) for size in node._saved_self_sym_sizes]
+        if name == "SelectBackward0" or (name == "SqueezeBackward1" and sizes[signed(node._saved_dim)] == 1):
+            del sizes[signed(node._saved_dim)]
+        return tuple(sizes)
+    trained = [one for one, _ in node.next_functions if one is not None]
+    other = saved_other(node) if kind(node) in ("Mul", "Div") and len(trained) == 1 else None
+    if kind(node) == "Neg" or (other is not None and not other.dim()):
+        return sizes_of(trained[0], 0, deep + 1)
+    made = saved(node, "result")
+    made = saved(node, "self") if made is None and kind(node) in ELEMENTWISE else made
+    return None if made is None else tuple(made.shape)
 
 
 def graph_behind(root: Any, kinds: Collection[str]) -> tuple[list[Any], set[int]]:

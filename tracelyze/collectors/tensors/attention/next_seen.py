@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tracelyze.collectors.tensors.attention import position_axis
-from tracelyze.collectors.tensors.saved_values import saved
+from tracelyze.collectors.tensors.saved_values import saved, sizes_of
 
 COLUMNS = ("next_targets", "sees_next")
 ROWS = 64  # of a batch that are looked at
@@ -48,13 +48,13 @@ class Streams:
 
     def projects(self, node: Any) -> bool:
         """Whether it is a product with weights that takes every position by itself."""
-        made: Any = getattr(node, "_input_metadata", ()) if self.graph.nodes[node] in ("Mm", "Addmm") else ()
-        return bool(made) and made[0].shape[0] in self.counts
+        made = sizes_of(node) if self.graph.nodes[node] in ("Mm", "Addmm") else None
+        return made is not None and made[0] in self.counts
 
     def gathers(self, node: Any) -> bool:
         """Whether it puts features beside each other that were made apart, as by a list of heads."""
-        made: Any = getattr(node, "_input_metadata", ()) if self.graph.nodes[node] == "Cat along last" else ()
-        return bool(made) and math.prod(made[0].shape[:-1]) in self.counts
+        made = sizes_of(node) if self.graph.nodes[node] == "Cat along last" else None
+        return made is not None and math.prod(made[:-1]) in self.counts
 
     def sources(self, node: Any) -> set[Any]:
         """What goes into the products that make queries or keys of it, behind views."""

@@ -138,7 +138,7 @@ def _moved(node: Any, kind: str, axes: list[int | None]) -> list[int | None] | N
         made = getattr(node, "_input_metadata", None)
         after = tuple(int(size) for size in made[0].shape) if made else ()
         before = tuple(int(size) for size in getattr(node, "_saved_self_sym_sizes", ()))
-        return _viewed(axes, before, after) if len(before) == rank else None
+        return _viewed(axes, before, after) if made and len(before) == rank else None
     if kind == "Transpose":
         first, second = (signed(getattr(node, f"_saved_dim{number}")) % rank for number in (0, 1))
         axes = [*axes]

@@ -117,11 +117,15 @@ def _of(torch: Any, node: Any, consumers: Consumers, kind: str) -> Meeting | Non
         return None
     following, place = sides[trained[0]]
     given, out = shape_of(following, place), shape_of(node, 0)
-    if given is None or out is None or kind_of(following) == "Unsqueeze":  # all pairs on purpose
+    if out is None and consumers and kind_of(consumers[0]) in ("Pow", "Abs"):
+        out = shape_of(consumers[0], 0)
+    if given is None or kind_of(following) == "Unsqueeze":  # all pairs on purpose
         return None
     if kind == "Mul":
         other = saved_values.saved(node, "other" if trained[0] == 0 else "self")
         return Meeting(kind, given, tuple(other.shape)) if isinstance(other, torch.Tensor) and other.dim() else None
+    if out is None:
+        return None
     if given == out:
         return Meeting(kind, given, out, node, trained[0], consumers[0] if consumers else None)
     padded = (1,) * (len(out) - len(given)) + given
@@ -165,10 +169,7 @@ def _kept(torch: Any, node: Any, consumers: Consumers, shape: Shape) -> Any:
 
 def shape_of(node: Any, place: int) -> Shape | None:
     """The shape of what an operation put out, the first or a later output; None where it is not known."""
-    try:
-        return tuple(int(size) for size in node._input_metadata[place].shape)
-    except (AttributeError, IndexError, TypeError, RuntimeError):  # a torch without this attribute, a size that varies
-        return None
+    return saved_values.sizes_of(node, place)
 
 
 def kind_of(node: Any) -> str:

@@ -43,7 +43,7 @@ def likelihood(torch: Any, root: Any) -> Likelihood | None:
         if found is not None:
             return found
         # A difference is one of two terms of the loss, or compares log-probabilities with those of another model.
-        passing = kind in PASSING or (kind == "Sub" and not tuple(node._input_metadata[0].shape))
+        passing = kind in PASSING or (kind == "Sub" and saved_values.sizes_of(node) == ())
         masks = masks if passing else masks + _mask(torch, node, kind)
         if any(mask is None for mask in masks):
             continue
@@ -135,8 +135,8 @@ def _softmax(node: Any, logarithm: bool) -> tuple[Any, tuple[int, ...], bool]:
     for _ in range(MAX_NODES):
         kind = _kind(node)
         if kind in SOFTMAXES:
-            rows = tuple(int(size) for size in node._input_metadata[0].shape)
-            last = node._saved_dim in (len(rows) - 1, 2**64 - 1, -1)
+            rows = saved_values.sizes_of(node) or ()
+            last = rows and node._saved_dim in (len(rows) - 1, 2**64 - 1, -1)
             return (node, rows, sliced) if last and (logarithm or kind == "LogSoftmax") else (None, (), False)
         following = [one for one, _ in node.next_functions if one is not None]
         if len(following) != 1:

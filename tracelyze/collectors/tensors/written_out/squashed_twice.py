@@ -52,7 +52,7 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
             made = _scores_of(squashing)
             if not made:
                 return None
-            sizes = tuple(int(size) for size in squashing._input_metadata[0].shape)
+            sizes = saved_values.sizes_of(squashing) or ()
             found.append((saved_values.kind(squashing) if kind != "Log1P" else "LogSigmoid", made, sizes))
         elif kind in BETWEEN:
             following = [one for one, _ in node.next_functions if one is not None and one not in seen]
