@@ -161,6 +161,15 @@ def test_a_generator_that_is_made_anew_for_each_epoch(make) -> None:
     inside = DRAW | {"line": 13, "source": "p = torch.randperm(n, generator=g)"}
     _, _, finding = by_hand(make, inside, loop, loop | {"site": 9, "role": "backward", "line": 20})
     assert "Line 13 draws an order for each of them" in finding.summary
+    for source, above in (
+        ("order = torch.randperm(n) if mixed else torch.arange(n)", ""),
+        ("order = torch.randperm(n)", "if mixed:"),
+    ):
+        indent = "    " * bool(above)
+        text = {"excerpt": f"    {above}\n{indent}    {source}", "excerpt_line": 12, "line": 13, "source": source}
+        finding = by_hand(make, DRAW | {"function": "batches"} | text, maker | {"site": 6, "source": "order = [0]"})[2]
+        assert (finding.severity, finding.location.line) == ("info", 13)
+        assert "Line 13 draws an order under a condition, which may not have held." in finding.summary
 
 
 def test_hand_made_orders_that_are_as_they_should_be(make) -> None:

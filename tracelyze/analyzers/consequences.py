@@ -280,6 +280,7 @@ CONSEQUENCES: Final = (
                 "Statistics that are not in the file stay unset in the model that loads it."),
     Consequence("augmentation-repeats", ("same-order-every-epoch", "duplicate-augmentation"),
                 "The same seed draws the same augmentation."),
+    Consequence("same-order-every-epoch", ("no-shuffle",), "What is never shuffled comes in its own order each time."),
     # weights that are kept, saved and loaded
     Consequence("checkpoint-mismatch",
                 ("updates-not-applied", "zero-gradients", "zero-grad-after-backward", "ema-not-updated"),

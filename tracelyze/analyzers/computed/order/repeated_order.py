@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -50,9 +50,13 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
     lines = shuffles(process)
     seeds = script_lines.reseeded_by_hand(process)
     each = [one for one in lines if _for_each_pass(process, one)]
+    perhaps = next((one for one in each if _under_a_condition(process, one)), None)
+    each = [] if perhaps is not None else each
     drawn = each[0] if len(each) == 1 else None  # another one may be of something else, as a partner for mixing
     count = int(order["passes"])
     why, fix, code = _told(seeds, drawn, once=all(_before_the_loop(process, one) for one in lines))
+    if seeds is None and perhaps is not None:
+        why = f"Line {perhaps.line} draws an order under a condition, which may not have held."
     return Finding(
         rule=rule,
         severity="info" if seeds is None and drawn is None else "warning",
@@ -71,7 +75,7 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
             Evidence("different batches in a pass", order["distinct"], "batches", limits["batches"],
                      limits.source("batches")),
         ],
-        location=seeds or drawn or min(lines, key=lambda one: one.line),
+        location=seeds or drawn or perhaps or min(lines, key=lambda one: one.line),
         seen_at=script_lines.batches(process),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
@@ -99,6 +103,20 @@ def _told(seeds: Location | None, drawn: Location | None, *, once: bool) -> tupl
     if once:
         return "The order is drawn once, and is that of every epoch.", fix, FIX_CODE
     return "Either it is drawn once, or its generator is seeded anew for each epoch.", fix, FIX_CODE
+
+
+def _under_a_condition(process: Process, line: Location) -> bool:
+    """Whether the line draws an order in one of two cases only: within its statement, or below an `if`."""
+    if re.search(r"\bif\b.+\belse\b", line.source):
+        return True
+    text = edits.recorded_lines(process, line)
+    depth = _depth(text.get(line.line, ""))
+    above = [text[number] for number in sorted(text) if number < line.line and _depth(text[number]) < depth]
+    return bool(above) and re.match(r"\s*(?:if|elif|else)\b", above[-1]) is not None
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip()) if line.strip() else len(line) + 10**6  # an empty line ends no block
 
 
 def _for_each_pass(process: Process, line: Location) -> bool:
