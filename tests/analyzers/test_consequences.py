@@ -258,3 +258,10 @@ def test_a_process_that_was_ended_has_lost_its_last_steps() -> None:
     hang = finding("rank-hang", 9, ranks=[1])
     assert causes(ended, hang) == {"killed": "rank-hang", "rank-hang": None}
     assert causes(replace(ended, ending=None), hang)["killed"] is None
+
+
+def test_what_began_later_is_no_reason_to_doubt_the_order_of_two_causes() -> None:
+    """A loss that is not finite makes a plateau scheduler cut the rate; a rate that leapt before it did not follow."""
+    found = [finding(name, 201) for name in ("learning-rate-too-high", "learning-rate-schedule")]
+    told = causes(*found, finding("loss-nonfinite", 209))
+    assert (told["learning-rate-too-high"], told["learning-rate-schedule"]) == ("learning-rate-schedule", None)

@@ -75,7 +75,8 @@ def possible_causes(
         same_step = began[cause.rule][0] == began[effect.rule][0]
         if not earlier and not same_step:
             return False
-        if not earlier and effect.rule in _behind(cause.rule, table):
+        begun = {name for name, (step, _) in began.items() if step <= began[cause.rule][0]}
+        if not earlier and effect.rule in _behind(cause.rule, table, begun):
             return False  # each may be the cause of the other: the catalogue's order decides
         if cause.rule not in between_ranks and not _same_rank(effect, cause):
             return False  # what compares ranks concerns all of them
@@ -91,12 +92,12 @@ def possible_causes(
     }
 
 
-def _behind(rule: str, table: Mapping[str, Mapping[str, Consequence]]) -> set[str]:
-    """All rules that can be a cause of this one, through others, too."""
+def _behind(rule: str, table: Mapping[str, Mapping[str, Consequence]], found_by_then: set[str]) -> set[str]:
+    """All of the rules found by then that can be a cause of this one, through others of them, too."""
     found: set[str] = set()
     waiting = [rule]
     while waiting:
-        new = set(table.get(waiting.pop(), {})) - found
+        new = (found_by_then & table.get(waiting.pop(), {}).keys()) - found
         found |= new
         waiting.extend(new)
     return found
