@@ -340,7 +340,11 @@ def test_what_torch_offers_for_speed(kind: str, programs: Programs) -> None:
 @pytest.mark.parametrize(
     ("arguments", "rule", "source"),
     [
-        (("fused", "fp16"), "fp16-without-scaler", "loss.backward()"),
+        (
+            ("fused", "fp16"),
+            "fp16-without-scaler",
+            'with torch.autocast("cpu", torch.float16, enabled="fp16" in sys.argv):',
+        ),
         (("compile", "nan"), "loss-nonfinite", "loss.backward()"),
         (
             ("compile", "train-mode"),

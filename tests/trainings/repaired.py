@@ -103,6 +103,8 @@ def passed_off(training: Training, finding: dict[str, Any]) -> list[str]:
     first = code.split("\n")[0]
     said = first.removeprefix(unknown_names.NOTE).split(", ") if first.startswith(unknown_names.NOTE) else []
     known = names_at(source, place["line"])
+    if unknown_names.attributes_of_self(code) <= unknown_names.attributes_of_self(source):
+        known |= {"self"}  # the example is for the method that has them
     return [
         name for name in unknown_names.foreign(code) if name not in known and name not in said and "..." not in said
     ]

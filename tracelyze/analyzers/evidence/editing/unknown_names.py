@@ -137,11 +137,16 @@ def _known(process: Process, location: Location) -> set[str]:
 def _is_self(name: str, code: str, process: Process) -> bool:
     """Whether the name is `self`, and stands before nothing but attributes that lines of the script take of theirs: the
     example is for the method that has them, wherever the finding is."""
-    held = {found[1] for found in _ATTRIBUTE.finditer(_STRING.sub("''", code))}
+    held = attributes_of_self(code)
     if name != "self" or not held:
         return False
     lines = "\n".join(str(row["excerpt"] or row["source"] or "") for row in process.sites.records())
-    return held <= {found[1] for found in _ATTRIBUTE.finditer(lines)}
+    return held <= attributes_of_self(lines)
+
+
+def attributes_of_self(code: str) -> set[str]:
+    """The attributes that code takes of `self`, outside of strings."""
+    return {found[1] for found in _ATTRIBUTE.finditer(_STRING.sub("''", code))}
 
 
 def _words(line: str) -> set[str]:

@@ -81,8 +81,10 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     logged = ", and so is the training loss that the Trainer logs" if computes else ""
     # What transformers' own models do under its own Trainer is nobody's mistake who uses them: that is a hint.
     clipped = by_framework and bool((optimization.steps["clips"] > 0).any())
-    of_library = (
-        by_framework and not computes and _line(optimization.loss_location) == _line(optimization.backward_location)
+    of_library = by_framework and (
+        "super()." in computes.source
+        if computes
+        else _line(optimization.loss_location) == _line(optimization.backward_location)
     )
     harms = (matters or clipped) and not of_library
     return Finding(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import CodeType
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
@@ -57,12 +58,15 @@ class ModuleHooks(Signal):
 
 
 def _code(hook: Any) -> CodeType | None:
-    """What runs when a hook is called: a function, a method, or an object's `__call__`."""
+    """What runs when a hook is called: a function, a method, or an object's `__call__`. By exact types: other objects
+    may compute their attributes."""
     for _ in range(4):
-        inner = getattr(hook, "func", None) or getattr(hook, "__func__", None)  # functools.partial, a bound method
-        if inner is None:
+        if type(hook) is partial:
+            hook = hook.func
+        elif type(hook) is MethodType:
+            hook = hook.__func__
+        else:
             break
-        hook = inner
-    called = next((vars(one)["__call__"] for one in type(hook).__mro__ if "__call__" in vars(one)), None)
-    code = getattr(hook, "__code__", None) or getattr(called, "__code__", None)
-    return code if isinstance(code, CodeType) else None
+    if type(hook) is not FunctionType:
+        hook = next((vars(one)["__call__"] for one in type(hook).__mro__ if "__call__" in vars(one)), None)
+    return hook.__code__ if type(hook) is FunctionType else None
