@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.lines.settings import constants as constants_of
 from tracelyze.collectors.program.lines.settings.constants import MOST, Constants
 from tracelyze.collectors.program.lines.settings.source_text import SourceText
 
@@ -26,12 +27,14 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
     """The rows of a script whose line with `# use` makes an optimizer; `more` are texts of other modules of it."""
 
     def rows(script: str, **more: str) -> Rows:
+        modules: dict[str, types.ModuleType] = {}  # and none of those that other tests have in memory
         for name, text in {"train": script, **more}.items():
             path = tmp_path / f"{name}.py"
             path.write_text(text)
             module = types.ModuleType(name)
             module.__file__ = str(path)
-            monkeypatch.setitem(sys.modules, f"written_{name}", module)
+            modules[f"written_{name}"] = module
+        monkeypatch.setattr(constants_of, "sys", types.SimpleNamespace(modules=modules))
         linecache.checkcache()
         found: Rows = []
         sites = Sites(found.append)
