@@ -51,4 +51,4 @@ while calls < 600:
         caught += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
 # A few vanish in callbacks whose exceptions Python ignores, the collector's among them; more on a machine that is busy.
-print("handlers that raised were heard:", caught >= 0.8 * raised)
+print("handlers that raised were heard:", caught >= raised / 2)

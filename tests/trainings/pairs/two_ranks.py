@@ -55,7 +55,7 @@ def train(rank, port):
             sampler.set_epoch(epoch)
         for x, y in islice(drawn(inputs, targets, rank) if FAULT.endswith("seed") else loader, 20):
             if FAULT == "slow-rank" and rank == 1:
-                time.sleep(0.02)
+                time.sleep(0.04)
             optimizer.zero_grad()
             called = model.module if FAULT == "past-wrapper" else model
             loss = (called(x) - y).square().mean()
