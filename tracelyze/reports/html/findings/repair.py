@@ -41,7 +41,8 @@ def _seen(finding: Finding, run: RunFacts) -> Markup | None:
         return None
     name = PurePath(where.file).name or where.file
     rank = f", rank {finding.ranks[0]}" if run.ranks > 1 and len(finding.ranks) == 1 else ""
-    inside = f" in {where.function}()" if words.in_function(where) else ""
+    called = "" if where.function.rpartition(".")[2][:1].isupper() else "()"  # a class's own lines are not called
+    inside = f" in {where.function}{called}" if words.in_function(where) else ""
     folder = str(PurePath(where.file).parent)
     note = ", ".join(
         part for part in (f"{folder}/{inside}" if folder != "." else inside.strip(), rank.strip(", ")) if part
