@@ -91,7 +91,7 @@ def test_a_huge_range_is_drawn_inside_the_box() -> None:
     [
         ([9.0] * 4 + [1.0] + [4.9] * 5, True),
         ([4.9] * 5 + [1.0] + [9.0] * 4, False),
-        ([4.9] * 4 + [1.0, 9.0] + [4.9] * 4, False),
+        ([4.9] * 4 + [1.0, 9.0] + [4.9] * 4, True),  # the value at the end has a label of its own there
     ],
 )
 def test_the_words_of_a_limit_stand_where_the_line_leaves_room(values: list[float], begins: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze import formatting
 from tracelyze.reports import escaping
@@ -36,6 +36,7 @@ _FEW = 40  # points
 _RARE = 8  # times the usual distance between two values: what lies between was not looked at
 _LABEL_SPAN = 0.33  # share of a phone's plot that the label of the last value takes
 _LABEL_HEIGHT = 0.16  # of a plot: what a label covers of it
+_ROOM = 0.88  # of a plot: a line that reaches no higher leaves room for a label above it
 _RULE = 0.008  # of a plot: what lies between a limit and its label
 _EDGE = 0.04  # share of the width within which a tick label would leave the plot
 
@@ -270,10 +271,13 @@ def _limit_label(chart: Chart, x: Axis, y: Axis) -> Child:
 
 
 def _hidden(chart: Chart, x: Axis, y: Axis, up: float, end: bool, under: bool) -> int:
-    """How many values a label of a limit hides at the end or the beginning of the limit, under it or over it."""
+    """How many values a label of a limit hides at the end or the beginning of the limit, under it or over it. To hide
+    the label of the last value is as bad as to hide them all."""
     near, far = up - _RULE if under else up + _RULE, up - _LABEL_HEIGHT if under else up + _LABEL_HEIGHT
     band = (min(near, far), max(near, far))
-    return _within(chart, x, y, band, (0.7, 1.0) if end else (0.0, 0.3))
+    last = _last_value(chart, x, y) if end else None
+    covers = last is not None and last.band[0] < band[1] and band[0] < last.band[1]
+    return _within(chart, x, y, band, (0.7, 1.0) if end else (0.0, 0.3)) + covers * len(chart.x)
 
 
 def _within(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tuple[float, float]) -> int:
@@ -287,8 +291,17 @@ def _within(chart: Chart, x: Axis, y: Axis, band: tuple[float, float], part: tup
     return count
 
 
-def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
-    """The last value of the only line, next to its end."""
+class _LastValue(NamedTuple):
+    """The last value of a line, and where its label stands, as shares of the plot. `above`: the line, or below it."""
+
+    value: float
+    across: float
+    above: bool
+    band: tuple[float, float]
+
+
+def _last_value(chart: Chart, x: Axis, y: Axis) -> _LastValue | None:
+    """The last value of the only line, where there is room for it next to its end."""
     if len(chart.lines) != 1 or chart.lines[0].style not in ("line", "steps"):
         return None
     known = [(at, value) for at, value in zip(chart.x, chart.lines[0].y, strict=False) if y.fraction(value) is not None]
@@ -296,21 +309,29 @@ def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
         return None
     (at, value) = known[-1]
     across, up = x.fraction(at), y.fraction(value)
-    if across is None or up is None or across < 0.5:
+    if value is None or across is None or up is None or across < 0.5:
         return None
     near = [one for place, one in known if (x.fraction(place) or 0.0) > across - _LABEL_SPAN]
-    above = max((y.fraction(one) or 0.0) for one in near)
-    below = min((y.fraction(one) or 0.0) for one in near)
+    high = max((y.fraction(one) or 0.0) for one in near)
+    low = min((y.fraction(one) or 0.0) for one in near)
     # Where the line leaves room: above what it reached near its end, else below.
-    place = (
-        f"bottom:calc({labels.percent(above)} + 3px)"
-        if above < 0.88
-        else f"top:calc({labels.percent(1 - below)} + 3px)"
-    )
-    if above >= 0.88 and below < 0.12:
+    if high < _ROOM:
+        return _LastValue(value, across, True, (high, high + _LABEL_HEIGHT))
+    return _LastValue(value, across, False, (low - _LABEL_HEIGHT, low)) if low >= 1 - _ROOM else None
+
+
+def _last_label(chart: Chart, x: Axis, y: Axis) -> Child:
+    """The last value of the only line, next to its end."""
+    last = _last_value(chart, x, y)
+    if last is None:
         return None
-    said = f"{formatting.quantity(value, chart.unit)} at the end"
-    return element("span", said, class_="chart-label last end s0", style=f"left:{labels.percent(across)};{place}")
+    place = (
+        f"bottom:calc({labels.percent(last.band[0])} + 3px)"
+        if last.above
+        else f"top:calc({labels.percent(1 - last.band[1])} + 3px)"
+    )
+    said = f"{formatting.quantity(last.value, chart.unit)} at the end"
+    return element("span", said, class_="chart-label last end s0", style=f"left:{labels.percent(last.across)};{place}")
 
 
 def _y_axis(chart: Chart, y: Axis) -> Markup:
