@@ -75,9 +75,10 @@ def possible_causes(
         same_step = began[cause.rule][0] == began[effect.rule][0]
         if not earlier and not same_step:
             return False
-        begun = {name for name, (step, _) in began.items() if step <= began[cause.rule][0]}
-        if not earlier and effect.rule in _behind(cause.rule, table, begun):
-            return False  # each may be the cause of the other: the catalogue's order decides
+        if not earlier:
+            by_then = {name for name, (step, _) in began.items() if step <= began[cause.rule][0]}
+            if effect.rule in _behind(cause.rule, table, by_then):
+                return False  # each may be the cause of the other: the catalogue's order decides
         if cause.rule not in between_ranks and not _same_rank(effect, cause):
             return False  # what compares ranks concerns all of them
         return _same_training(effect, cause) and _holds(row, cause, effect, run_steps)

@@ -136,7 +136,7 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
     return (start, end) if near.all() and not moves else None
 
 
-def update(line: Location | None) -> str:
+def example(line: Location | None) -> str:
     """An example of an average whose decay grows: in place of the decay of this line, which updates it, or whole."""
     if line is not None:
         return (

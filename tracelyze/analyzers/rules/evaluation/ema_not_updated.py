@@ -106,7 +106,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         title=title,
         summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
         fix=f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps.",
-        fix_code=copies_of_the_model.update(average if updated else None),
+        fix_code=copies_of_the_model.example(average if updated else None),
         first_step=first,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
