@@ -259,6 +259,7 @@ def test_graphs_that_are_freed_as_the_loop_ends(make, more: dict[str, Any]) -> N
     [
         ("logits, h = model(x, h)", "loss.backward(retain_graph=True)", "h"),
         ("h = cell(x, h)", "", "h"),
+        ("logits, self.state = self.net(x, self.state)", "", "self.state"),
         ("logits, h = model(x, h)", "h = h.detach()", ""),
         ("logits, h = model(x, h)", "state = tuple(h.detach() for h in state)", ""),
         ("x = encoder(x)", "", ""),
@@ -274,6 +275,31 @@ def test_state_that_is_carried_with_its_graph(make, call: str, around: str, name
     steps = make.steps() | {"live_graphs": list(range(COUNT)), "graph_retained": [True] * COUNT}
     finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
     assert (f"{name} = {name}.detach()" in finding.fix_code and f"`{name}`" in finding.fix) == bool(name)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "detached"),
+    [
+        ("logits, state = net(x, state)", "LSTM", "state = tuple(part.detach() for part in state)"),
+        ("logits, state = net(x, state)", "GRU", "state = state.detach()"),
+        ("logits, self.h = net(x, self.h)", "Cell", "self.h = self.h.detach()  # of an LSTM: tuple("),
+        ("logits = net(x)", "LSTM", "hidden = hidden.detach()"),
+    ],
+)
+def test_backward_into_the_step_before(make, call: str, kind: str, detached: str) -> None:
+    sites = [
+        {"site": 1, "role": "training-call", "line": 7, "source": call, "file": "a.py", "function": "train"},
+        {"site": 2, "role": "exception", "line": 9, "source": "loss.backward()", "file": "a.py", "function": "train"},
+    ]
+    ended = {"kind": "exception", "name": "RuntimeError", "step": 1, "time": 1.0, "file": "a.py", "line": 9}
+    ended |= {"text": "Trying to backward through the graph a second time.", "source": "loss.backward()"}
+    modules = [{"model": 0, "module": "", "kind": "Net"}, {"model": 0, "module": "rnn", "kind": kind}]
+    process = make.process(sites=sites, events=[ended], end=Exit("exception", 1), more={"modules": modules})
+    finding = make.check("crash", process)[2]
+    assert detached in finding.fix_code
+    assert finding.location.function == "train", "names of that function are the script's own"
+    assert ("in line 7" in finding.fix) == ("hidden" not in detached)
+    assert "retain_graph=True silences" in finding.fix
 
 
 def test_scaler_misuse(make) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence import carried_states
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_command
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -33,7 +34,7 @@ class Family:
     source: str = ""
 
 
-BATCH_OF_ONE = "batchnorm-single-value"
+BATCH_OF_ONE, BACKWARD_TWICE = "batchnorm-single-value", "backward-twice"
 FAMILIES = (
     Family(
         BATCH_OF_ONE,
@@ -45,7 +46,7 @@ FAMILIES = (
         "loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, drop_last=True)",
     ),
     Family(
-        "backward-twice",
+        BACKWARD_TWICE,
         r"Trying to backward through the graph a second time",
         "backward ran twice through the same graph",
         "A backward pass frees the graph that it walked. A later one reached into it again: usually a hidden state or "
@@ -302,6 +303,14 @@ def recognise(name: str, text: str) -> Family | None:
         if re.search(family.pattern, whole, re.DOTALL) and re.search(family.source, text):
             return family
     return None
+
+
+def remedy(family: Family | None, process: Process, where: Location | None) -> tuple[str, str]:
+    """What to change, in words and in code."""
+    if family is None:
+        return unknown(where), own_command.in_example(own_command.DEBUGGED, process)
+    fix, code = carried_states.remedy(process, where) if family.name == BACKWARD_TWICE else ("", "")
+    return fix or family.fix, own_command.in_example(code or family.fix_code, process)
 
 
 def unknown(where: Location | None) -> str:

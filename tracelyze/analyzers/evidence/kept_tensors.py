@@ -8,12 +8,10 @@ holds a graph if it is the loss, if the loss is computed from it, or if it is co
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
 
@@ -193,22 +191,6 @@ def others(stored: list[Kept], diff: Diff) -> str:
     if not left:
         return ""
     return f" Do the same in {'line' if len(left) == 1 else 'lines'} {listed(left, most=8)}."
-
-
-def carried(optimization: Optimization) -> str:
-    """The only name that calls of the model take beside an input and return, `out, h = model(x, h)`: a state that goes
-    on from step to step. Empty where there is none, or several, or a line detaches it."""
-    names, text = set(), "\n".join(str(row["excerpt"] or "") for row in optimization.process.sites.records())
-    for place in optimization.process.locations("training-call"):
-        line = parsed_line.parse(place.source)
-        statement = line.statement if line is not None else None
-        call = statement.value if isinstance(statement, ast.Assign) else None
-        if isinstance(statement, ast.Assign) and isinstance(call, ast.Call) and len(call.args) > 1:
-            returned = [node for target in statement.targets for node in ast.walk(target)]
-            given = {one.id for one in call.args if isinstance(one, ast.Name)}
-            names |= given & {one.id for one in returned if isinstance(one, ast.Name)}
-    name = names.pop() if len(names) == 1 else ""
-    return "" if re.search(rf"\b{name}\b.*(?:\.detach|\.data\b)", text) else name
 
 
 def _behind(text: dict[int, str], loss: str) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.recorded.run import Death
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,6 +85,13 @@ def ended_by_themselves(process: Process) -> list[Process]:
 def last_exception(process: Process) -> dict[str, Any] | None:
     """The row of the last uncaught exception of the main thread, if there is one."""
     return next((row for row in reversed(list(process.events.records())) if row["kind"] == "exception"), None)
+
+
+def raised_at(process: Process, event: dict[str, Any]) -> Location | None:
+    """The line of the program's own that raised, with the function in which it stands, where that was recorded."""
+    file, line = event["file"], event["line"] or 0
+    own = next((at.function for at in process.locations("exception") if (at.file, at.line) == (file, line)), "")
+    return Location(file, line, own, event["source"] or "") if file else None
 
 
 def _of(process: Process) -> Death:

@@ -8,10 +8,9 @@ import numpy as np
 
 from tracelyze.analyzers.computed import crash_families, inner_exceptions, lost_ranks
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import own_command
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
-from tracelyze.diagnosis import Chart, Evidence, Finding, Location, Mark
+from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import abridged, duration, listed, plural
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
 
 def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> Finding:
     family = crash_families.recognise(name, text)
-    where = Location(event["file"], event["line"] or 0, "", event["source"] or "") if event["file"] else None
+    where = deaths.raised_at(process, event)
     inner = inner_exceptions.passed_on(text, str(process.facts.get("cwd") or ""))
     ranks, steps = [process.rank], event["step"]
     if inner is not None:
@@ -58,7 +57,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
     lost = own is not None and own.follows
-    title, fix = crash_families.title(name, message, place), family.fix if family else crash_families.unknown(where)
+    title, (fix, code) = crash_families.title(name, message, place), crash_families.remedy(family, process, where)
     meaning = f"It means that {family.title}. {family.meaning}" if family else ""
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
@@ -70,7 +69,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         title=title,
         summary=_summary(process, ranks[0], "" if said in title else said, step, meaning, others),
         fix=fix,
-        fix_code=own_command.in_example(family.fix_code if family else own_command.DEBUGGED, process),
+        fix_code=code,
         diff=crash_families.edit(family, process),
         first_step=step,
         last_step=step,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import leaks
-from tracelyze.analyzers.evidence import kept_tensors, line_edits, pictures, timing
+from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -43,7 +43,7 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
 
 def _piles_up(optimization: Optimization, share: float, first: int, most: int, limits: Limits) -> Finding:
     """Each step's graph stays, with those of all steps before: up to `most` of them at once."""
-    state = "" if kept_tensors.lines(optimization) else kept_tensors.carried(optimization)
+    state = "" if kept_tensors.lines(optimization) else carried_states.carried(optimization.process)
     backward = optimization.backward_location
     begin = timing.step_at(optimization, first)
     why = (
@@ -89,7 +89,7 @@ def _detached(optimization: Optimization, state: str) -> str:
     """The script's own backward, and behind it the state without its graph."""
     edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
     backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
-    return f"{backward}\n{state} = {state}.detach()  # of an LSTM: tuple(part.detach() for part in {state})"
+    return f"{backward}\n{carried_states.detached(optimization.process, state)}"
 
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
