@@ -14,12 +14,14 @@ DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "element
 
 
 def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, count: int = COUNT, **more: Any) -> Any:
-    tables = more.pop("tables", None)
+    tables, samples = more.pop("tables", None), more.pop("samples", None)
     steps = make.steps(count) | {"seconds": [own + backward] * count, "backward_seconds": [backward] * count}
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
     loaders[0]["read_by"] = more.pop("read_by", None)
     more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
-    return make.process(steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, more=tables)
+    return make.process(
+        steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, samples=samples, more=tables
+    )
 
 
 def named(*processes: Any) -> Any:
@@ -60,6 +62,14 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
 def test_ranks_that_keep_pace(make, own, backward) -> None:
     ranks = named(*(rank(make, number, own[number], backward[number]) for number in (0, 1)))
     assert make.check("straggler", *ranks)[0] == "passed"
+
+
+def test_paces_are_named_from_the_least_to_the_most(make) -> None:
+    """What a slow rank was kept from by other programs is taken off its own work, which may then be the shorter one."""
+    looks = [float(second) for second in range(10)]
+    crowded = {"time": looks, "delayed": [0.5 * second for second in looks], "cpu_seconds": [0.4 * t for t in looks]}
+    ranks = named(rank(make, 0, 0.02), rank(make, 1, 0.021, samples=crowded))
+    assert make.check("straggler", *ranks)[1] == "The ranks' own work takes 10.5 ms to 20 ms a step."
 
 
 def reduces(late: float) -> list[dict[str, Any]]:

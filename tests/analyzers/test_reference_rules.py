@@ -61,6 +61,30 @@ def test_a_reference_that_is_given_the_tensors_themselves(make: Any, source: str
     assert ("another model's tensors" in str(aliased)) == ("assign" in source)
 
 
+@pytest.mark.parametrize(
+    ("source", "copied"),
+    [
+        ("self.reference = self.snapshot(policy)", "self.reference = copy.deepcopy(policy)"),
+        ("ref = agent.policy", "ref = copy.deepcopy(agent.policy)"),
+        ("ref = policy.eval()", "ref = copy.deepcopy(policy)"),
+        ("ref = LM(config)", "ref = copy.deepcopy(model)"),
+        ("ref = mixed(policy, critic)", "ref = copy.deepcopy(model)"),
+    ],
+)
+def test_the_copy_is_of_what_the_script_trains(make: Any, source: str, copied: str) -> None:
+    place = {"file": "a.py", "function": "dpo", "excerpt_line": 1, "excerpt": "def dpo():"}
+    made = "opt = AdamW([*policy.parameters(), *critic.parameters()])"
+    sites = [
+        {"site": 1, "role": "reference", "line": 2, "source": source, **place},
+        {"site": 2, "role": "optimizer", "line": 3, "source": made, **place},
+        {"site": 3, "role": "optimizer", "line": 9, "source": "opt = AdamW(model.parameters())", **place},
+    ]
+    rows = [{**OWN, "step": 10 * n, "same": True} for n in range(12)]
+    steps = make.steps() | {"loss": [LN_2] * 400}
+    shared = make.process(steps, sites=sites, more={"references": rows, "loss_calls": []})
+    assert f"{copied}.eval().requires_grad_(False)" in make.check(RULE, shared)[2].fix_code
+
+
 def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
     learned = np.linspace(3, 1, 200).tolist()
     rows = [{**OWN, "step": step, "same": True} for step in range(201, 400, 20)]

@@ -156,12 +156,7 @@ def model_at(process: Process, location: Location | None) -> str:
         named = pattern.findall(location.source) if location else []
         if len(named) == 1:
             return str(named[0])
-    found = {
-        name
-        for role in ("optimizer", "clip")
-        for line in process.locations(role)
-        for name in _PARAMETERS.findall(line.source)
-    }
+    found = trained(process)
     plain = {name.removeprefix("self.") for name in found}
     if len(plain) != 1 or found == {"self"}:
         return "self" if found == {"self"} else ""
@@ -175,6 +170,12 @@ def model_at(process: Process, location: Location | None) -> str:
     if held or (_calls(f"self.{name}", there) and not _calls(name, there)):
         return f"self.{name}"
     return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute
+
+
+def trained(process: Process) -> set[str]:
+    """What lines that make an optimizer, or that clip, take parameters of."""
+    lines = [line for role in ("optimizer", "clip") for line in process.locations(role)]
+    return {name for line in lines for name in _PARAMETERS.findall(line.source)}
 
 
 def _calls(name: str, text: str) -> bool:

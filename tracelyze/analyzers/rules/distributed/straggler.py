@@ -41,7 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
     step, excess = own + had * paces[slowest].backward, own - usual
     if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
-        return Passed(f"the ranks' own work takes {duration(usual)} to {duration(own)} a step")
+        least, most = sorted((usual, own))
+        return Passed(f"the ranks' own work takes {duration(least)} to {duration(most)} a step")
     if waited < limits["waited"] * excess:
         return Passed(f"rank {slowest} takes {duration(excess)} longer a step, and the others do not wait for it")
     return [_finding(process, slowest, paces, usual, waited, limits)]

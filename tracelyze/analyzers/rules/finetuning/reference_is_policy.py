@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelyze.analyzers.computed import reference_levels
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing import own_copies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -83,7 +83,11 @@ def _finding(
         if assigned
         else "Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
-        fix_code="".join(one.strip() for one in diff.added) if diff else "" if written or assigned else _example(made),
+        fix_code="".join(one.strip() for one in diff.added)
+        if diff
+        else ""
+        if written or assigned
+        else own_copies.of_model(process, made),
         first_step=timing.step_at(optimization, begin),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -110,14 +114,6 @@ def _assigned(process: Process) -> Location | None:
     sites = {row["site"] for row in process.tables["loads"].records() if row["from_other"]}
     lines = [place for site in sorted(sites) if (place := process.site(site)) and "assign=True" in place.source]
     return lines[0] if len(lines) == 1 else None
-
-
-def _example(place: Location | None) -> str:
-    """A copy of the model, under the name that the script's own line gives it."""
-    own = re.match(r"(?P<reference>[\w.]+) = (?P<model>[\w.]+$)?", place.source) if place else None
-    reference, model = (own["reference"], own["model"] or "model") if own else ("reference", "model")
-    copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
-    return f"import copy  # at the top of the file\n\n{copied}"
 
 
 RULE = Rule(
