@@ -186,3 +186,52 @@ def test_a_tracker_that_is_given_numbers_too(make: Any, source: str, instead: st
     backward = {"role": "backward", "file": "train.py", "line": 7, "function": "main", "source": "loss.backward()"}
     optimization = make.process(sites=[{"site": 1} | backward, *sites]).optimizations[0]
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
+
+
+METER = """\
+    def update(self, err):
+        m = err.mean()
+        n = len(err)
+        count = float(err.sum())
+        {line}
+        return self.value"""
+
+
+def meter(make: Any, line: str, function: str = "main", **steps: Any) -> Optimization:
+    """A running value that a method keeps with the graphs of all steps before."""
+    excerpt = METER.format(line=line)
+    backward = {"site": 1, "role": "backward", "file": "a.py", "line": 60, "source": "loss.backward()"}
+    keeps = {"site": 2, "role": "keeps", "file": "a.py", "line": 5, "function": "update", "source": line}
+    sites = [backward | {"function": function}, keeps | {"excerpt": excerpt, "excerpt_line": 1}]
+    return make.process(make.steps() | steps, sites=sites).optimizations[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "edited"),
+    [
+        (
+            "self.value = m if self.value is None else self.decay * self.value + (1 - self.decay) * m",
+            "self.value = (m if self.value is None else self.decay * self.value + (1 - self.decay) * m).detach()",
+        ),
+        ("self.value = 0.9 * self.value + 0.1 * m", "self.value = (0.9 * self.value + 0.1 * m).detach()"),
+        ("self.of[k] = 0.9 * self.of[k] + 0.1 * f(err)", "self.of[k] = (0.9 * self.of[k] + 0.1 * f(err)).detach()"),
+        ("self.value = 0.9 * self.value + 0.1 * err", None),
+        ("self.value = 0.9 * self.value + 0.1 * count", None),
+        ("self.values = self.values + [2 * m]", None),
+        ("self.value = cell(m, self.value)", None),
+    ],
+)
+def test_a_running_average_is_kept_without_the_steps_before(make: Any, line: str, edited: str | None) -> None:
+    optimization = meter(make, line)
+    (kept,) = kept_tensors.lines(optimization)
+    assert (kept.diff and [one.strip() for one in kept.diff.added]) == (edited and [edited])
+    instead = kept_tensors.guarded(optimization, [kept])
+    assert instead.startswith(f"{line}\nif torch.is_tensor(self.value):") == (edited is None and "0.9" in line)
+
+
+def test_an_average_in_the_loop_is_a_tensor_and_a_kept_graph_may_be_needed(make: Any) -> None:
+    line = "self.value = 0.9 * self.value + 0.1 * err"
+    (inside,) = kept_tensors.lines(meter(make, line, "update"))
+    assert inside.diff is not None, "where backward is called, what a loss is made of is a tensor"
+    (retained,) = kept_tensors.lines(meter(make, line, graph_retained=[True] * 400))
+    assert retained.diff is None

@@ -1,0 +1,80 @@
+"""A running average, `self.mean = 0.9 * self.mean + 0.1 * loss`, kept without the graphs of the steps before.
+
+Detached is what the whole statement makes: the graph that would grow is that of the value before. Nothing that the loss
+needs is cut off: a backward through such an average would reach the graph of the step before, which is freed, and fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.computed.optimization import leaks
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Diff, Location
+
+_NUMBERS: Final = re.compile(r"\b(?:item|tolist|float|int|len|numpy)\(")
+_PLACES: Final = (ast.Name, ast.Attribute, ast.Subscript)
+_MIXED: Final = (ast.BinOp, ast.IfExp, ast.UnaryOp)
+
+
+def detached(optimization: Optimization, place: Location) -> Diff | None:
+    """The statement at a place with `.detach()` behind its value, where that is always a tensor."""
+    process, backward = optimization.process, optimization.backward_location
+    own, value = _average(process, place)
+    if own is None or value is None or leaks.retains(optimization):
+        return None
+    inside = backward is not None and (backward.file, backward.function) == (place.file, place.function)
+    if not inside and not _of_tensors(process, place, value):
+        return None
+    return own.changed(own.parsed.with_parts({value: f"{own.parsed.operand(value)}.detach()"}))
+
+
+def guarded(process: Process, place: Location | None) -> str:
+    """The statement, and behind it its value without the graph, for a method that may be given numbers, too."""
+    own, value = _average(process, place) if place else (None, None)
+    if own is None or value is None or not isinstance(own.parsed.statement, ast.Assign):
+        return ""
+    name = own.parsed.text_of(own.parsed.statement.targets[0])
+    return f"{own.dedented(own.text)}\nif torch.is_tensor({name}):\n    {name} = {name}.detach()"
+
+
+def _average(process: Process, place: Location) -> tuple[OwnStatement | None, ast.expr | None]:
+    """The statement at a place and its value, where it makes something by arithmetic of what it was before."""
+    own = own_statement.at(process, place)
+    made = own.parsed.statement if own is not None else None
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], _PLACES):
+        return None, None
+    name = ast.unparse(made.targets[0])
+    parts = list(_parts(made.value))
+    before = [one for one in parts if ast.unparse(one) == name]
+    several = any(isinstance(one, ast.List | ast.Tuple | ast.Dict) for one in parts)  # which have no detach
+    plain_sum = len(parts) == 2 and all(isinstance(one, _PLACES) for one in parts)  # of which the new part is detached
+    known = bool(before) and len(parts) > len(before) and not several and not plain_sum
+    return (own, made.value) if known else (None, None)
+
+
+def _parts(value: ast.expr) -> list[ast.expr]:
+    """What an expression adds up, multiplies or chooses."""
+    if not isinstance(value, _MIXED):
+        return [value]
+    return [part for one in ast.iter_child_nodes(value) if isinstance(one, ast.expr) for part in _parts(one)]
+
+
+def _of_tensors(process: Process, place: Location, value: ast.expr) -> bool:
+    """Whether something in the value was computed in the same function: what a method is given may be a number."""
+    text = list(edits.lines_of_function(process, place).values())
+    for part in _parts(value):
+        called = ast.unparse(part) if isinstance(part, ast.Call) else ""
+        if isinstance(part, ast.Name):
+            made = re.compile(rf"\s*{re.escape(part.id)} = (?P<value>.+\(.*)")
+            called = next((found["value"] for line in text if (found := made.fullmatch(line))), "")
+        if called and not _NUMBERS.search(called):
+            return True
+    return False
