@@ -196,3 +196,38 @@ def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     assert make.check("host-memory-leak", make.process(graphs))[0] == "passed"
     pages = {"time": [0.0, 20.0], "host_rss": [5e8, 9e8], "host_files": [1e8, 4.9e8]}
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), samples=pages))[0] == "passed"
+
+
+CACHE = """\
+    def features(self, i, start):
+        key = (i, start)
+        {asks}
+            {line}
+        return {read}"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "line", "read", "edited", "said"),
+    [
+        ("if key not in self.cache:", "self.cache[key] = cut(i)", "self.cache[key]", True, "bound it, or use a key"),
+        ("if self.cache.get(key) is None:", "self.cache[key] = cut(i)", "self.cache.get(key)", True, "bound it"),
+        ("if key not in self.cache:", "self.cache[key] = cut(i)", "cut(i)", False, "bound it, or use a key"),
+        ("for one in self.cache:", "self.cache[key] = cut(i)", "self.cache[key]", False, "bound it, or use a key"),
+        ("if key:", "self.seen.append(cut(i))", "self.seen[-1]", False, "Keep the last ones alone"),
+        ("if key:", "self.put(cut(i))", "cut(i)", False, "Look for a list, dictionary or cache"),
+    ],
+)
+def test_the_line_that_grows_is_bounded(make, asks: str, line: str, read: str, edited: bool, said: str) -> None:
+    """A cache computes what is missing anew, so that entries may go; what else a list is for is not known."""
+    excerpt = CACHE.format(asks=asks, line=line, read=read)
+    kept = {"site": 9, "role": "kept", "file": "a.py", "line": 4, "function": "features", "source": line}
+    kept |= {"excerpt": excerpt, "excerpt_line": 1}
+    finding = make.check("host-memory-leak", make.process(climbing(make, 1e6), sites=[*SITES, kept]))[2]
+    assert said in finding.fix
+    added = [one.strip() for one in finding.diff.added] if finding.diff else []
+    bound = [
+        "while len(self.cache) >= len(self):  # no more entries than samples: the oldest one goes",
+        "self.cache.pop(next(iter(self.cache)))",
+    ]
+    assert added == (bound if edited else [])
+    assert ("del self.seen[:-100]" in finding.fix_code) == ("append" in line)

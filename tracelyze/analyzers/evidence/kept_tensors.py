@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import own_averages
+from tracelyze.analyzers.evidence.editing.storing import averages
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
 
@@ -67,7 +67,7 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
     """The edit of an append of a name, or of a sum with one that holds a graph, in the function that calls backward:
     elsewhere, as in a meter's `update`, a name may stand for a number now and then, which cannot be detached."""
     there, backward = edits.statement(optimization.process, line), optimization.backward_location
-    averaged = own_averages.detached(optimization, line)
+    averaged = averages.detached(optimization, line)
     if averaged is not None:
         return averaged
     if there is None or backward is None or (backward.file, backward.function) != (line.file, line.function):
@@ -121,7 +121,7 @@ def _told(optimization: Optimization) -> list[Kept]:
             continue  # what the loss is computed from needs its graph
         location = Location(backward.file, number, backward.function, line.strip())
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
-        diff = _diff(location, line, stored) or own_averages.detached(optimization, location)
+        diff = _diff(location, line, stored) or averages.detached(optimization, location)
         found.append(Kept(location, diff, emptied))
     return found
 
@@ -162,7 +162,7 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     """The line as it would store a tensor without its graph, and anything else as before: for an append of a name, or a
     running average, in another function than the loop's, which may be given numbers too. Empty without such a line."""
     line = stored[0].location if stored and stored[0].diff is None else None
-    averaged = own_averages.guarded(optimization.process, line)
+    averaged = averages.guarded(optimization.process, line)
     if averaged:
         return averaged
     text = line and edits.statement(optimization.process, line)

@@ -15,7 +15,7 @@ from tracelyze.formatting import size
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
 
@@ -153,6 +153,17 @@ def rows_with_graphs(optimization: Optimization) -> npt.NDArray[np.intp]:
     alive = optimization.steps["live_graphs"]
     rows = np.flatnonzero(np.isfinite(alive))
     return rows[:-1] if len(rows) > 1 and alive[rows[-1]] < alive[rows[-2]] else rows
+
+
+def of_files(process: Process) -> float:
+    """The part of the growth of host memory that is the page cache's; 0 where it is not known."""
+    samples = process.samples
+    known = np.isfinite(samples["host_files"]) & np.isfinite(samples["host_rss"])
+    resident, files = samples["host_rss"][known], samples["host_files"][known]
+    if len(resident) < 2:
+        return 0.0
+    begin = len(resident) // 10
+    return float((files[-1] - files[begin]) / max(resident[-1] - resident[begin], 1.0))
 
 
 def retains(optimization: Optimization) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers.computed.data import worker_memory
 from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.storing import entries
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, size
@@ -17,6 +16,11 @@ from tracelyze.formatting import duration, size
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.worker_memory import Growth
     from tracelyze.analyzers.recorded.run import Optimization, Process
+
+FIX = (
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a dataset "
+    "keeps of each sample. Keep only what is needed, bound its size, or write it to disk."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -39,22 +43,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("host memory climbs, but within the first pass over the data, as a cache that fills does too")
     if leaks.kept_graphs(optimization, limits["graphs"], limits["graphs"]) is not None:
         return Passed("what grows are autograd graphs that are kept alive: see memory-leak")
-    if _of_files(process) > limits["files"]:
+    if leaks.of_files(process) > limits["files"]:
         return Passed("what grows are pages of files that are mapped, which the system takes back when it needs them")
     if not leaks.is_large(series, climb) and style.acts(process):
         return Passed("host memory climbs a little, as it does while a replay buffer fills")
     return [_of_process(optimization, series, climb, limits)]
-
-
-def _of_files(process: Process) -> float:
-    """The part of the growth that is the page cache's; 0 where it is not known."""
-    samples = process.samples
-    known = np.isfinite(samples["host_files"]) & np.isfinite(samples["host_rss"])
-    resident, files = samples["host_rss"][known], samples["host_files"][known]
-    if len(resident) < 2:
-        return 0.0
-    begin = len(resident) // 10
-    return float((files[-1] - files[begin]) / max(resident[-1] - resident[begin], 1.0))
 
 
 def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
@@ -63,7 +56,8 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
     grows = script_lines.only(optimization.process, "grows")
     told = script_lines.said(kept, "puts something into what the dataset itself holds, while it reads")
     told = f" `{grows.source}` appends to a list that grew from step to step." if grows else told
-    left = climb.seconds_left
+    place, left = grows or kept, climb.seconds_left
+    remedy = entries.bounded(optimization.process, place, dataset=not grows) or entries.Remedy(FIX)
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
     return Finding(
@@ -75,13 +69,14 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
             f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step." + told
         ),
-        fix="Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a "
-        "dataset keeps of each sample. Keep only what is needed, bound its size, or write it to disk.",
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, begin, limits),
-        location=grows or kept,
+        location=place,
         charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
     )
