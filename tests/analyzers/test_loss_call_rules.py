@@ -235,3 +235,40 @@ def test_the_line_of_the_first_sigmoid(make) -> None:
     elsewhere = at(90, "sigmoid", "shown = torch.sigmoid(scores)", "show")
     line, title = line_of(functional, text, elsewhere)
     assert (line, title.startswith(" before the loss and in ")) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("loss", "edited"),
+    [("loss = bce(net(x), y)", True), ('loss = bce(net(x)["probs"], y)', False)],
+)
+@pytest.mark.parametrize(
+    ("rule", "function", "kind", "columns"),
+    [
+        ("double-sigmoid", "sigmoid", "Sigmoid", {"lowest": 0.4, "highest": 0.6, **SIGMOIDS}),
+        ("double-softmax", "softmax", "Softmax", {"lowest": 0.1, "highest": 0.9}),
+    ],
+)
+def test_a_model_without_its_squashing_returns_scores(
+    make, rule: str, function: str, kind: str, columns: dict[str, Any], loss: str, edited: bool
+) -> None:
+    """Whoever took its output for probabilities has to change as well: the report says who calls it besides."""
+    source = f"self.verdict = nn.Sequential(nn.Linear(64, 3), nn.{kind}())"
+    made = {"site": 5, "role": "module", "line": 23, "source": source, "function": "__init__"}
+    shown = {"site": 6, "role": "evaluation", "line": 59, "source": "print(net(x))", "function": "main"}
+    called = {"site": 3, "role": "loss", "line": 47, "source": loss, "function": "main"}
+    lines = [
+        one | {"file": "train.py", "excerpt": f"        {one['source']}", "excerpt_line": one["line"]}
+        for one in (made, shown, called)
+    ]
+    layers = [{"step": 1, "order": 0, "module": "verdict.1", "kind": kind}]
+    modules = [{"model": 0, "module": "verdict.1", "kind": kind, "made_at": 5}]
+    more = {"loss_calls": calls(made_by=kind, **columns), "activations": layers, "modules": modules}
+    evals = make.evals() | {"site": [6] * 4, "model": [0] * 4}
+    finding = make.check(rule, make.process(sites=lines, evals=evals, more=more))[2]
+    assert (finding.diff is not None) == edited
+    if edited:
+        assert [one.strip() for one in finding.diff.added] == [source.replace(f"nn.{kind}()", "nn.Identity()")]
+        assert f"(line 59 called it outside of training), take {'a ' * (function == 'softmax')}" in finding.fix
+        assert finding.fix.count("The model returns scores then.") == 1
+    else:
+        assert "The model returns scores then." not in finding.fix

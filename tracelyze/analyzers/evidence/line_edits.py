@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _OF_LOSSES: Final = re.compile(r"\b(?:cross_entropy|nll_loss|\w*loss\w*|criterion)\(")
+_OF_CLASSES: Final = re.compile(r"loss|crit|bce|entropy", re.IGNORECASE)
 _MEASURES: Final = re.compile(r"loss|crit|mse|mae|l1|huber|error", re.IGNORECASE)
 _SHIFTED: Final = (
     "inputs, targets = tokens[:, :-1], tokens[:, 1:]\n"
@@ -351,9 +352,8 @@ def of_a_part(place: Location | None) -> bool:
     """Whether the loss of the line is given a part of what a model returned, `out["probs"]`, whose name says what it
     is: the model goes on giving that away."""
     line = parsed_line.parse(place.source) if place else None
-    calls = (
-        [call for call in line.calls("cross_entropy", "nll_loss", "criterion", "loss_fn") if call.args] if line else []
-    )
+    calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call) and node.args] if line else []
+    calls = [call for call in calls if _OF_CLASSES.search(name_of(call.func))]
     parts = [call.args[0] for call in calls]
     return any(isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) for one in parts) or any(
         isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id != "self" for one in parts

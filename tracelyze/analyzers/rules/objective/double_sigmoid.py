@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
-from tracelyze.analyzers.evidence.loss import squashed_names
+from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 SQUASHING = ("Sigmoid", "Hardsigmoid", "Softmax")
+
+PROBABILITIES = "Apply the sigmoid only where probabilities are shown or compared."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -54,6 +57,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
     squashed = softmax_axes.line_of_sigmoid(process, bad[0]["made_by"]) if seen else None
+    of_loss = squashed_names.given_scores(process, line.location, "sigmoid") if seen else None
+    of_model = None if of_loss or line_edits.of_a_part(line.location) else squashed
+    of_model_diff = line_edits.without_activation(process, of_model, "Sigmoid")
+    elsewhere = scores_elsewhere.said(process, of_model, "sigmoid") if of_model_diff else PROBABILITIES
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     return loss_calls.finding(
         process,
@@ -68,8 +75,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "second one every answer lies between 0.5 and 0.73: however well the model tells them apart, the loss of "
             "negatives cannot fall below 0.69, nor that of positives below 0.31."
         ),
-        fix="Take the first sigmoid out, and pass the output of the last linear layer to the loss. Apply the sigmoid "
-        "only where probabilities are shown or compared.",
+        fix=f"Take the first sigmoid out, and pass the output of the last linear layer to the loss. {elsewhere}",
         fix_code="logits = model(x)  # the model ends without a sigmoid\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         evidence=[
@@ -81,7 +87,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         confidence="certain" if seen else "likely",
         lost=0.0,  # scores of the right class still rise, only more slowly
         change=squashed,
-        diff=squashed_names.given_scores(process, line.location, "sigmoid") if seen else None,
+        diff=of_loss or of_model_diff,
     )
 
 

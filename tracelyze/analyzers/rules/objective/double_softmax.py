@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.evidence import edits, line_edits
-from tracelyze.analyzers.evidence.loss import squashed_names
+from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -48,6 +48,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         else edits.without_softmax(process, line.location)
         or squashed_names.given_scores(process, line.location, "softmax")
     )
+    elsewhere = "Apply the softmax only where probabilities are shown or compared."
+    elsewhere = scores_elsewhere.said(process, change, "softmax") if change and diff else elsewhere
     found = loss_calls.finding(
         process,
         line,
@@ -62,8 +64,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "right, and its gradients are small."
         ),
         fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
-        + "Pass the scores of the last linear layer to the loss. Apply the softmax only where probabilities are shown "
-        "or compared.",
+        + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
         fix_code=_whole_model(line, change is not None and diff is not None),
         evidence=[
             Evidence("lowest loss that can be reached", floor, ""),
