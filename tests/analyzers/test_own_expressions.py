@@ -67,30 +67,6 @@ def test_an_iterator_is_made_anew_with_what_it_does(make, made: str, loop: str, 
 
 
 @pytest.mark.parametrize(
-    ("line", "prediction", "edited"),
-    [
-        ("return torch.mean((model(x) - y) ** 2)", True, "return torch.mean((model(x).squeeze(-1) - y) ** 2)"),
-        ("loss = (self.net(x) - y).abs().mean()", True, "loss = (self.net(x).squeeze(-1) - y).abs().mean()"),
-        ("loss = (y - model(x)).square().mean()", True, "loss = (y - model(x).squeeze(-1)).square().mean()"),
-        ("loss = (model(x) - y).square().mean()", False, "loss = (model(x) - y.squeeze(-1)).square().mean()"),
-        (
-            "loss = (model(x) - (a + b)).square().mean()",
-            False,
-            "loss = (model(x) - ((a + b).squeeze(-1))).square().mean()",
-        ),
-        ("loss = (out - y).square().mean()", True, None),  # which of both is the model's?
-        ("loss = (model(x)[:, 0] - y).square().mean()", True, None),
-        ("loss = (model(x) - y).square().mean() + (1 - w).abs()", True, None),
-    ],
-)
-def test_a_side_of_a_difference_loses_a_dimension(make, line: str, prediction: bool, edited: str | None) -> None:
-    models = [{"model": at, "name": "Net", "called_as": name} for at, name in enumerate(("model", "self.net"))]
-    process = make.process(sites=sites_of(f"def f(x, y):\n    {line}\n", backward=line), models=models)
-    diff = own_expressions.squeezed_side(process, process.site(1), prediction, -1)
-    assert (diff and diff.added) == (edited and [f"    {edited}"])
-
-
-@pytest.mark.parametrize(
     ("line", "size", "cut"),
     [
         ("yield epoch, x[a:b], y[a:b]", "x", "yield epoch, x[order[a:b]], y[order[a:b]]"),

@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.diagnosis import Location
 
 SEED: Final = "torch.randint(2**31, ()).item()"
 """A number that any kind of generator takes as its seed."""
@@ -105,20 +105,3 @@ def in_a_new_order(place: Location | None) -> str:
     first = min(cuts, key=lambda node: node.col_offset)
     parts = {one.slice: f"order[{line.text_of(one.slice)}]" for one in cuts}
     return f"{_NEW_ORDER.replace('len(x)', f'len({line.text_of(first.value)})')}\n...\n{line.with_parts(parts)}"
-
-
-def squeezed_side(process: Process, place: Location | None, prediction: bool, dimension: int) -> Diff | None:
-    """The statement whose only difference is that of what the model says and a target, with a dimension of size 1 taken
-    off one of both. None where neither side is the model's own call."""
-    own = own_statement.at(process, place)
-    tree = own.parsed.tree if own is not None else ast.Module([], [])
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)]
-    if own is None or len(found) != 1:
-        return None
-    models = {row["called_as"] for row in process.models.records() if row["called_as"]}
-    sides = (found[0].left, found[0].right)
-    said = [isinstance(one, ast.Call) and own.parsed.text_of(one.func) in models for one in sides]
-    if sum(said) != 1:
-        return None
-    chosen = sides[said.index(prediction)]
-    return own.changed(own.parsed.with_parts({chosen: f"{own.parsed.operand(chosen)}.squeeze({dimension})"}))

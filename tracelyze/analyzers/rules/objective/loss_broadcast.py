@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.editing import own_expressions
+from tracelyze.analyzers.evidence.loss import differences
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -68,9 +68,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
     call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
-    place = loss_calls.computed_at(process, line)
+    place = differences.of(process, loss_calls.computed_at(process, line)) if by_hand else None
     edit = (
-        own_expressions.squeezed_side(process, place, longer_input, dim)
+        differences.squeezed(process, place, longer_input, dim)
         if by_hand
         else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
     )
@@ -91,6 +91,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
         f"{target if longer_input else given}{call}",
         diff=edit,
+        change=place,
         evidence=[
             Evidence("shape of the prediction", given),
             Evidence("shape of the target", target),

@@ -1,0 +1,133 @@
+"""The line with the difference that a loss is made of, where the script writes the loss out over several lines:
+`error = target - value`, `critic = error.pow(2).mean()`, `loss = actor + 0.5 * critic`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_EVEN: Final = ("pow", "square", "abs")
+"""Functions and methods that make a distance of a difference."""
+
+
+def of(process: Process, place: Location | None) -> Location | None:
+    """The only such line that the statement at a place is computed from, as far as the lines above are known one by
+    one; the place itself where there is none, or several."""
+    lines = edits.lines_of_function(process, place) if place else {}
+    own = parsed_line.parse(place.source) if place else None
+    if place is None or own is None or place.line not in lines:
+        return place
+    search = _Search(lines)
+    search.follow(own.statement, place.line)
+    found = search.found - {place.line}
+    if place.line in search.found or len(found) != 1:
+        return place
+    (number,) = found
+    return Location(place.file, number, place.function, lines[number].strip())
+
+
+def assigned(lines: dict[int, str], name: str, below: int) -> tuple[int, ast.expr] | None:
+    """Number and value of the nearest assignment to a name above a line; None where a line between is not known, or
+    where the assignment may go on over several."""
+    number = below - 1
+    while number in lines:
+        text = lines[number].split("  #")[0].strip()
+        line = parsed_line.parse(text) if text else None
+        statement = line.statement if line is not None else None
+        if text.startswith(("def ", "async def ", "class ")):
+            return None
+        if isinstance(statement, ast.Assign) and name in _targets(statement.targets):
+            return number, statement.value
+        if statement is None and text.startswith(f"{name} ="):
+            return None
+        number -= 1
+    return None
+
+
+def squeezed(process: Process, place: Location | None, prediction: bool, dimension: int) -> Diff | None:
+    """The statement whose only difference is that of what the model says and a target, with a dimension of size 1 taken
+    off one of both. None where not exactly one side is the model's call, or a name that a call gave its value."""
+    own = own_statement.at(process, place)
+    tree = own.parsed.tree if own is not None else ast.Module([], [])
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)]
+    if own is None or place is None or len(found) != 1:
+        return None
+    lines = edits.lines_of_function(process, place)
+    models = {row["called_as"] for row in process.models.records() if row["called_as"]}
+    calls = {one.line for one in process.locations("training-call") if one.file == place.file}
+    sides = (found[0].left, found[0].right)
+    said = [_said_by(models, calls, lines, own.line, side) for side in sides]
+    if sum(said) != 1:
+        return None
+    chosen = sides[said.index(prediction)]
+    return own.changed(own.parsed.with_parts({chosen: f"{own.parsed.operand(chosen)}.squeeze({dimension})"}))
+
+
+def _said_by(models: set[str], calls: set[int], lines: dict[int, str], number: int, side: ast.expr) -> bool:
+    """Whether a side is a call of one of the models, or what such a call, or one at one of these lines, returned."""
+    made = assigned(lines, ast.unparse(side), number) if isinstance(side, ast.Name | ast.Attribute) else None
+    value = made[1] if made is not None else side
+    known = made is not None and made[0] in calls
+    return isinstance(value, ast.Call) and (known or ast.unparse(value.func) in models)
+
+
+def _targets(targets: list[ast.expr]) -> set[str]:
+    """What an assignment gives a value: names, attributes, and what has an entry set."""
+    found: set[str] = set()
+    for one in targets:
+        found |= _targets(one.elts) if isinstance(one, ast.Tuple | ast.List) else set()
+        found.add(ast.unparse(one.value if isinstance(one, ast.Subscript) else one))
+    return found
+
+
+@dataclass
+class _Search:
+    lines: dict[int, str]
+    found: set[int] = field(default_factory=set)
+    _seen: set[tuple[str, int]] = field(default_factory=set)
+
+    def follow(self, statement: ast.AST, number: int) -> None:
+        """Distances in a statement, and in those that its names are made by."""
+        for node in ast.walk(statement):
+            operand = _squared(node)
+            if operand is not None:
+                self._difference(operand, number)
+            made = self._made(node, number)
+            if made is not None:
+                self.follow(made[1], made[0])
+
+    def _difference(self, operand: ast.expr, number: int) -> None:
+        if isinstance(operand, ast.UnaryOp):
+            self._difference(operand.operand, number)
+        elif isinstance(operand, ast.BinOp) and isinstance(operand.op, ast.Sub):
+            self.found.add(number)
+        elif isinstance(operand, ast.Name | ast.Attribute):
+            made = assigned(self.lines, ast.unparse(operand), number)
+            if made is not None:
+                self._difference(made[1], made[0])
+
+    def _made(self, node: ast.AST, number: int) -> tuple[int, ast.expr] | None:
+        if not isinstance(node, ast.Name | ast.Attribute) or (ast.unparse(node), number) in self._seen:
+            return None
+        self._seen.add((ast.unparse(node), number))
+        return assigned(self.lines, ast.unparse(node), number)
+
+
+def _squared(node: ast.AST) -> ast.expr | None:
+    """What is squared, or taken absolute."""
+    if isinstance(node, ast.BinOp):
+        squares = isinstance(node.op, ast.Pow) or ast.unparse(node.left) == ast.unparse(node.right)
+        return node.left if squares and isinstance(node.op, ast.Pow | ast.Mult) else None
+    if not isinstance(node, ast.Call) or parsed_line.name_of(node.func) not in _EVEN:
+        return None
+    if parsed_line.is_function_of_torch(node.func):
+        return node.args[0] if node.args else None
+    return node.func.value if isinstance(node.func, ast.Attribute) else None
