@@ -421,3 +421,7 @@ def test_reading_in_order_repeats_batches_where_an_index_stands_for_a_sample(mak
         assert (found[2].severity, found[2].confidence) == ("info", confidence)
     else:
         assert "other samples" in found[1]
+    drawn = make.process(once, loaders=[loader | {"ignores_index": True}], more={"batches": rows})
+    status, reason, _ = make.check("no-shuffle", drawn)
+    assert status == "passed"
+    assert "Images does not read the index that it is given" in reason

@@ -100,3 +100,41 @@ def test_what_puts_batches_together_and_what_seeds_workers() -> None:
     sample_lines.worker_seed(seeds, Sites(rows.append))
     sample_lines.worker_seed(None, Sites(rows.append))
     assert (told(rows, "sample"), told(rows, "worker-seed")) == (["stacks"], ["seeds"])
+
+
+class Drawn(Plain):
+    def __getitem__(self, index: int) -> Any:
+        start = self.rng.integers(6)
+        return self.x[start : start + 3]
+
+
+class Thrown(Plain):
+    def __getitem__(self, *_: int) -> Any:
+        return self.x[0]
+
+
+class Captured(Plain):
+    def __getitem__(self, index: int) -> Any:
+        return [x + index for x in self.x]
+
+
+class Inherited(Noisy):
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "ignores"),
+    [
+        (Plain(), False),
+        (Noisy(), False),
+        (Drawn(), True),
+        (Subset(Drawn(), [1, 2]), True),
+        (Thrown(), None),
+        (Captured(), False),
+        (Inherited(), False),
+        (TensorDataset(torch.zeros(3)), None),
+    ],
+)
+def test_a_dataset_that_ignores_its_index(dataset: Any, ignores: bool | None) -> None:
+    assert sample_lines.ignores_index(dataset) is ignores

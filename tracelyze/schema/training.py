@@ -244,6 +244,9 @@ LOADERS = Table(
         Column(
             "sample_at", "int32", "", "line that makes a sample the numbers that the model is given, as far as known"
         ),
+        Column(
+            "ignores_index", "bool", "", "its dataset's __getitem__ never reads the index; null where that is not known"
+        ),
         Column("own_generator", "int32", "", "line in which __getitem__ seeds a generator for each sample alike"),
         Column("stored", "string", "", "shapes of the samples that such a dataset stores"),
         Column("stored_prints", "string", "", "fingerprints of some of these samples"),

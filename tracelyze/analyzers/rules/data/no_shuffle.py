@@ -39,7 +39,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         again = [row for index, row in ordered.items() if _passes(process, index) >= limits["passes"]]
         once = [one for row in again if (one := first_batches.finding(process, RULE.id, row, limits)) is not None]
         several = [row for row in again if row["length"] != 1]  # one batch has no order
-        if once or not several:
+        drawn = [row for row in several if row["ignores_index"]]
+        if drawn and len(drawn) == len(several) and not once:
+            said = f"a loader reads in order, but {drawn[0]['dataset']} does not read the index that it is given"
+            return Passed(f"{said}: another order would change nothing")
+        if once or not (several := [row for row in several if row not in drawn]):
             return once or outcome
         count = _passes(process, several[0]["loader"])
         if (same := reading_order.comes_again(process, several[0]["loader"], limits["again"])) is False:

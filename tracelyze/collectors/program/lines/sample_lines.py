@@ -67,6 +67,21 @@ def sample(dataset: Any, collate: Any, sites: Sites) -> int | None:
     return None
 
 
+def ignores_index(dataset: Any) -> bool | None:
+    """Whether `__getitem__` never reads the index that it is given, as one that draws its samples. None where its code
+    is not the script's own, or takes its arguments as a whole."""
+    code = next(iter(_readers(dataset)), None)
+    if code is None or code.co_name != "__getitem__" or code.co_argcount < len(("self", "index")):
+        return None
+    name = code.co_varnames[1]
+    if name in code.co_cellvars or "locals" in code.co_names or len(code.co_code) > LONGEST:
+        return False
+    return not any(
+        "LOAD" in one.opname and name in (one.argval if type(one.argval) is tuple else (one.argval,))
+        for one in dis.get_instructions(code)
+    )
+
+
 def worker_seed(initialize: Any, sites: Sites) -> None:
     """Record the line of a worker_init_fn of the script's own that seeds."""
     for code in _own(initialize):

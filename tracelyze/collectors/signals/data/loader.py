@@ -98,6 +98,7 @@ class Loader(Signal):
             row["own_generator"], row["stored"] = own or (None, None)
             row["open_file"], row["open_kind"], row["opened_at"] = open_files.of(loader.dataset, sites) or (None,) * 3
             row["sample_at"] = sample_lines.sample(loader.dataset, loader.collate_fn, sites)
+            row["ignores_index"] = None if row["iterable"] else sample_lines.ignores_index(loader.dataset)
             sample_lines.draws(loader.dataset, loader.collate_fn, sites)
             sample_lines.worker_seed(getattr(loader, "worker_init_fn", None), sites)
             if own is not None:
