@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import outside_wrapper, partly_averaged
-from tracelyze.analyzers.evidence.called import assigned
-from tracelyze.formatting import plural
+from tracelyze.analyzers.computed.ranks import outside_wrapper, partly_averaged, passed_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 
-@dataclass(frozen=True)
-class PassedBy:
-    """A DistributedDataParallel that the script makes and never calls. `made_at`: the line that makes it."""
-
-    made_at: Location
-
-    def title(self, ranks: int) -> str:
-        """What drifts apart, in a line."""
-        return f"{self._name()} is never called: the weights of {plural(ranks, 'rank')} drift apart"
-
-    def summary(self) -> str:
-        """Why nothing is averaged, behind "they differ, by ... in the end: "."""
-        return (
-            f"line {self.made_at.line} makes a {outside_wrapper.DDP}, but no call went through it. It averages the "
-            "gradients of its own calls alone; here the module inside it is called in its place, by `.module`, by the "
-            "variable that was wrapped, or by another method than forward. What is saved is the model of one rank."
-        )
-
-    def fix(self) -> str:
-        """What to call."""
-        return (
-            f"Call {self._name()}(inputs) itself in the training step. What another method computes goes into the "
-            "model's forward."
-        )
-
-    def code(self) -> str:
-        """The call, by the wrapper's own name."""
-        return f"outputs = {self._name()}(inputs)  # not the module inside it"
-
-    def _name(self) -> str:
-        return assigned(self.made_at) or "the wrapper"
-
-
-NotAveraged = outside_wrapper.Outside | partly_averaged.LeftOut | PassedBy
+NotAveraged = outside_wrapper.Outside | partly_averaged.LeftOut | passed_wrapper.PassedBy
 
 
 def of(process: Process, others: Sequence[Process], equal: float) -> NotAveraged | None:
     """What is known of it; None where nothing is."""
     left_out = outside_wrapper.of(process, others, equal) or partly_averaged.of(process, others, equal)
-    return left_out or _passed_by(process)
+    return left_out or passed_wrapper.of(process)
 
 
-def _passed_by(process: Process) -> PassedBy | None:
-    """None where a wrapper was called, and where none was made, or several were."""
-    made = [] if outside_wrapper.is_used(process) else process.locations("wrapper")
-    return PassedBy(made[0]) if len(made) == 1 else None
+def place(found: NotAveraged | None) -> Location | None:
+    """The line to change, where it is known; else the one that makes what is not averaged."""
+    called = found.called_at if isinstance(found, passed_wrapper.PassedBy) else None
+    return called or (found.made_at if found is not None else None)
+
+
+def edit(found: NotAveraged | None) -> Diff | None:
+    """The edit of that line, where it is known to be right."""
+    return found.diff if isinstance(found, passed_wrapper.PassedBy) else None

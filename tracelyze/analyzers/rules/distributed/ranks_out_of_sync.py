@@ -122,7 +122,8 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
             Evidence("ranks compared", len(ranks), "ranks", role="basis"),
             *(Evidence(one.name, one.shown(process.rank, apart[0])) for one in unlike),
         ],
-        location=(optimization.made_at if unlike else outside and outside.made_at) or optimization.step_location,
+        location=(optimization.made_at if unlike else not_averaged.place(outside)) or optimization.step_location,
+        diff=not_averaged.edit(outside),
         charts=side_by_side.learning(process, opened, since),
         false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
     )  # fmt: skip

@@ -1,0 +1,56 @@
+"""A DistributedDataParallel that is made and never called: which line calls the module inside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analyzers.test_edits import sites_of
+from tracelyze.analyzers.computed.ranks import not_averaged, passed_wrapper
+
+STEP = """\
+def step(self, x, y):
+    self.optimizer.zero_grad()
+    {call}
+    {then}
+    loss.backward()
+    self.net.module.train()"""
+
+
+def passed(make: Any, call: str, then: str = "log(loss)", called: bool = False) -> Any:
+    sites = sites_of(STEP.format(call=call, then=then), backward="loss.backward()")
+    made = {"site": 8, "role": "wrapper", "file": "train.py", "line": 40, "function": "__init__"}
+    sites.append(made | {"source": "self.net = DistributedDataParallel(Net())"})
+    if called:
+        sites.append(sites[0] | {"site": 9, "role": "training-call", "line": 3, "source": call})
+    return passed_wrapper.of(make.process(sites=sites))
+
+
+@pytest.mark.parametrize(
+    ("call", "edited"),
+    [
+        ("loss = self.net.module.training_loss(x, y)", None),
+        ("loss = mse(self.net.module(x), y)", "loss = mse(self.net(x), y)"),
+        ("loss = mse(self.net.module.forward(x), y)", "loss = mse(self.net(x), y)"),
+        ("loss = mse(self.net.module.head(x), y)", None),
+    ],
+)
+def test_a_call_past_the_wrapper(make, call: str, edited: str | None) -> None:
+    found = passed(make, call)
+    place, diff = not_averaged.place(found), not_averaged.edit(found)
+    assert place is not None
+    assert (place.line, place.source) == (3, call)
+    assert (diff and [one.strip() for one in diff.added]) == (edited and [edited])
+    assert "in its place, in line 3." in found.summary()
+    assert found.code().startswith("outputs = self.net(inputs)")
+
+
+def test_a_call_of_the_variable_that_was_wrapped(make) -> None:
+    assert not_averaged.place(passed(make, "loss = mse(inner(x), y)", called=True)).line == 3
+    assert not_averaged.place(passed(make, "loss = mse(inner(x), y)")).line == 40, "where it is called is not known"
+    several = passed(make, "loss = self.net.module.a(x)", "loss += self.net.module.b(x)")
+    assert not_averaged.place(several).line == 40
+    assert "by `.module`, by the variable" in several.summary()
+    weights = passed(make, "decay = norm(self.net.module.parameters())")
+    assert not_averaged.place(weights).line == 40, "which computes nothing with the model"
