@@ -67,7 +67,7 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
     """The edit of an append of a name, or of a sum with one that holds a graph, in the function that calls backward:
     elsewhere, as in a meter's `update`, a name may stand for a number now and then, which cannot be detached."""
     there, backward = edits.statement(optimization.process, line), optimization.backward_location
-    averaged = averages.detached(optimization, line)
+    averaged = None if retains(optimization) else averages.detached(optimization, line)
     if averaged is not None:
         return averaged
     if there is None or backward is None or (backward.file, backward.function) != (line.file, line.function):
@@ -121,8 +121,8 @@ def _told(optimization: Optimization) -> list[Kept]:
             continue  # what the loss is computed from needs its graph
         location = Location(backward.file, number, backward.function, line.strip())
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
-        diff = _diff(location, line, stored) or averages.detached(optimization, location)
-        found.append(Kept(location, diff, emptied))
+        averaged = None if retains(optimization) else averages.detached(optimization, location)
+        found.append(Kept(location, _diff(location, line, stored) or averaged, emptied))
     return found
 
 
@@ -144,6 +144,13 @@ def _of_function(text: dict[int, str], place: Location) -> dict[int, str]:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+def retains(optimization: Optimization) -> bool:
+    """Whether the last backward of most steps keeps its graph (`retain_graph=True`)."""
+    steps = optimization.steps
+    known = steps.known("graph_retained")
+    return bool(known.any() and steps["graph_retained"][known].mean() > 1 / 2)
 
 
 def edit(kept: list[Kept]) -> Diff | None:

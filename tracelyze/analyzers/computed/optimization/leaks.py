@@ -166,13 +166,6 @@ def of_files(process: Process) -> float:
     return float((files[-1] - files[begin]) / max(resident[-1] - resident[begin], 1.0))
 
 
-def retains(optimization: Optimization) -> bool:
-    """Whether the last backward of most steps keeps its graph (`retain_graph=True`)."""
-    steps = optimization.steps
-    known = steps.known("graph_retained")
-    return bool(known.any() and steps["graph_retained"][known].mean() > 1 / 2)
-
-
 def _beyond_the_step(alive: Floats, calls: Floats) -> Floats:
     """Graphs alive without those that a step has because it calls models more often than the shortest step does.
 

@@ -2,6 +2,7 @@
 
 Detached is what the whole statement makes: the graph that would grow is that of the value before. Nothing that the loss
 needs is cut off: a backward through such an average would reach the graph of the step before, which is freed, and fail.
+Not so where backwards retain their graphs: the caller looks at that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
 
@@ -28,7 +28,7 @@ def detached(optimization: Optimization, place: Location) -> Diff | None:
     """The statement at a place with `.detach()` behind its value, where that is always a tensor."""
     process, backward = optimization.process, optimization.backward_location
     own, value = _average(process, place)
-    if own is None or value is None or leaks.retains(optimization):
+    if own is None or value is None:
         return None
     inside = backward is not None and (backward.file, backward.function) == (place.file, place.function)
     if not inside and not _of_tensors(process, place, value):
