@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tracelyze.analyzers import diagnose
+
 
 def steps(make, count=400, **columns):
     return make.steps(count) | columns
@@ -227,12 +229,32 @@ def test_the_share_that_first_batches_cost_is_of_the_whole_training(make) -> Non
 def test_a_loader_that_every_epoch_makes_anew_is_to_be_made_once(make) -> None:
     """persistent_workers would change nothing: the workers end with their loader."""
     anew = [workers(4)[0] | {"loader": number, "made_at": 0} for number in range(5)]
-    process = make.process(epochs(make, 2.5), evals={}, loaders=anew)
+    feeding = [index // 100 for index in range(400)]
+    process = make.process(epochs(make, 2.5, loader=feeding), evals={}, loaders=anew)
     _, _, finding = make.check("epoch-boundary-stall", process)
     assert finding.fix.startswith("Make the loader once")
     assert finding.diff is None
     assert finding.fix_code.startswith("# before the epochs:\nloader = DataLoader(")
     assert "Each epoch makes a new loader" in finding.summary
+
+
+def test_loaders_that_a_trainer_makes_for_its_evaluations_are_none_of_the_training(make) -> None:
+    """All are made at the line `trainer.train()`, the one that feeds the steps once: its workers can stay."""
+    train = "trainer.train()"
+    sites = [
+        *[{"site": 40 + at, "file": "train.py", "function": "main", "line": 30, "source": train, "role": role}
+          for at, role in enumerate(("dataloader", "loader", "backward", "step"))],
+        {"site": 50, "file": "train.py", "function": "main", "line": 20, "source": "dataloader_num_workers=2,",
+         "role": "setting"},
+    ]  # fmt: skip
+    evaluated = [{"loader": number, "dataset": "list", "num_workers": 2, "made_at": 40} for number in range(1, 7)]
+    loaders = [workers(2)[0] | {"made_at": 40, "site": 41}, *evaluated]
+    process = make.process(epochs(make, 2.5, loader=[0] * 400), evals={}, loaders=loaders, sites=sites)
+    (finding,) = diagnose(make.run(process), select=["epoch-boundary-stall"]).findings
+    assert "Each epoch makes a new loader" not in finding.summary
+    assert finding.fix.startswith("Keep the workers between epochs")
+    assert finding.location.line == 20
+    assert "trainer.args.dataloader_persistent_workers = True" in finding.fix_code
 
 
 def test_the_advice_for_workers_that_stay_or_that_are_none(make) -> None:
@@ -242,8 +264,6 @@ def test_the_advice_for_workers_that_stay_or_that_are_none(make) -> None:
 
 
 def test_both_rules_on_one_run_tell_the_stall_once(make) -> None:
-    from tracelyze.analyzers import diagnose
-
     run = make.run(make.process(epochs(make, 2.5), evals={}, loaders=workers(4)))
     checks = diagnose(run, select=["slow-steps", "epoch-boundary-stall"]).checks
     assert {check.rule: check.status for check in checks} == {"slow-steps": "passed", "epoch-boundary-stall": "fired"}

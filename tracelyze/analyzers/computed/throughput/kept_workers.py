@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Diff, Location, Setting
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 _SETS_EPOCH: Final = re.compile(r"(?P<owner>[A-Za-z_][\w.]*)\.set_epoch\s*\(")
 _SAMPLER: Final = re.compile(r"sampler$", re.IGNORECASE)  # the loader asks it in the program, and no worker has a copy
@@ -57,11 +57,14 @@ def staying(process: Process, loader: Mapping[str, Any], workers: int) -> dict[s
     return {"num_workers": str(workers), **stay}
 
 
-def made_anew(process: Process, loader: Mapping[str, Any], most: float) -> bool:
-    """Whether the line that made this loader made one for every epoch: then no setting keeps its workers."""
-    made_at = loader.get("made_at")
-    same = [row for row in process.loaders.records() if made_at is not None and row["made_at"] == made_at]
-    return bool(loader.get("num_workers")) and len(same) > most
+def made_anew(optimization: Optimization, loader: Mapping[str, Any], most: float) -> bool:
+    """Whether the line that made this loader made one for every epoch: then no setting keeps its workers.
+
+    Those that fed a step count: a trainer makes one for each evaluation, too, at the line that calls it.
+    """
+    made_at, fed = loader.get("made_at"), set(optimization.steps["loader"].tolist())
+    same = [row for row in optimization.process.loaders.records() if made_at is not None and row["made_at"] == made_at]
+    return bool(loader.get("num_workers")) and sum(row["loader"] in fed for row in same) > most
 
 
 def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[str, str, str]:

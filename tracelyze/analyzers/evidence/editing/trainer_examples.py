@@ -27,7 +27,9 @@ _INTERVAL: Final = (
     "# what configure_optimizers returns:\n"
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}'
 )
-_WORKERS: Final = re.compile(r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+).*\)$", re.MULTILINE)
+_WORKERS: Final = re.compile(
+    r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+)(?P<stay>.*persistent_workers=True)?.*\)$", re.MULTILINE
+)
 STOP_EARLY: Final = """best, waited = float("inf"), 0  # before the loop
 
 if val_loss < best:  # after each validation
@@ -60,8 +62,14 @@ def in_example(code: str, process: Process) -> str:
     before = "before it trains"
     code = _CLIP.sub(rf"{trainer}.args.max_grad_norm = \g<norm>  # {before}", code)
     code = _RATE.sub(rf"{trainer}.args.learning_rate = \g<rate>  # {before}", code)
-    code = _WORKERS.sub(rf"{trainer}.args.dataloader_num_workers = \g<workers>  # {before}", code)
+    code = _WORKERS.sub(lambda made: _workers(trainer, made, before), code)
     return _BFLOAT16.sub("TrainingArguments(output_dir, bf16=True)  # beside what it is given today", code)
+
+
+def _workers(trainer: str, made: re.Match[str], before: str) -> str:
+    """What the trainer is told of workers, where an example makes a loader with them."""
+    line = f"{trainer}.args.dataloader_num_workers = {made['workers']}  # {before}"
+    return f"{line}\n{trainer}.args.dataloader_persistent_workers = True" if made["stay"] else line
 
 
 def trainer_of(process: Process) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def _finding(
     middle = float(np.median(excess[rows]))
     loader = optimization.loader
     marks = [Mark(float(timing.step_at(optimization, int(row))), "an epoch begins") for row in rows[:6]]
-    renewed = kept_workers.made_anew(optimization.process, loader, limits["boundaries"])
+    renewed = kept_workers.made_anew(optimization, loader, limits["boundaries"])
     fix, code, why = kept_workers.advice(optimization.process, loader, renewed)
     made_at = optimization.process.site(loader.get("made_at"))
     iterated = optimization.process.site(loader.get("site")) or optimization.process.location("loader")
@@ -109,6 +109,7 @@ RULE = Rule(
     title="Every epoch begins with a stall",
     about="Compares the wait for the first batch of each pass over the loader with the wait for the others.",
     check=check,
+    settings=("dataloader_num_workers",),
     verify="Record the run again: the first batch of an epoch comes about as fast as the others.",
     excluded=(
         "The first batch of the run is left out.",
