@@ -34,7 +34,10 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     one = make.check("partial-zero-grad", process)[2]
     assert one.location.line == 55
     assert "Adam (optimizer 1)" in one.title
+    assert one.title.startswith("All gradients of ")
+    assert "while the others" not in one.summary, "this optimizer has no others"
     assert "Another optimizer's gradients are cleared" in one.summary
+    assert one.diff is None, "the first loss's backward may fill its gradients as well"
     made = [dict(row, made_at=11 + row["optimizer"]) for row in both]
     lines = [
         {"site": 11 + index, "role": "optimizer", "line": 9, "source": f"opt_{index} = Adam(p)"} for index in (0, 1)
@@ -48,6 +51,23 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     partial = steps | {"grads_carried": [0, 0] + [3 * (index % 2) for index in range(COUNT - 2)]}
     found = make.check("partial-zero-grad", make.process(partial, optimizers=both, sites=sites))[2]
     assert found.location.line == 55
+
+
+def test_one_of_two_optimizers_behind_one_backward_is_cleared_after_its_step(make) -> None:
+    text = "    loss.backward()\n    opt_net.step()\n    opt_centers.step()"
+    sites = [
+        {"site": 7, "role": "backward", "line": 46, "source": "loss.backward()"},
+        {"site": 8, "role": "step", "line": 47, "source": "opt_net.step()"},
+        {"site": 9, "role": "step", "line": 48, "source": "opt_centers.step()"},
+    ]
+    sites = [one | {"file": "train.py", "excerpt": text, "excerpt_line": 46} for one in sites]
+    both = [{"optimizer": index, "name": "SGD", "backward_site": 7, "site": 8 + index} for index in (0, 1)]
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "grads_carried": [0, 0] + [8 * (index % 2) for index in range(COUNT - 2)],
+    }
+    diff = make.check("partial-zero-grad", make.process(steps, optimizers=both, sites=sites))[2].diff
+    assert (diff.line, diff.removed, diff.added) == (49, [], ["    opt_centers.zero_grad()"])
 
 
 def test_without_an_optimizer_the_fix_names_none(make) -> None:

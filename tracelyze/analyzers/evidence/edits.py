@@ -71,8 +71,18 @@ def _depth(line: str) -> int:
 
 def clear_after_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the only line at which the optimizer steps."""
-    step = _only(optimization.process, "step")
-    found = step and statement(optimization.process, step)
+    return _cleared_behind(optimization.process, _only(optimization.process, "step"))
+
+
+def clear_after_own_step(optimization: Optimization) -> Diff | None:
+    """zero_grad right behind the line at which this one of several optimizers steps, where a single line makes all
+    backwards: none of another loss fills the gradients between that step and the next backward."""
+    process = optimization.process
+    return _cleared_behind(process, optimization.step_location) if _only(process, "backward") else None
+
+
+def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
+    found = step and statement(process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:
         return None

@@ -45,14 +45,17 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     begin = timing.step_at(optimization, first)
     name = timing.name_of(optimization)
     tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
+    whole, which = tensors == of, f"{tensors} of {of}"
+    kept = f"{which} tensors kept their old gradients in {percent(share)} of the steps, while the others were cleared"
+    if whole:
+        which, kept = "All", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{tensors} of {of} gradients{name} are never cleared",
+        title=f"{which} gradients{name} are never cleared",
         summary=(
-            f"From step {begin:,} on, {tensors} of {of} tensors kept their old gradients in {percent(share)} of the "
-            "steps, while the others were cleared. These parameters follow the sum of all their gradients. "
+            f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients. "
             + (
                 f"Another optimizer's gradients are cleared; those{name} are not."
                 if alone
@@ -60,7 +63,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             )
         ),
         fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
-        fix_code=f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # as the other optimizer's"
+        fix_code=f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
         if alone
         else "optimizer.zero_grad()      # not: model.head.zero_grad()",
         first_step=begin,
@@ -80,7 +83,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
-        diff=edits.clear_all(optimization),
+        diff=edits.clear_after_own_step(optimization) if whole else edits.clear_all(optimization),
     )
 
 
