@@ -162,6 +162,32 @@ def test_gradients_are_unscaled_before_the_clip(make) -> None:
     assert lines[lines.index(clip) - 1] == "scaler.unscale_(optimizer)"
 
 
+@pytest.mark.parametrize(
+    ("taken", "before"),
+    [
+        ("total = get_total_norm([p.grad for p in model.parameters()])", "total ="),
+        (("params = [p for p in model.parameters() if p.grad is not None]\n"
+         "total = get_total_norm([p.grad for p in params])"), "params ="),
+        ("total = 0.0\nfor p in model.parameters():\n    total += p.grad.norm() ** 2", "for p in"),
+        ("total = get_total_norm(\n    [p.grad for p in model.parameters()]\n)", "total ="),
+        ("total = measured(model)", None),  # by a function of the script's own
+    ],
+)  # fmt: skip
+def test_gradients_are_unscaled_before_the_norm_that_a_clip_is_given(make, taken: str, before: str | None) -> None:
+    """In front of the clip it is too late: the norm is that of the scaled gradients."""
+    lines = [*taken.split("\n"), "clip_grads_with_norm_(model.parameters(), 1.0, total)"]
+    middle = "\n".join([lines[0], *[f"        {one}" for one in lines[1:]]])
+    source = LOOP.format(backward="scaler.scale(loss).backward()", middle=middle, step="scaler.step(optimizer)")
+    roles = {"backward": "backward()", "clip": "clip_grads", "step": "scaler.step"}
+    training = make.process(sites=sites_of(source, **roles)).optimizations[0]
+    diff = edits.unscale_before_clip(training)
+    if before is None:
+        assert diff is None
+        return
+    repaired = statements(applied(source, diff))
+    assert repaired[repaired.index("scaler.unscale_(optimizer)") + 1].startswith(before)
+
+
 def test_both_halves_of_a_scaler(make) -> None:
     source = LOOP.format(backward="scaler.scale(loss).backward()", middle="pass", step="optimizer.step()")
     roles = {"backward": "backward()", "step": "optimizer.step()"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import parsed_line
@@ -21,6 +22,7 @@ SCALER_STEP: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.step\((?P
 SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale\(.+\)\.backward\(\)")
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
+_READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
 STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
 
@@ -114,13 +116,44 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
 
 
 def unscale_before_clip(optimization: Optimization) -> Diff | None:
-    """scaler.unscale_ in front of the line that clips."""
+    """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
     clip, step = _only(optimization.process, "clip"), _only(optimization.process, "step")
     there = clip and statement(optimization.process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
+    if is_given_a_norm(clip):
+        clip = norm_taken(optimization.process, clip)
+    if clip is None:
+        return None
     return Diff(clip.file, clip.line, [], [f"{there[0]}{match['scaler']}.unscale_({match['optimizer']})"])
+
+
+def is_given_a_norm(clip: Location) -> bool:
+    """Whether the line clips by a norm that was taken before: what is unscaled after that changes nothing of it."""
+    line = parsed_line.parse(clip.source)
+    calls = line.calls("clip_grads_with_norm_") if line else []
+    given = [one.value for call in calls for one in call.keywords if one.arg == "total_norm"]
+    given += [one for call in calls for one in call.args[2:3]]
+    return any(not isinstance(one, ast.Call) for one in given) or (line is None and "_with_norm_(" in clip.source)
+
+
+def norm_taken(process: Process, clip: Location) -> Location | None:
+    """The first of the lines between backward and clip, at the depth of the clip, that reads gradients or takes norms:
+    of a loop that does so its head."""
+    lines, backward = lines_of_function(process, clip), _only(process, "backward")
+    if backward is None or not _same_function(backward, clip) or backward.line >= clip.line:
+        return None
+    between = [(at, lines.get(at, "")) for at in range(backward.line + 1, clip.line)]
+    depth = _depth(lines.get(clip.line, ""))
+    first = next((at for at, line in between if _READS_GRADIENTS.search(line)), None)
+    if first is None or any(line.strip() and _depth(line) < depth for at, line in between if at >= first):
+        return None
+    heads = [at for at, line in between if at <= first and line.strip() and _depth(line) == depth]
+    block = textwrap.dedent("\n".join(lines.get(at, "") for at in range(heads[-1], clip.line))) if heads else ""
+    if not block or parsed_line.parse(f"if True:\n{textwrap.indent(block, ' ')}") is None:
+        return None  # within a statement of several lines
+    return Location(clip.file, heads[-1], clip.function, lines[heads[-1]].strip())
 
 
 def step_by_scaler(optimization: Optimization) -> Diff | None:

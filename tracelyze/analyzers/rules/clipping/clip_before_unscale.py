@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
 
+FIX = "Call scaler.unscale_(optimizer) right before clipping, once per step."
+NORM = (
+    "Call scaler.unscale_(optimizer) once per step, before the norm is taken{at} that the clip is given: in front of "
+    "the clip it would be too late."
+)
+GIVEN = """norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+torch.nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)"""
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Clips that saw scaled gradients, in nearly all steps that clipped."""
@@ -38,6 +46,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
     diff = edits.unscale_before_clip(optimization) if once else None
     unscale = diff.added[0].strip() if diff else "scaler.unscale_(optimizer)  # once a step, before its first clip"
+    clip = optimization.process.location("clip")
+    given = clip is not None and edits.is_given_a_norm(clip)
+    taken = edits.norm_taken(optimization.process, clip) if clip is not None and given else None
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -47,8 +58,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"In {share_of(share, 'clipped steps')} the gradients were still multiplied by the loss scale, so the "
             f"clip saw norms {times} too large. {_cut(optimization, bad)}"
         ),
-        fix="Call scaler.unscale_(optimizer) right before clipping, once per step.",
-        fix_code=f"{unscale}\n{clip_values.own_line(optimization)}",
+        fix=NORM.format(at=f" (line {taken.line})" if taken else "") if given else FIX,
+        fix_code=f"{unscale}\n{GIVEN if given else clip_values.own_line(optimization)}",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -56,7 +67,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
             Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong", role="expected"),
         ],
-        location=optimization.process.location("clip"),
+        location=taken or clip,
+        seen_at=clip,
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "clipped while scaled")])
         + pictures.grad_norm(optimization, [Mark(float(begin), "clipped while scaled")]),
         diff=diff,
