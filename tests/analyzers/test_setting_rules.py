@@ -180,6 +180,35 @@ def test_a_schedule_of_too_few_steps_is_lengthened_in_the_line_that_makes_it(mak
         assert expected in make.check("learning-rate-schedule", process)[2].fix_code
 
 
+def test_a_scheduler_that_takes_several_steps_with_each_of_the_optimizer(make) -> None:
+    """Accelerate has a prepared one take a step for each process; in a loop that accumulates, it is stepped with each
+    micro-batch. Its length, written out by the script, is right for the steps of the optimizer."""
+    made = {"site": 3, "role": "scheduler", "file": "train.py", "line": 28, "function": "main"}
+    prepared = "s = accelerator.prepare(warm(opt, num_warmup_steps=int(0.1 * n), num_training_steps=n))"
+    plain = "s = warm(opt, num_warmup_steps=10, num_training_steps=n)"
+
+    def judged(source: str, times: int, zero_from: int, ranks: int = 1) -> Any:
+        rates = make.steps() | {"lr": [0.01] * zero_from + [0.0] * (COUNT - zero_from)}
+        row = scheduler("LambdaLR", steps=times * COUNT, site=1, made_at=3)
+        facts = {"world_size": ranks}
+        sites = [made | {"source": source}, made | {"site": 1, "role": "schedule", "line": 40, "source": "s.step()"}]
+        process = make.process(rates, sites=sites, facts=facts, more={"schedules": [row]})
+        return make.check("learning-rate-schedule", process)[2]
+
+    found = judged(prepared, 2, COUNT // 2, ranks=2)
+    assert "takes 2 steps with each step of the optimizer: 800 steps in 400" in found.summary
+    assert "for each of the 2 processes" in found.summary
+    assert "num_training_steps=n * accelerator.num_processes)" in found.fix_code
+    assert "num_warmup_steps=int(0.1 * n) * accelerator.num_processes," in found.fix_code
+    assert found.location.line == 28
+    accumulated = judged(plain, 4, COUNT // 4)
+    assert "takes 4 steps with each step of the optimizer" in accumulated.summary
+    assert "processes" not in accumulated.summary
+    assert accumulated.location.line == 40
+    for other in (judged(plain, 1, COUNT // 2), judged(plain, 4, COUNT // 2)):  # its length counts something else
+        assert "with each step" not in other.summary
+
+
 def test_a_factor_of_zero_is_what_sets_the_rate_to_zero(make) -> None:
     rates = make.steps() | {"lr": [0.01] * 100 + [0.0] * 300}
     for source, expected in (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules import findings, mismatches
+from tracelyze.analyzers.computed.schedules import findings, mismatches, several_steps
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Setting
@@ -23,6 +24,15 @@ _LENGTH: Final = re.compile(r"\b(num_training_steps|T_max|total_steps|total_iter
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
+@dataclass(frozen=True)
+class _Advice:
+    cause: str
+    fix: str
+    code: str
+    at_step: bool = False
+    length: Setting | None = None
+
+
 def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits: Limits) -> Finding | None:
     """The finding about a rate that ends at zero; None where it does not, or not for long."""
     steps = optimization.steps
@@ -30,7 +40,6 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     rate = steps["lr"][rows]
     idle = rate <= limits["nothing"] * rate.max()
     tail = len(idle) - int(np.argmin(idle[::-1])) if not idle.all() else 0
-    length: Setting | None = None
     one_group = (optimization.facts.get("groups") or 1) == 1  # of several, the first may rest while others learn
     if not one_group or len(idle) - tail < max(limits["steps"], limits["share"] * len(idle)):
         return None
@@ -39,34 +48,47 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     when = "in the whole run" if always else f"from step {timing.step_at(optimization, begin):,} on"
     largest = float(rate[tail:].max())
     zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
-    if scheduler is not None and _decays_per_batch(optimization, scheduler):
-        cause = f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch."
-        fix = "Take the scheduler's step out of the loop over batches, and make it once per epoch, behind that loop."
-        code, at_step = "scheduler.step()  # behind the loop over batches, at its depth", True
-    elif _factor_of_zero(optimization, scheduler):
-        cause = " It is multiplied by gamma=0 at the first turn of the schedule."
-        fix = "Give gamma the factor by which the rate is to change, such as 0.1; 1 leaves the rate as it is."
-        code, at_step = _factor_of_zero(optimization, scheduler), False
-    else:
-        cause = _length(scheduler) if scheduler is not None and scheduler["horizon"] else ""
-        fix = "Give the schedule the number of steps that the training really makes, in the unit in which it is "
-        fix += "stepped."
-        code = _of_full_length(optimization, scheduler)
-        at_step, length = False, _as_setting(optimization, scheduler)
+    advice = _advice(optimization, scheduler, begin)
     return findings.about_rate(
         optimization,
         scheduler,
         rule,
         title=f"The learning rate is {zero} {when}: nothing is learned",
         what=f"The rate{timing.name_of(optimization)} is {zero} for {plural(len(steps) - begin, 'step')}, "
-        f"{percent(share)} of the run. These steps cost time and change nothing.{cause}",
-        fix=fix,
-        code=code,
+        f"{percent(share)} of the run. These steps cost time and change nothing.{advice.cause}",
+        fix=advice.fix,
+        code=advice.code,
         evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
         first=begin,
         severity="critical" if always else "warning",
-        at_step=at_step,
-        setting=length,
+        at_step=advice.at_step,
+        setting=advice.length,
+    )
+
+
+def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _Advice:
+    """What made the rate zero from row `begin` of the steps on, as far as that is known, and what to change."""
+    if scheduler is not None and _decays_per_batch(optimization, scheduler):
+        return _Advice(
+            f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch.",
+            "Take the scheduler's step out of the loop over batches, and make it once per epoch, behind that loop.",
+            "scheduler.step()  # behind the loop over batches, at its depth",
+            at_step=True,
+        )
+    if _factor_of_zero(optimization, scheduler):
+        return _Advice(
+            " It is multiplied by gamma=0 at the first turn of the schedule.",
+            "Give gamma the factor by which the rate is to change, such as 0.1; 1 leaves the rate as it is.",
+            _factor_of_zero(optimization, scheduler),
+        )
+    several = several_steps.of(optimization, scheduler, begin)
+    if several is not None:
+        return _Advice(several.cause, several.fix, several.code, at_step=several.at_step)
+    return _Advice(
+        _length(scheduler) if scheduler is not None and scheduler["horizon"] else "",
+        "Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
+        _of_full_length(optimization, scheduler),
+        length=_as_setting(optimization, scheduler),
     )
 
 

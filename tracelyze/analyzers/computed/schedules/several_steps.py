@@ -1,0 +1,81 @@
+"""A scheduler that takes several steps with each step of the optimizer, whose steps its length counts."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.formatting import plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.schedules.schedulers import Row
+    from tracelyze.analyzers.recorded.run import Optimization
+
+LENGTHS: Final = ("num_training_steps", "T_max", "total_steps", "total_iters", "num_warmup_steps")
+ABOUT: Final = 0.1  # of the whole number: a scheduler rests where a scaler skips a step, and is told of it late
+SHARE: Final = 0.25  # of where its length ends: a rate may be practically zero a little before, a horizon ends later
+_ACCELERATOR: Final = re.compile(r"(?<![\w.])(?P<name>(?:self\.)?\w*[Aa]ccelerator)\.(?:prepare\w*|backward)\(")
+
+
+@dataclass(frozen=True)
+class Several:
+    """The words of the finding about such a scheduler."""
+
+    cause: str
+    fix: str
+    code: str
+    at_step: bool
+    """Whether the call of the scheduler's step is to change, not its construction."""
+
+
+def of(optimization: Optimization, scheduler: Row | None, ended: int) -> Several | None:
+    """What is to say of a scheduler that is through with its length at row `ended` of the steps, because it takes
+    several steps with each of the optimizer; None where it does not, or ends elsewhere."""
+    if scheduler is None or not scheduler["optimizer_steps"]:
+        return None
+    ratio = scheduler["steps"] / scheduler["optimizer_steps"]
+    times = round(ratio)
+    length = len(optimization.steps) / max(times, 1)
+    if times < 2 or abs(ratio - times) > ABOUT or abs(ended - length) > SHARE * length:
+        return None
+    name = scheduler["name"]
+    cause = (
+        f" {name} takes {times} steps with each step of the optimizer: {plural(scheduler['steps'], 'step')} in "
+        f"{scheduler['optimizer_steps']:,}, while its length counts those of the optimizer."
+    )
+    holder = _accelerator(optimization)
+    if holder and times == int(optimization.process.facts.get("world_size") or 1):
+        return Several(
+            f"{cause} Accelerate has a scheduler that it prepared take a step for each of the {times} processes.",
+            f"Multiply the length of the schedule, and its warm-up, by {holder}.num_processes; or do not hand the "
+            "scheduler to prepare(), which leaves it at one step.",
+            _multiplied(optimization, scheduler, f"{holder}.num_processes"),
+            at_step=False,
+        )
+    return Several(
+        cause,
+        f"Step the scheduler once with each step of the optimizer, or make its length {times} times as long.",
+        "optimizer.step()\nscheduler.step()  # only here",
+        at_step=True,
+    )
+
+
+def _accelerator(optimization: Optimization) -> str:
+    """What the script calls the accelerator by which it makes backwards or schedulers; empty without one."""
+    process = optimization.process
+    places = [one for role in ("scheduler", "backward", "optimizer") for one in process.locations(role)]
+    found = [match["name"] for one in places if (match := _ACCELERATOR.search(one.source))]
+    return found[0] if found else ""
+
+
+def _multiplied(optimization: Optimization, scheduler: Row, times: str) -> str:
+    """The script's own line that makes the scheduler, with its lengths so many times as long."""
+    own = own_statement.at(optimization.process, optimization.process.site(scheduler["made_at"]))
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)] if own is not None else []
+    given = [one.value for call in calls for one in call.keywords if one.arg in LENGTHS]
+    if own is None or not given:
+        return f"num_training_steps=total_steps * {times}  # or what your schedule calls its length"
+    return own.dedented(own.parsed.with_parts({one: f"{own.parsed.operand(one)} * {times}" for one in given}))
