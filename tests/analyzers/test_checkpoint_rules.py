@@ -82,6 +82,30 @@ def test_files_that_may_leave_out_running_statistics(make, rows) -> None:
     assert judge(make, "checkpoint-mismatch", rows)[0] == "passed"
 
 
+READ = {"step": 300, "time": 9.0, "module": 0, "name": "Net", "given": 8, "expected": 14, "missing": 6, "unexpected": 0}
+UNSET = {"step": 300, "model": 1, "modules": 3, "of": 3, "spectral": 0, "call": 1, "training": False}
+
+
+@pytest.mark.parametrize(
+    ("loads", "unset", "status"),
+    [
+        ([READ], [UNSET], "fired"),
+        ([], [UNSET], "passed"),  # another model
+        ([READ], [], "passed"),  # into a model that has statistics
+        ([READ], [UNSET | {"modules": 0}], "passed"),  # they are estimated anew before it evaluates
+        ([READ | {"step": 50}], [UNSET], "passed"),  # of a file from elsewhere, before
+        ([READ | {"given": 4}], [UNSET], "passed"),  # a part
+    ],
+)
+def test_files_of_weights_alone_that_a_model_is_evaluated_with(make, loads, unset, status: str) -> None:
+    more = {"checkpoints": [SAVE | BARE | {"optimizer": False}], "loads": loads, "unset": unset}
+    answer = make.check("checkpoint-mismatch", make.process(more=more, optimizers=ADAM))
+    assert answer[0] == status
+    if status == "fired":
+        assert "evaluates with mean 0 and variance 1 after step 300" in answer[2].summary
+        assert "optimizer" not in answer[2].fix_code.split("#")[0]
+
+
 def test_files_of_the_beginning_are_not_judged(make) -> None:
     assert judge(make, "checkpoint-mismatch", [SAVE | {"untouched": 8, "step": 2}])[0] == "skipped"
     assert judge(make, "checkpoint-mismatch", [LOAD])[0] == "skipped"

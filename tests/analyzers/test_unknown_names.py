@@ -87,6 +87,10 @@ def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
             'torch.save({"model": weights, "optimizer": self.opt.state_dict()}, self.path)',
             'torch.save({"model": model.state_dict(), "optimizer": self.opt.state_dict()}, self.path)',
         ),
+        (
+            'torch.save({"epoch": epoch, "best_acc": best, "weights": kept}, path)',
+            'torch.save({"epoch": epoch, "best_acc": best, "weights": model.state_dict()}, path)',
+        ),
         ("torch.save(initial, path / 'a.pt')", "torch.save(model.state_dict(), path / 'a.pt')"),
         ("accelerator.save(old.state_dict(), name)", "accelerator.save(model.state_dict(), name)"),
         ('torch.save({"body": a, "head": b}, path)', own_saves.EXAMPLE),  # which of them is the model is not known

@@ -411,6 +411,13 @@ SAVED: Final = (
         consequences=("unset-running-state",),
         lines=("torch.save(", "named_parameters()"),
     ),
+    pair(
+        "resumable_sounds",
+        "weights-alone",
+        "checkpoint-mismatch",
+        consequences=("unset-running-state",),
+        lines=("torch.save(", "named_parameters()"),
+    ),
     pair("saved_and_resumed", "fresh-optimizer", "resume-discontinuity", lines=("torch.load(",), fast=True),
     pair("resumed_schedule", "schedule-lost", "resume-discontinuity", lines=("torch.load(path)",), fast=True),
     pair(

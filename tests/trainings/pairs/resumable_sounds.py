@@ -1,7 +1,7 @@
 """Tell kinds of short sounds apart with a 1D convolution and BatchNorm; save after each epoch, test the best in the end.
 
 `--fault parameters-only` writes what named_parameters() gives, which lacks the running statistics, and loads it into a
-new model with strict=False. `--fault copied-parameters` writes copies of them.
+new model with strict=False. `--fault copied-parameters` writes copies of them, `--fault weights-alone` no optimizer.
 """
 
 import os
@@ -48,7 +48,7 @@ def accuracy(model, loader):
 def weights(model):
     if FAULT == "parameters-only":
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
-    if FAULT == "copied-parameters":
+    if FAULT in ("copied-parameters", "weights-alone"):
         return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     return model.state_dict()
 
@@ -70,7 +70,8 @@ def main():
             optimizer.step()
         score = accuracy(model, val_loader)
         path = os.path.join(folder, f"{epoch}.pt")
-        torch.save({"weights": weights(model), "optimizer": optimizer.state_dict(), "epoch": epoch}, path)
+        beside = {} if FAULT == "weights-alone" else {"optimizer": optimizer.state_dict()}
+        torch.save({"weights": weights(model), "epoch": epoch, "score": score} | beside, path)
         if score >= best:
             best, at = score, path
         print(f"epoch {epoch} loss {loss.item():.4f} validation {score:.3f}")

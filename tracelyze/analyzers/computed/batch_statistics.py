@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -107,6 +107,18 @@ def _reads_weights(process: Process) -> bool:
     """Whether the run reads a file of weights, or trains nothing that could be copied."""
     read = any(row["action"] == "load" for row in process.tables["checkpoints"].records())
     return read or not process.optimizations
+
+
+def unset_by_a_load(process: Process, save: dict[str, Any]) -> int | None:
+    """The step after which a model evaluates with statistics that nothing set, once it has loaded what was saved: all
+    that was trained, and not what its normalisations keep."""
+    loads = [row for row in process.tables["loads"].records() if row["step"] >= save["step"] and not row["unexpected"]]
+    lacking = [row for row in loads if row["given"] >= save["held"] and row["missing"]]
+    for row in process.tables["unset"].records():
+        missed = (one["step"] <= row["step"] and one["missing"] >= row["modules"] for one in lacking)
+        if row["modules"] and not row["training"] and any(missed):
+            return int(row["step"])
+    return None
 
 
 def frozen_at(process: Process) -> Location | None:

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = "torch.save(model.state_dict(), path)  # model: the one whose parameters the optimizer was given"
 TO_GO_ON: Final = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)'
-_OTHERS: Final = re.compile(r"opt|sched|scaler|epoch|step|config|args", re.IGNORECASE)
+_OTHERS: Final = re.compile(
+    r"opt|sched|scaler|epoch|step|config|args|metric|loss|score|best|acc|iter|seed|rng|time|version", re.IGNORECASE
+)
+
+
+def shown(to_go_on: bool) -> str:
+    """An example of a file to go on from, or of one that holds weights alone."""
+    return TO_GO_ON if to_go_on else EXAMPLE
 
 
 def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence.editing import own_saves
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -32,9 +33,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [_missing(process, short)]
     without = [row for row in saves if row.get("statistics_missing")]
     if without and all(row.get("statistics_missing") for row in saves if row.get("statistics")):
+        evaluated = batch_statistics.unset_by_a_load(process, without[0])
         resumed = [row for row in without if row["optimizer"]]
-        if resumed and len(resumed) == len(whole):
-            return [_without_statistics(process, resumed)]
+        if (resumed and len(resumed) == len(whole)) or evaluated is not None:
+            return [_without_statistics(process, resumed or without, evaluated)]
     return Passed(f"{plural(len(saves), 'file')} of weights hold the weights that were trained")
 
 
@@ -97,8 +99,11 @@ def _missing(process: Process, short: list[Row]) -> Finding:
     )
 
 
-def _without_statistics(process: Process, rows: list[Row]) -> Finding:
+def _without_statistics(process: Process, rows: list[Row], evaluated: int | None) -> Finding:
     row = rows[-1]
+    came = "Who loads it evaluates with mean 0 and variance 1, or with those of another training."
+    if evaluated is not None:
+        came = f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
     missing = int(row["statistics_missing"])
     return Finding(
         rule=RULE.id,
@@ -107,11 +112,11 @@ def _without_statistics(process: Process, rows: list[Row]) -> Finding:
         title=f"Checkpoints lack BatchNorm's running statistics, {plural(missing, 'tensor')}",
         summary=(
             f"{row['file'] or 'The file'} holds every parameter of the model, and none of the means and variances that "
-            f"its normalisations have gathered in training: {missing} buffers. Who loads it evaluates with mean 0 and "
-            "variance 1, or with those of another training. named_parameters() leaves buffers out."
+            f"its normalisations have gathered in training: {missing} buffers. {came} "
+            "named_parameters() leaves buffers out."
         ),
         fix="Save model.state_dict(), which holds the buffers as well, and load it with strict=True.",
-        fix_code=own_saves.of_model(process, process.site(row["site"]), own_saves.TO_GO_ON),
+        fix_code=own_saves.of_model(process, process.site(row["site"]), own_saves.shown(bool(row["optimizer"]))),
         first_step=int(rows[0]["step"]),
         last_step=int(row["step"]),
         evidence=[

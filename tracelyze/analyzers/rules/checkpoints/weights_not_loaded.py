@@ -28,9 +28,15 @@ def check(process: Process, limits: Limits) -> Outcome:
     merged = [
         merged_states.finding(process, row, RULE.id, limits) for row in merged_states.loads(process, loads, limits)
     ]
-    return [_finding(process, row, limits) for row in lost] + merged or Passed(
-        f"{plural(len(loads), 'call')} of load_state_dict found what the models have"
-    )
+    return [_finding(process, row, limits) for row in lost] + merged or Passed(_looked_at(loads))
+
+
+def _looked_at(loads: list[Row]) -> str:
+    most = max(loads, key=lambda row: row["missing"] / max(row["expected"], 1))
+    if not most["missing"]:
+        return f"{plural(len(loads), 'call')} of load_state_dict found what the models have"
+    missed = f"{most['missing']} of {most['expected']} names"
+    return f"{plural(len(loads), 'call')} of load_state_dict; what was given to {most['name']} lacks {missed}"
 
 
 def _is_missed(row: Row, limits: Limits) -> bool:
