@@ -90,6 +90,43 @@ def test_missing_values_without_harm_and_runs_without_batches(make) -> None:
     assert make.check("nonfinite-input", make.process())[0] == "skipped"
 
 
+GIVEN_UP = [{"kind": "loss-given-up", "step": step, "name": "NaN", "time": 0.05 * step} for step in range(10, 60)]
+
+
+def skipped(index: int, **more: Any) -> dict[str, Any]:
+    return batch(index, trained=False, nonfinite=True, min=math.nan, max=math.nan, **more)
+
+
+@pytest.mark.parametrize("loader", [0, None])
+def test_batches_with_nan_that_the_loop_gives_up(make, loader) -> None:
+    rows = [one | {"loader": loader} for step in range(0, 60, 2) for one in (skipped(step + 400), batch(step))]
+    rows = [row | {"step": row["step"] % 400} for row in rows]
+    process = make.process(make.steps(COUNT), more={"batches": rows}, events=GIVEN_UP)
+    status, _, finding = make.check("nonfinite-input", process)
+    assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "certain", 11)
+    assert "25 held values that are not numbers" in finding.summary
+    everything = {finding.rule: finding for finding in diagnose(make.run(process)).findings}
+    assert everything["loss-nonfinite"].caused_by == "nonfinite-input"
+    one = make.process(make.steps(COUNT), more={"batches": [batch(3), skipped(10)]}, events=GIVEN_UP[:1])
+    finding = make.check("nonfinite-input", one)[2]
+    assert (finding.severity, finding.confidence) == ("info", "likely"), "one stray sample"
+
+
+@pytest.mark.parametrize(
+    ("rows", "events"),
+    [
+        ([batch(3), skipped(10)], []),  # evaluated
+        ([batch(3), skipped(10, shape="64x8")], GIVEN_UP),  # evaluated, in a loop that gives batches up
+        ([batch(3), skipped(5)], GIVEN_UP),  # after another step
+        ([batch(3, nonfinite=True), batch(4), skipped(10)], GIVEN_UP),  # the script copes with it
+        ([batch(3), skipped(10), *(skipped(i) | {"nonfinite": False} for i in (11, 12))], GIVEN_UP),  # another cause
+    ],
+)
+def test_nan_in_batches_that_is_not_why_losses_are_given_up(make, rows, events) -> None:
+    process = make.process(make.steps(COUNT), more={"batches": rows}, events=events)
+    assert make.check("nonfinite-input", process)[0] == "passed"
+
+
 def forward(index: int, broken: str | None = None, kind: int = 1, weights: bool | None = None) -> list[dict[str, Any]]:
     """The forward of step `index` + 1 through three modules; from `broken` on they put out NaN."""
     rows = []

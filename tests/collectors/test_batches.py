@@ -118,6 +118,40 @@ def test_the_input_of_the_first_loss_that_is_not_finite(kind: str, field: str | 
     assert ("nonfinite-input" in rules) is (field is not None)
 
 
+RARE = """
+import sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x, y = torch.randn(800, 3), torch.randn(800, 1)
+for row in range(100, 800, 150):
+    x[row] = float("nan")
+loader = DataLoader(TensorDataset(x, y), batch_size=4)
+batches = loader if sys.argv[1] == "loader" else ((x[at : at + 4], y[at : at + 4]) for at in range(0, 800, 4))
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for inputs, targets in batches:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(inputs), targets)
+    if not torch.isfinite(loss):
+        continue
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("way", ["loader", "slices"])
+def test_what_the_model_was_given_where_the_loop_gives_the_batch_up(way: str, collect: Collect) -> None:
+    """No backward follows: the input is looked at as the loss is made."""
+    done = collect(sys.executable, "-c", RARE, way)
+    (process,) = done.run.processes
+    broken = [row for row in process.tables["batches"].records() if row["nonfinite"]]
+    assert [row["batch"] for row in broken] == [25, 62, 100, 137, 175]
+    assert {row["trained"] for row in broken} == {False}
+    (finding,) = [one for one in diagnose(done.run).findings if one.rule == "nonfinite-input"]
+    assert finding.confidence == "certain"
+
+
 def test_what_one_model_hands_to_another_is_no_batch(collect: Collect) -> None:
     """The body overflows: its output is not finite, and no input of the training was."""
     done = collect(sys.executable, "-c", HEAD)

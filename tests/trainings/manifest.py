@@ -579,6 +579,13 @@ NUMBERS: Final = (
         consequences=(*POISONED, "loss-spikes", "gradient-spikes"),
         extras=("loss-spikes", "gradient-spikes"),
     ),
+    pair(
+        "tide_windows",
+        "bare-spread",
+        "nonfinite-input",
+        consequences=POISONED,
+        lines=("/ spread", "past.std(1"),
+    ),
     faulty("division_by_spread", "nonfinite-input|loss-nonfinite", consequences=POISONED),
     faulty("unscaled_features_high_lr", DIVERGES, consequences=BLOW_UP, extras=("input-normalization",)),
     faulty("nan_guard_raises", DIVERGES, consequences=(*BLOW_UP, "crash"), extras=("crash",), exit_code=1),

@@ -6,27 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
+from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Table
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The first loss of each training that is not finite, if a batch of just then is not finite either."""
     batches = process.tables["batches"]
-    bad = (batches["nonfinite"] == 1) & (batches["trained"] != 0)
     seen = int(batches.known("nonfinite").sum())
-    if not bad.any():
-        return Passed(f"all values were finite in the {plural(seen, 'field')} of batches that were looked at")
-    rows = [row for row, at in zip(batches.records(), bad, strict=True) if at and not _is_mask(row, batches)]
-    if not rows:
+    bad = [row for row in batches.records() if row["nonfinite"] == 1]
+    unmasked = [row for row in bad if not _is_mask(row, batches)]
+    given_up = given_up_batches.with_nan(process, unmasked, limits)
+    if given_up is not None:
+        return [given_up_batches.finding(process, given_up, RULE.id, limits)]
+    rows = [row for row in unmasked if row["trained"] != 0]
+    if not rows and any(row["trained"] != 0 for row in bad):
         return Passed("the only values that are not finite are the -inf of attention masks")
+    if not rows:
+        all_of = f"all values were finite in the {plural(seen - len(bad), 'field')} of batches that were looked at"
+        return Passed(f"{all_of}, but for {len(bad):,} that no backward followed" if bad else all_of)
     return combine(_check(optimization, rows, limits) for optimization in process.optimizations)
 
 
@@ -66,7 +71,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
         f"batch {row['batch'] + 1:,} of pass {row['epoch'] + 1}" if row["loader"] is not None else "the model's input"
     )
     affected = np.arange(len(optimization.steps)) >= first
-    process, loader = optimization.process, _loader(optimization.process, row)
+    process, loader = optimization.process, given_up_batches.loader_of(optimization.process, row)
     made = _made_by_script(process, row)
     divided = script_lines.divided_inputs(process) if loader is None else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
@@ -83,14 +88,8 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
             f"{plural(broken, 'loss')} have not been finite since."
         ),
-        fix="Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
-        if made
-        else "Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill "
-        "or drop it where data are prepared, and let the data set refuse such samples.",
-        fix_code="inputs = (inputs - inputs.mean(0)) / (inputs.std(0) + 1e-6)  # finite where a feature is constant"
-        if made
-        else "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
-        "good = torch.isfinite(inputs).flatten(1).all(1)\ninputs, targets = inputs[good], targets[good]",
+        fix=given_up_batches.FIX_DIVISION if made else given_up_batches.FIX_DATA,
+        fix_code=given_up_batches.CODE_DIVISION if made else given_up_batches.CODE_DATA,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -100,7 +99,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=divided or (_prepared_at(process, loader) if loader else None) or seen,
+        location=divided or (given_up_batches.prepared_at(process, loader) if loader else None) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf", "not-finite")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",
@@ -116,19 +115,6 @@ def _made_by_script(process: Process, row: dict[str, Any]) -> bool:
     return bool(at) and not any(one["nonfinite"] for one in at)
 
 
-def _loader(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
-    """The loader that handed out a batch."""
-    return next((one for one in process.loaders.records() if one["loader"] == row["loader"]), None)
-
-
-def _prepared_at(process: Process, loader: dict[str, Any]) -> Location | None:
-    """The line by which the script's own dataset reads a sample: where it divides or takes a logarithm or a root, if
-    one line of what was recorded does, else its definition. Without such a dataset, the line that makes the loader."""
-    reader = process.site(loader.get("read_by"))
-    divides = script_lines.singular_beside(process, reader) if reader is not None else None
-    return divides or batch_lines.sample(process, loader) or process.loader_location(loader)
-
-
 RULE = Rule(
     id="nonfinite-input",
     family="loss",
@@ -140,6 +126,11 @@ RULE = Rule(
     excluded=("Missing values that the script fills or masks: the loss broke at that step.",),
     absent="The batches hold no floating-point field.",
     needs=(("batches.nonfinite", "steps.loss"),),
-    thresholds=(Threshold("ahead", 3, "steps", "loaders that move batches to the device early are 1 or 2 ahead"),),
+    thresholds=(
+        Threshold("ahead", 3, "steps", "loaders that move batches to the device early are 1 or 2 ahead"),
+        Threshold("most", 0.5, "share", "derived: of the batches that are given up; else there is another cause"),
+        Threshold("batches", 3, "batches", "derived: of each kind, so that it is no coincidence which ones hold NaN"),
+        Threshold("lost", 0.05, "share", "derived: one batch in twenty costs as much time; fewer are stray samples"),
+    ),
     not_when="Missing values that the script fills or masks: the loss stays finite.",
 )

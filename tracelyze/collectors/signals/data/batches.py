@@ -68,6 +68,7 @@ class _WithoutLoader:
         self._forwards = 0  # of the process when the latest one was dispatched
         self._goes_on = False  # The latest one had no loader, and neither had those that were skipped since.
         self._first: Sequence[Input] = ()  # what the first call since the latest backward was given
+        self.latest: Sequence[Input] = ()  # what the latest call was given
         self._trains = False  # whether that call, or a later one with the same input, may be run through by a backward
 
     def called(self, forwards: int, without_loader: bool) -> None:
@@ -82,7 +83,7 @@ class _WithoutLoader:
 
     def given(self, call: Call, fields: list[tuple[str, Any]]) -> None:
         """A call was given these tensors. Those of later calls may be what the model has made of the first one's."""
-        inputs = call.given or [(name, weakref.ref(tensor)) for name, tensor in fields]
+        inputs = self.latest = call.given or [(name, weakref.ref(tensor)) for name, tensor in fields]
         self._first = first = self._first or inputs  # an OS signal handler may train meanwhile, and clear it
         self._trains |= call.mode == GRAD and bool(inputs) and inputs[0][1]() is first[0][1]()
 
@@ -91,7 +92,7 @@ class _WithoutLoader:
         with autograd was given the same."""
         held = self._first if self._trains else ()
         self._first, self._trains = (), False
-        return [(name, tensor) for name, reference in held if (tensor := reference()) is not None]
+        return _alive(held)
 
 
 class _Evaluated:
@@ -247,6 +248,31 @@ class Batches(Signal):
                 row["trained"] = trained
             self._pending.put(rows, later)
 
+    def loss(self, value: Any) -> None:
+        """A loss that is no number as it is made: the loop may give its batch up, of which no backward then tells."""
+        call = self.program.calls.latest
+        if call is None or call.mode != GRAD or self._alerts >= MAX_ALERTS or not value.is_cpu:
+            return
+        if not may_compute(self.torch) or math.isfinite(value.item()):
+            return
+        batch = call.batch
+        unseen = batch is None or (batch.place and batch.place not in self._places)
+        fields = _alive(self._without_loader.latest if batch is None else batch.fields)
+        if not unseen or not fields or any(call is used for used, _, _ in self._used):
+            return
+        if any(tensor.grad_fn is not None for _, tensor in fields):
+            return  # another model's answer
+        self._alerts += 1
+        if batch is None:
+            self._place = None, 0, self._without_loader.calls.position, self.context.now(), self.progress.steps
+        else:
+            self._place = batch.place
+            self._places.append(batch.place)
+        rows, later = self._sample(fields)
+        if rows:
+            self.resume()
+            self._used.append((call, rows, later))
+
     def before_backward(self, roots: tuple[Any, ...]) -> None:
         """A loss that is not finite: what was its model given? Autograd still holds it, until the backward is over."""
         backward, fields = self.program.backwards.running, self._without_loader.of_backward()
@@ -256,6 +282,8 @@ class Batches(Signal):
         batch = () if self._in_use is None else [held() for _, held in self._in_use.fields]
         if any(tensor is one for _, tensor in fields for one in batch):
             return  # The model was given the batch as the loader made it: `after_step` samples it.
+        if self._used and self._used[-1][0] is self.program.calls.latest and self._in_use is None:
+            fields = []  # `loss` has sampled it.
         if fields and self._alerts < MAX_ALERTS and all(tensor.grad_fn is None for _, tensor in fields):
             self._alerts += 1
             self.program.sites.wanted.add("singular")  # A division may have made them so.
@@ -267,10 +295,9 @@ class Batches(Signal):
         batch = self._in_use
         unseen = batch is not None and batch.place and batch.place not in self._places
         if self.progress.alert and batch is not None and unseen and self._alerts < MAX_ALERTS:
-            alive = [(name, tensor) for name, held in batch.fields if (tensor := held()) is not None]
             self._alerts += 1
             self._place = batch.place
-            self._put_alert(alive)
+            self._put_alert(_alive(batch.fields))
         if self._pending.waiting:
             self._pending.release()
         if not (self._used or self._sampled or self._pending.waiting):
@@ -353,6 +380,10 @@ class Batches(Signal):
             same_device = len({value.device for value in values}) == 1
             later = Readback(torch, values, lambda _row, read: _fill(measured, read)) if same_device else None
         return rows, later
+
+
+def _alive(held: Sequence[Input]) -> list[tuple[str, Any]]:
+    return [(name, tensor) for name, reference in held if (tensor := reference()) is not None]
 
 
 def power_of_two(at_least: int) -> int:

@@ -186,6 +186,7 @@ class Evaluation(Signal):
         def fill(late: dict[str, Any], values: list[float]) -> None:
             if not math.isfinite(values[0]):
                 self._given_up_losses += 1
+                self.program.sites.wanted.add("singular")  # A division may have made it so.
                 name = "NaN" if math.isnan(values[0]) else "Inf"
                 self.context.emit("events", late | {"name": name, "value": values[0]})
 

@@ -1,0 +1,130 @@
+"""Batches that a loop gives up because their loss is no number: what the model was given there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
+from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.formatting import percent, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
+
+Row = dict[str, Any]
+
+FIX_DATA: Final = (
+    "Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill or drop "
+    "it where data are prepared, and let the data set refuse such samples."
+)
+CODE_DATA: Final = (
+    "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
+    "good = torch.isfinite(inputs).flatten(1).all(1)\ninputs, targets = inputs[good], targets[good]"
+)
+FIX_DIVISION: Final = (
+    "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
+)
+CODE_DIVISION: Final = (
+    "inputs = (inputs - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
+)
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """Rows of the batches that the loop gave up and that were looked at: those with NaN or Inf, and how many in all."""
+
+    rows: list[Row]
+    looked_at: int
+    trained: int  # fields of batches that were trained on, all finite
+    events: list[Row]
+
+
+def with_nan(process: Process, suspects: list[Row], limits: Limits) -> GivenUp | None:
+    """What the model was given where the loss was no number and no backward followed, if most of it holds NaN or Inf.
+
+    None where a batch that was trained on holds some as well: the script copes with them. `suspects`: rows of batches
+    that are not finite. Batches of another shape than those of the training are a validation's.
+    """
+    events = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
+    steps = {row["step"] for row in events}
+    if not events or not process.optimizations:
+        return None
+    rows = [row for row in process.tables["batches"].records() if row["nonfinite"] is not None]
+    trained = [row for row in rows if row["trained"] != 0]
+    bad = [row for row in suspects if row["trained"] == 0 and row["step"] in steps and _is_of(row, trained)]
+    fields = {(row["loader"], row["field"]) for row in bad}
+    there = [row for row in trained if (row["loader"], row["field"]) in fields]
+    given_up = [row for row in rows if row["trained"] == 0 and row["step"] in steps and _is_of(row, trained)]
+    looked_at = len({_batch(row) for row in given_up})
+    enough = len({_batch(row) for row in bad}) >= limits["most"] * looked_at
+    if not bad or not enough or any(row["nonfinite"] for row in there):
+        return None
+    return GivenUp(bad, looked_at, len(there), events)
+
+
+def _is_of(row: Row, trained: list[Row]) -> bool:
+    """Whether this loader's batches of the training look like that; of no batch that was trained on it is not known."""
+    alike = [one for one in trained if (one["loader"], one["field"]) == (row["loader"], row["field"])]
+    return not trained or any(one["shape"] == row["shape"] for one in alike)
+
+
+def _batch(row: Row) -> tuple[Any, ...]:
+    return row["loader"], row["epoch"], row["batch"]
+
+
+def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Finding:
+    """What is wrong with the batches that the loop gave up."""
+    optimization, events = process.longest, found.events
+    begin = int(events[0]["step"] or 0) + 1
+    later = int((timing.numbers(optimization) >= begin).sum())
+    lost = max(len(events), validation.unused_forwards(process))  # of a loop that has settled not every loss is seen
+    share = lost / (lost + len(optimization.steps))
+    row, count = found.rows[-1], len({_batch(one) for one in found.rows})
+    loader = loader_of(process, row)
+    divided = script_lines.divided_inputs(process) if loader is None else None
+    seen = process.site((loader or {}).get("site")) or process.location("loss") or optimization.loss_location
+    place = divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
+    divides = divided is not None or (place is not None and "/" in place.source.split("#")[0])
+    came = "the loader handed them out" if loader else "the model was given them"
+    sure = count >= limits["batches"] and found.trained >= limits["batches"]
+    return Finding(
+        rule=rule,
+        severity="critical" if not later else "info" if share < limits["lost"] else "warning",
+        confidence="certain" if sure else "likely",
+        title=f"Batches hold NaN or Inf, and the loop skips them: {percent(share)} of all",
+        summary=(
+            f"Of {plural(found.looked_at, 'batch')} that the loop gave up and that were looked at, {count} held values "
+            f"that are not numbers as {came}, in field {row['field']} ({row['dtype']}, "
+            f"{row['shape']}). No batch that was trained on did. Their loss was {events[0]['name'] or 'NaN'}, and no "
+            "backward followed. What such batches have in common is never learned."
+        ),
+        fix=FIX_DIVISION if divides else FIX_DATA,
+        fix_code=CODE_DIVISION if divides else CODE_DATA,
+        first_step=begin,
+        evidence=[
+            Evidence("batches with NaN or Inf that were given up", count, "batches"),
+            Evidence("share of the batches that is given up", share, "share", limits["lost"], limits.source("lost")),
+            Evidence("fields of trained batches, all finite", found.trained, "fields", role="basis"),
+        ],
+        location=place or seen,
+        seen_at=seen,
+        charts=pictures.loss(optimization),
+        false_alarm="Missing values that the model masks, if the loss is no number there for another reason.",
+    )
+
+
+def loader_of(process: Process, row: Row) -> Row | None:
+    """The loader that handed out a batch."""
+    return next((one for one in process.loaders.records() if one["loader"] == row["loader"]), None)
+
+
+def prepared_at(process: Process, loader: Row) -> Location | None:
+    """The line by which the script's own dataset reads a sample: where it divides or takes a logarithm or a root, if
+    one line of what was recorded does, else its definition. Without such a dataset, the line that makes the loader."""
+    reader = process.site(loader.get("read_by"))
+    divides = script_lines.singular_beside(process, reader) if reader is not None else None
+    return divides or batch_lines.sample(process, loader) or process.loader_location(loader)
