@@ -101,6 +101,29 @@ def test_validation_that_is_augmented(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "plain"),
+    [
+        ("everything = Photos(path, transform=flips)", "Photos(path, transform=plain_transform)"),
+        ("everything = Photos(path, augment=True)", "Photos(path, augment=False)"),
+        ("everything = Photos(path, flips)", None),  # which argument changes the samples is not known
+        ("other = Photos(path, transform=flips)", None),
+    ],
+)
+def test_the_line_that_splits_one_augmented_dataset(make, made: str, plain: str | None) -> None:
+    split = "train_set, val_set = random_split(everything, [0.9, 0.1])"
+    text = {"file": "train.py", "function": "main", "excerpt_line": 20, "excerpt": f"    {made}\n    {split}"}
+    lines = [("data", 20, made), ("split", 21, split)]
+    sites = [text | {"site": at, "role": role, "line": at, "source": source} for role, at, source in lines]
+    finding = judge(make, "augmented-validation", BOTH, more={"batches": looks(["x", "y"])}, sites=sites)[2]
+    assert finding.location.line == 21
+    own = f"val_set = Subset({plain}, val_set.indices)"
+    assert (own in finding.fix_code) if plain else ("make_dataset(plain_transform)" in finding.fix_code)
+    other = [row | {"source": row["loader"]} for row in BOTH]
+    apart = judge(make, "augmented-validation", other, more={"batches": looks(["x", "y"])}, sites=sites)[2]
+    assert (apart.location, "make_dataset" in apart.fix_code) == (None, True), "two objects: no split made them"
+
+
+@pytest.mark.parametrize(
     ("rows", "contents"),
     [
         ([*passes([["a", "b"]]), *passes([[""]], loader=1, moved="", start="", second="")], ["x", "x"]),

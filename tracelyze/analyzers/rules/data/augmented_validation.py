@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import changed_fields, draws, validation
 from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.datasets import one_dataset
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural, share_of
@@ -79,14 +80,12 @@ def _finding(
             "other, and harder, data: the numbers are too low, they swing, and the best epoch is partly luck."
         ),
         fix="Give validation a dataset of its own without the random transforms; split the indices, not the object.",
-        fix_code=(
-            "train_indices, val_indices = random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
-            "train = Subset(make_dataset(train_transform), train_indices)\n"
-            "val = Subset(make_dataset(plain_transform), val_indices)"
-        ),
+        fix_code=one_dataset.example(process, loader["dataset"]) if shared else one_dataset.EXAMPLE,
         first_step=drawing[0].step,
         evidence=evidence,
-        location=script_lines.validation_set(process, loader["dataset"]) or process.loader_location(loader),
+        location=script_lines.validation_set(process, loader["dataset"])
+        or (one_dataset.split(process) if shared else None)
+        or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",

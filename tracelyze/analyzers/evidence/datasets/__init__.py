@@ -1,0 +1,1 @@
+"""Lines and examples about the datasets of a script."""

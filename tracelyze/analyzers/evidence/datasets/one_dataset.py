@@ -1,0 +1,73 @@
+"""A dataset object that a script splits, so that training and validation share its transforms: the line that splits,
+and validation with an object of its own in the script's words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+EXAMPLE: Final = (
+    "train_indices, val_indices = random_split(range(size), [0.8, 0.2])  # size: samples in all\n"
+    "train = Subset(make_dataset(train_transform), train_indices)\n"
+    "val = Subset(make_dataset(plain_transform), val_indices)"
+)
+_VALIDATES: Final = re.compile(r"val|test|dev|eval|held", re.IGNORECASE)
+_TRANSFORMS: Final = re.compile(r"transforms?$", re.IGNORECASE)
+_SWITCHES: Final = re.compile(r"aug", re.IGNORECASE)
+
+
+def split(process: Process) -> Location | None:
+    """The only line that has a function split datasets."""
+    return script_lines.only(process, "split", r"\brandom_split\s*\(")
+
+
+def example(process: Process, dataset: str) -> str:
+    """Another object for the validation part, by the lines that make the dataset and split it; else a sketch."""
+    line, made = split(process), script_lines.only(process, "data", rf"\b{re.escape(dataset)}\s*\(")
+    divided = own_statement.at(process, line)
+    object_ = own_statement.at(process, made)
+    parts = _parts(divided.parsed) if divided is not None else None
+    plain = _without_transforms(object_.parsed, dataset, parts[0]) if parts and object_ is not None else ""
+    if line is None or not parts or not plain:
+        return EXAMPLE
+    own = f"{parts[1]} = Subset({plain}, {parts[1]}.indices)"
+    return f"# right below line {line.line}, the split, which stays as it is\n{own}"
+
+
+def _parts(line: ParsedLine) -> tuple[str, str] | None:
+    """What is split, and the one part that validates by its name."""
+    calls = line.calls("random_split")
+    whole = calls[0].args[0] if len(calls) == 1 and calls[0].args else None
+    targets = line.statement.targets if isinstance(line.statement, ast.Assign) else []
+    names = targets[0].elts if len(targets) == 1 and isinstance(targets[0], ast.Tuple) else []
+    parts = [line.text_of(one) for one in names if _VALIDATES.search(line.text_of(one))]
+    return (line.text_of(whole), parts[0]) if whole is not None and len(parts) == 1 else None
+
+
+def _without_transforms(line: ParsedLine, dataset: str, whole: str) -> str:
+    """The call that makes the dataset which is split, with its transform left to the reader or its switch turned off;
+    empty where an argument of this kind is not named, or there are several."""
+    targets = line.statement.targets if isinstance(line.statement, ast.Assign) else []
+    if [line.text_of(one) for one in targets] != [whole]:
+        return ""
+    calls = [one for one in line.calls(dataset) if name_of(one.func) == dataset]
+    found: list[tuple[ast.expr, str]] = []
+    for one in calls[0].keywords if len(calls) == 1 else []:
+        if _TRANSFORMS.search(one.arg or "") and "target" not in str(one.arg):
+            found.append((one.value, "plain_transform"))
+        elif _SWITCHES.search(one.arg or "") and isinstance(one.value, ast.Constant) and one.value.value is True:
+            found.append((one.value, "False"))
+    if len(found) != 1:
+        return ""
+    changed = line.with_parts(dict(found))
+    return changed[changed.index("=") + 1 :].strip()
