@@ -18,31 +18,50 @@ _BEFORE_THE_LAST: Final = re.compile(r"(?:.*,\s*)?:\s*-1", re.DOTALL)  # x[:-1],
 _CALL: Final = re.compile(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)")
 
 
+_IDS: Final = "input_ids"  # as models of transformers call what they are given
+_TENSORS: Final = re.compile(r"\[[^\[\]]*,\s*1\s*:[^\[\]]*\]")  # labels[:, 1:], of a batch
+
+
 def unshifted(process: Process, place: Location | None) -> Diff | None:
-    """The line with the same positions for targets and ids: `x[:-1]` in place of the `x[1:]` beside it."""
+    """The statement with the same positions for targets and ids: `x[:-1]` in place of the `x[1:]` beside it."""
     own = own_statement.at(process, place)
     return own.changed(_same_positions(own.parsed)) if own is not None else None
 
 
 def _same_positions(line: ParsedLine) -> str | None:
-    """None where the line does not take all but the last and, once, all but the first of one thing."""
+    """None where the statement does not take all but the first once, and all but the last of the same thing or of what
+    it hands over as input_ids."""
     parts = [node for node in ast.walk(line.tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
     shifted = [one for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
     if len(shifted) != 1:
         return None
+    named = _as_ids(line)
     ids = [
         one
         for one in parts
-        if line.text_of(one.value) == line.text_of(shifted[0].value)
+        if (one in named or line.text_of(one.value) == line.text_of(shifted[0].value))
         and _BEFORE_THE_LAST.fullmatch(line.text_of(one.slice))
     ]
     return line.with_parts({shifted[0].slice: line.text_of(ids[0].slice)}) if len(ids) == 1 else None
 
 
+def _as_ids(line: ParsedLine) -> list[ast.expr | None]:
+    """What the statement hands over as input_ids: by the key of a dictionary or the name of an argument."""
+    found: list[ast.expr | None] = []
+    for node in ast.walk(line.tree):
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            found += [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == _IDS]
+        if isinstance(node, ast.keyword) and node.arg == _IDS:
+            found.append(node.value)
+    return found
+
+
 def example(call: Location | None, change: Location | None) -> str:
     """The labels as a copy of what the model is given, by the names of the line that calls it."""
     if call is not None and change is not None and (call.file, call.function) != (change.file, change.function):
-        return f"labels = list(input_ids)  # in place of the shift in line {change.line}; padding as -100"
+        copied = "input_ids.clone()" if _TENSORS.search(change.source) else "list(input_ids)"
+        return f"labels = {copied}  # in place of the shift in line {change.line}; padding as -100"
     given = _CALL.search(call.source) if call is not None else None
     ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
     return f"{labels} = {ids}.clone()  # right above the call of the model: no shift; padding as -100"
