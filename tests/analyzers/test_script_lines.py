@@ -182,6 +182,23 @@ def test_functional_dropout_that_does_not_follow_the_mode(make: Any) -> None:
     assert dropout_call.by_mode(process_with(make, module), []) is None
 
 
+def test_all_calls_of_dropout_that_stand_together_follow_the_mode(make: Any) -> None:
+    lines = ["        x = F.dropout(x, 0.6)", "        x = F.relu(self.first(x))", "        x = F.dropout(x, p=0.5)"]
+    text = {"file": "model.py", "function": "forward", "excerpt": "\n".join(lines), "excerpt_line": 20}
+    calls = [text | {"site": at, "role": "dropout", "line": at, "source": lines[at - 20].strip()} for at in (20, 22)]
+
+    def edited(*more: dict[str, Any]) -> Any:
+        process = make.process(sites=[*calls, *more])
+        return dropout_call.by_mode(process, dropout_call.lines(process))
+
+    diff = edited()
+    assert (diff.line, diff.removed) == (20, lines)
+    mode = "training=self.training)"
+    assert diff.added == [f"{lines[0][:-1]}, {mode}", lines[1], f"{lines[2][:-1]}, {mode}"]
+    far = calls[1] | {"site": 60, "line": 60, "excerpt_line": 58}
+    assert edited(far).removed == lines[:1], "lines far apart are no single edit"
+
+
 def test_what_puts_a_model_into_eval_mode(make: Any) -> None:
     once = ("eval-mode", 30, "accuracy", "model.eval()")
     assert number(script_lines.into_eval_mode(process_with(make, once))) == 30

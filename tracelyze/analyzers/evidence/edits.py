@@ -24,6 +24,7 @@ BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 _READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
+_STRETCH: Final = 12  # lines that one edit may show, most of them as they were
 STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
 
 
@@ -205,6 +206,20 @@ def without_softmax(process: Process, loss: Location | None) -> Diff | None:
         return None
     added = line.with_parts({softmax: line.text_of(scores)})
     return Diff(loss.file, loss.line, ["".join(there)], [there[0] + added])
+
+
+def together(process: Process, place: Location, parts: list[Diff]) -> Diff | None:
+    """Edits of lines of one function as a single one, with what stands between them; None where that is not known or
+    much."""
+    first, behind = parts[0].line, parts[-1].line + len(parts[-1].removed)
+    text = recorded_lines(process, place)
+    if behind - first > _STRETCH or any(line not in text for line in range(first, behind)):
+        return None
+    added, line = list[str](), first
+    for part in parts:
+        added += [*(text[at] for at in range(line, part.line)), *part.added]
+        line = part.line + len(part.removed)
+    return Diff(place.file, first, [text[at] for at in range(first, behind)], added)
 
 
 def _only(process: Process, role: str) -> Location | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import line_edits, script_lines
+from tracelyze.analyzers.evidence import edits, line_edits, script_lines
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def said(found: list[Location]) -> str:
 
 
 def by_mode(process: Process, found: list[Location]) -> Diff | None:
-    """The first of the lines with the mode handed over, in the forward of the model, which knows it."""
-    place = found[0] if found else None
-    inside = place is not None and place.function.rpartition(".")[2] == "forward"
-    return line_edits.dropping_by_mode(process, place) if inside else None
+    """The lines with the mode handed over, in a forward, whose module knows it: all of them where they stand together,
+    else the first."""
+    inside = [place for place in found if place.function.rpartition(".")[2] == "forward"]
+    changed = [line_edits.dropping_by_mode(process, place) for place in inside]
+    known = [one for one in changed if one is not None]
+    whole = edits.together(process, inside[0], known) if len(known) == len(found) > 0 else None
+    return whole or (changed[0] if changed and inside[0] == found[0] else None)

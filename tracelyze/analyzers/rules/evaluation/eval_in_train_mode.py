@@ -66,10 +66,11 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         kinds = f"dropout in {kinds}" if kinds else "dropout functions"
     measured = np.isfinite(evals["loader"][rows]) | (np.nan_to_num(evals["losses"][rows]) > 0)
     share, site = len(rows) / count, float(evals["site"][rows[0]])
+    in_train, how = int(np.nan_to_num(evals["modules_in_train"][rows]).max()), "in train mode"
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
     dropping = dropout_call.lines(process) if functional else []
     if functional:
-        title = "Functional dropout stays active in validation: it ignores eval mode"
+        how, title = "with active dropout", "Functional dropout stays active in validation: it ignores eval mode"
         passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
         cause = f"A dropout function dropped values although the model was in eval mode, in {passes}."
         cause += dropout_call.said(dropping)
@@ -92,9 +93,9 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
         first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,
         evidence=[
-            Evidence("validation passes in train mode", share, "share", limits["share"], limits.source("share")),
-            Evidence("modules in train mode in such a pass", int(np.nan_to_num(evals["modules_in_train"][rows]).max()),
-                     "modules", 0, "in eval mode there is none"),
+            Evidence(f"validation passes {how}", share, "share", limits["share"], limits.source("share")),
+            *([Evidence("modules in train mode in such a pass", in_train, "modules", 0, "in eval mode there is none")]
+              * (not functional)),
             *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),
             Evidence("kinds", kinds),
         ],
