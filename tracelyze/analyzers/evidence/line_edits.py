@@ -58,12 +58,17 @@ def logarithm_of_input(process: Process, place: Location | None, function: str) 
 
 
 def softmax_dimension(process: Process, place: Location | None, dimension: int) -> Diff | None:
-    """The softmax of the line over this dimension, where the line says over which one it runs."""
+    """The softmax of the line over this dimension, whether the line says over which one it runs or leaves it out."""
 
     def changed(line: ParsedLine) -> str | None:
         call = _only(line.calls(*_SOFTMAXES))
-        first = 1 if call and is_function_of_torch(call.func) and name_of(call.func).endswith("softmax") else 0
-        given = call and _argument(call, first, "dim")
+        if call is None:
+            return None
+        first = 1 if is_function_of_torch(call.func) and name_of(call.func).endswith("softmax") else 0
+        given = _argument(call, first, "dim")
+        left_out = given is None and len(call.args) == first and not call.keywords
+        if left_out and (first or name_of(call.func).endswith("Softmax")):
+            return line.with_argument(call, "dim", str(dimension))
         return line.with_parts({given: str(dimension)}) if given and _is_integer(given) else None
 
     return _edit(process, place, changed)

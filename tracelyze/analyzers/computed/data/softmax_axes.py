@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
 from tracelyze.analyzers.rule import Passed
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Location
+
+_MOVES: Final = re.compile(
+    r"\b(?:permute|transpose|swapaxes|swapdims|movedim|moveaxis|rearrange|einsum)\s*\(|\.m?[TH]\b"
+)
 
 
 def line_of_softmax(process: Process) -> Location | None:
@@ -50,6 +54,12 @@ def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
     texts = {(one.file, one.line): one for one in process.locations("softmax")}
     own = line.location is not None and "softmax" in line.location.source
     return next(iter(texts.values())) if len(texts) == 1 and not own else None
+
+
+def moves_dimensions(process: Process) -> bool:
+    """Whether the recorded text of the script swaps dimensions anywhere: then the last one of a loss's input need not
+    be the last one of what a softmax was given."""
+    return any(_MOVES.search(str(row["excerpt"] or row["source"] or "")) for row in process.sites.records())
 
 
 def line_of_sigmoid(process: Process, kind: str) -> Location | None:

@@ -64,6 +64,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     places = {None: "another dimension", 0: "the batch (dimension 0)"}
     over = places.get(dim, f"dimension {dim}")
     change = softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line)
+    flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape
+    own = -1 if flat else 1
     found = loss_calls.finding(
         process,
         line,
@@ -73,14 +75,15 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title=f"The {name} before {line.function} runs over {over}, not over the classes",
         summary=(
             f"The input of {line.where}, shape {shape} with classes in dimension 1, was normalised over {over}. "
-            "Samples then compete with each other instead of classes: the answer for one sample depends on which "
-            "others are in its batch, and what is learned does not carry over to other batches."
+            f"{'Samples' if dim == 0 else 'Samples or positions'} then compete with each other instead of classes: the "
+            "answer for one depends on which others are in its batch, and what is learned does not carry over to other "
+            "batches."
         ),
         fix="Name the dimension of the classes in the softmax; without dim, nn.Softmax() takes dimension 0 of tensors "
         "with 1 or 3 dimensions.",
-        fix_code="loss = F.nll_loss(F.log_softmax(logits, dim=1), target)\n# or: F.cross_entropy(logits, target)"
+        fix_code=f"loss = F.nll_loss(F.log_softmax(logits, dim={own}), target)\n# or: F.cross_entropy(logits, target)"
         if strict
-        else "probabilities = logits.softmax(dim=1)",
+        else f"probabilities = logits.softmax(dim={own})",
         evidence=[
             Evidence("dimension of the softmax", dim),
             Evidence("dimension of the classes", 1, "", None, "of [batch, classes, ...]"),
@@ -99,8 +102,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         lost=0.0,  # where a class is rare in the batch, its scores still rise
         change=change,
     )
-    flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape
-    return replace(found, diff=line_edits.softmax_dimension(process, change or line.location, -1) if flat else None)
+    known = flat and (dim is not None or not softmax_axes.moves_dimensions(process))
+    return replace(found, diff=line_edits.softmax_dimension(process, change or line.location, own) if known else None)
 
 
 RULE = Rule(
@@ -110,7 +113,7 @@ RULE = Rule(
     title="Softmax over the wrong dimension",
     about="Over the batch dimension a softmax makes samples compete instead of classes; over the queries, positions.",
     check=check,
-    verify="Record the run again: the softmax runs over dimension 1.",
+    verify="Record the run again: the softmax runs over the classes.",
     excluded=(
         "All pairs of a batch (contrastive losses): the two sizes differ.",
         "One-dimensional inputs are not counted.",
