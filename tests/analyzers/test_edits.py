@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.evidence.loss import squashed_names
+from tracelyze.analyzers.signatures.states import kept_copies
 from tracelyze.diagnosis import Diff
 
 LOOP = """\
@@ -257,18 +258,49 @@ def test_what_may_not_be_the_place_is_left_alone(make) -> None:
             "self.best = model.state_dict()",
             "self.best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}",
         ),
-        ("best, at = model.state_dict(), epoch", None),
-        ("best = copy.copy(model.state_dict())", None),
+        (
+            "best, at = model.state_dict(), epoch",
+            "best, at = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}, epoch",
+        ),
+        (
+            "best = dict(model.state_dict())",
+            "best = dict({name: tensor.detach().clone() for name, tensor in model.state_dict().items()})",
+        ),
+        (
+            "self.best = {k: v.detach().cpu() for k, v in model.state_dict().items()}",
+            "self.best = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}",
+        ),
+        (
+            "best = {k: v for k, v in model.state_dict().items()}",
+            "best = {k: v.clone() for k, v in model.state_dict().items()}",
+        ),
+        ("best = {k: v.half() for k, v in model.state_dict().items()}", None),
+        ("best = {k: v.clone() for k, v in model.state_dict().items()}", None),
+        ("best = [model.state_dict(), ema.state_dict()]", None),
+        ("names = list(model.state_dict().keys())", None),
     ],
 )
 def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
     source = f"def keep(self, model, epoch):\n    {line}\n"
     process = make.process(sites=sites_of(source, state_dict="state_dict()"))
-    diff = edits.copy_of_states(process, process.site(1))
+    diff = kept_copies.edit(process, process.site(1))
     if repaired is None:
         assert diff is None
     else:
         assert statements(applied(source, diff))[1] == repaired
+
+
+def test_why_kept_weights_are_no_copies(make) -> None:
+    def said(line: str) -> str:
+        process = make.process(sites=sites_of(f"def keep(self, model):\n    {line}\n", state_dict="state_dict()"))
+        return kept_copies.why(process.site(1))
+
+    assert said("best = {k: v.detach().cpu() for k, v in model.state_dict().items()}") == (
+        " No copy is made in line 2: .detach() shares the memory of the tensor and .cpu() copies no tensor that is "
+        "there already."
+    )
+    assert "dict() copies the dictionary, and not its tensors" in said("best = dict(model.state_dict())")
+    assert said("best = model.state_dict()") == ""
 
 
 OF_ALL_GROUPS = """# right below the line that makes the optimizer, above that of a scheduler:

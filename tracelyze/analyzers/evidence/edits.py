@@ -25,7 +25,6 @@ CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 _READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
 _STRETCH: Final = 12  # lines that one edit may show, most of them as they were
-STATES: Final = re.compile(r"(?P<kept>[A-Za-z_][\w.]*) = (?P<model>[A-Za-z_][\w.]*)\.state_dict\(\)")
 
 
 def excerpt_of(process: Process, location: Location) -> Excerpt | None:
@@ -178,16 +177,6 @@ def scale_the_loss(optimization: Optimization) -> Diff | None:
         return None
     added = f"{there[0]}{stepped['scaler']}.scale({match['loss']}).backward()"
     return Diff(backward.file, backward.line, ["".join(there)], [added])
-
-
-def copy_of_states(process: Process, taken: Location | None) -> Diff | None:
-    """The weights copied at the line that keeps them, where that is a plain assignment."""
-    there = taken and statement(process, taken)
-    match = there and STATES.fullmatch(there[1])
-    if not taken or not there or not match:
-        return None
-    copies = f"{{name: tensor.detach().clone() for name, tensor in {match['model']}.state_dict().items()}}"
-    return Diff(taken.file, taken.line, ["".join(there)], [f"{there[0]}{match['kept']} = {copies}"])
 
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures.states import best_models, kept_states, own_states
+from tracelyze.analyzers.signatures.states import best_models, kept_copies, kept_states, own_states
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -80,6 +79,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
             f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer changed them for "
             f"{plural(lost, 'step')} more, so that load_state_dict copied the {row['own']} tensors onto themselves. "
             f"The model has the weights of step {row['step']:,}; those of step {row['taken_at']:,} are lost."
+            + kept_copies.why(process.site(row["taken_site"]))
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
@@ -93,7 +93,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         ],
         location=process.site(row["taken_site"]) or process.site(row["site"]),
         seen_at=process.site(row["site"]),
-        diff=edits.copy_of_states(process, process.site(row["taken_site"])),
+        diff=kept_copies.edit(process, process.site(row["taken_site"])),
         false_alarm="A load that is meant to do nothing, after the weights were changed in place.",
     )
 

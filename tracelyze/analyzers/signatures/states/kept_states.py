@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.signatures.states import kept_copies
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
             f"state_dict() hands out the tensors of the model themselves. What it handed out after step {taken:,} was "
             f"{into} after step {step:,}: {kept['changed']} of {kept['looked_at']} tensors that were looked at have "
             "been changed by the optimizer meanwhile. The weights that were to be kept are lost."
+            + kept_copies.why(line)
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
@@ -52,6 +53,6 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
         ],
         location=line or process.site(kept["site"]),
         seen_at=process.site(kept["site"]),
-        diff=edits.copy_of_states(process, line),
+        diff=kept_copies.edit(process, line),
         false_alarm="A state that is meant to follow the model, and to be saved as it is at that time.",
     )

@@ -1,0 +1,70 @@
+"""The line that keeps a model's weights without copying them: why what it does is no copy, and the line with one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
+
+_COPIES: Final = re.compile(r"\b(?:clone|deepcopy|copy_|tensor|array|tolist|save)\s*\(")
+_MOVES: Final = ("detach", "cpu", "to")  # methods that give the same memory, or may
+_NO_COPY: Final = {
+    r"(\.detach\(|\.data\b)": "{} shares the memory of the tensor",
+    r"(\.cpu\(|\.to\()": "{} copies no tensor that is there already",
+    r"(\bcopy\.copy\(|\.copy\(|\bdict\(|\bOrderedDict\()": "{} copies the dictionary, and not its tensors",
+}
+
+
+def why(taken: Location | None) -> str:
+    """A sentence about what the line does with the weights, where that looks like a copy."""
+    source = taken.source if taken is not None else ""
+    found = [(re.search(pattern, source), words) for pattern, words in _NO_COPY.items()]
+    said = [words.format(one[1].replace("(", "()")) for one, words in found if one is not None]
+    return f" No copy is made in line {taken.line}: {' and '.join(said)}." if taken is not None and said else ""
+
+
+def edit(process: Process, taken: Location | None) -> Diff | None:
+    """The statement with a copy of each tensor, where it hands out the weights at one place and copies none."""
+    own = own_statement.at(process, taken)
+    changed = _changed(own) if own is not None and own.is_whole and not _COPIES.search(own.text) else None
+    return own.changed(changed) if own is not None else None
+
+
+def _changed(own: OwnStatement) -> str | None:
+    line, states = own.parsed, own.only_call("state_dict")
+    if states is None or not isinstance(own.parsed.statement, ast.Assign | ast.AnnAssign | ast.Return):
+        return None
+    for node in ast.walk(line.tree):
+        if isinstance(node, ast.DictComp) and any(one is states for one in ast.walk(node.generators[0].iter)):
+            return _each_copied(line, node)
+        if isinstance(node, ast.Attribute) and node.value is states and node.attr != "copy":
+            return None  # a part of the weights, or another use of them
+        if isinstance(node, ast.Subscript) and node.value is states:
+            return None
+    holder = line.text_of(states.func.value) if isinstance(states.func, ast.Attribute) else ""
+    if not holder or states.args or states.keywords:
+        return None
+    copied = f"{{name: tensor.detach().clone() for name, tensor in {holder}.state_dict().items()}}"
+    return line.with_parts({states: copied})
+
+
+def _each_copied(line: ParsedLine, made: ast.DictComp) -> str | None:
+    """A dictionary of all tensors with a copy of each, where the values are the tensors, moved or detached."""
+    target = made.generators[0].target
+    variable = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else None
+    value: ast.expr = made.value
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and name_of(value.func) in _MOVES:
+        value = value.func.value
+    value = value.value if isinstance(value, ast.Attribute) and value.attr == "data" else value
+    if not isinstance(value, ast.Name) or not isinstance(variable, ast.Name) or value.id != variable.id:
+        return None
+    return line.with_parts({made.value: f"{line.text_of(made.value)}.clone()"})
