@@ -69,6 +69,23 @@ for _ in range(12):
 """
 
 
+EVALUATED_FIRST = """
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(24):
+    if step % 12 == 0:
+        with torch.no_grad():
+            for rows in (4, 32):
+                for _ in range(10):
+                    model(torch.randn(rows, 6))
+    optimizer.zero_grad()
+    model(torch.randn(4, 6)).square().mean().backward()
+    optimizer.step()
+"""
+
+
 SLICES = """
 import sys
 import torch
@@ -160,6 +177,12 @@ def test_what_one_model_hands_to_another_is_no_batch(collect: Collect) -> None:
     assert {row["shape"] for row in rows} == {"16x3"}
     assert not any(row["nonfinite"] for row in rows)
     assert process.steps["loss"][-1] != process.steps["loss"][-1] or process.steps["loss"][-1] == float("inf")
+
+
+def test_what_is_evaluated_before_the_training_does_not_take_its_place(collect: Collect) -> None:
+    (process,) = collect(sys.executable, "-c", EVALUATED_FIRST).run.processes
+    rows = list(process.tables["batches"].records())
+    assert [row["step"] for row in rows if row["trained"]][:8] == list(range(8))
 
 
 def test_a_stream_is_not_asked_for_its_length(collect: Collect) -> None:

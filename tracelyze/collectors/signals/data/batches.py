@@ -70,12 +70,18 @@ class _WithoutLoader:
         self._first: Sequence[Input] = ()  # what the first call since the latest backward was given
         self.latest: Sequence[Input] = ()  # what the latest call was given
         self._trains = False  # whether that call, or a later one with the same input, may be run through by a backward
+        self._early = FIRST  # calls with autograd that are still all sampled, whatever was evaluated before them
 
     def called(self, forwards: int, without_loader: bool) -> None:
         """A call was dispatched, which was this one of the process."""
         skipped, self._forwards = forwards - self._forwards - 1, forwards
         self.calls.position += skipped * self._goes_on + without_loader
         self._goes_on = without_loader
+
+    def early(self) -> bool:
+        """Whether this call, with autograd, is one of the first that may be trained on."""
+        self._early -= 1
+        return self._early >= 0
 
     def left(self) -> int:
         """Calls before the next one that is to be sampled."""
@@ -106,6 +112,7 @@ class _Evaluated:
         self._beside = 0  # batches of the training that may still be looked at, each of them
         self._steps: dict[tuple[int, int | None], list[int]] = {}  # by model and samples: each call's step
         self._latest: dict[tuple[int, int | None], int] = {}
+        self._begun = False  # An evaluation was looked at.
 
     def wanted(self, call: Call) -> bool:
         key, at = (call.model.number, call.batch_size), call.step
@@ -120,8 +127,8 @@ class _Evaluated:
             return False
         steps.append(at)
         self._left -= max(LEAST, min(EARLY_PER_BATCH, call.batch_size or 1))
-        if len(self._latest) == len(steps) == 1:
-            self._beside = BESIDE
+        if not self._begun:
+            self._begun, self._beside = True, BESIDE
         return True
 
     def all_trained(self) -> bool:
@@ -222,14 +229,13 @@ class Batches(Signal):
             self.program.inputs.called(args[0] if args else next(iter(kwargs.values()), None))
         given = [*fingerprints.fields(self.torch, args), *fingerprints.fields(self.torch, kwargs)]
         self._without_loader.given(call, given)
-        evaluates = call.batch is None and call.mode != GRAD and not call.replayed and self._evaluated.wanted(call)
-        if call.batch is not None or (current.position < current.next and not evaluates):
-            given = []
         # What another module has put out, as a backbone for a head that is called by itself, is no batch.
-        if evaluates:
+        alone = bool(given) and call.batch is None and all(tensor.grad_fn is None for _, tensor in given)
+        chosen = alone and not call.replayed and self._chosen(call)
+        if chosen:
             current.next = current.position + 1
-        alone = given and all(tensor.grad_fn is None for _, tensor in given)
-        if alone and (self.meter.decide(True) if evaluates else self._wanted(current)):
+        due = alone and current.position >= current.next
+        if self.meter.decide(True) if chosen else due and self._wanted(current):
             self._put_away()
             self._place = None, 0, current.position, self.context.now(), self.progress.steps
             self._sample_new(given[: fingerprints.FIELDS], None, early=True)
@@ -240,6 +246,10 @@ class Batches(Signal):
                 break
         if len(self._used) > MAX_UNSETTLED:  # calls that were never settled
             self._pending.put(*self._used.popleft()[1:])
+
+    def _chosen(self, call: Call) -> bool:
+        """Whether to look at a call on what no loader has made, wherever it stands among all of them."""
+        return self._without_loader.early() if call.mode == GRAD else self._evaluated.wanted(call)
 
     def settled(self, call: Call, trained: bool) -> None:
         while self._used and self._used[0][0] is call:
