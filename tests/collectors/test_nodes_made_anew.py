@@ -24,7 +24,7 @@ from tracelyze.collectors.signals.loss.loss import own_divisor  # noqa: E402
 from tracelyze.collectors.signals.loss.nonfinite_operations import first_broken  # noqa: E402
 from tracelyze.collectors.tensors import embedded_ids, product_types, saved_values  # noqa: E402
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
-from tracelyze.collectors.tensors.policies import completions, ratios, terms, weights  # noqa: E402
+from tracelyze.collectors.tensors.policies import choices, completions, ratios, terms, weights  # noqa: E402
 from tracelyze.collectors.tensors.written_out import of_gradients, picked_classes, squashed_twice  # noqa: E402
 from tracelyze.collectors.tensors.written_out.compared import compared  # noqa: E402
 from tracelyze.collectors.tensors.written_out.errors import meeting  # noqa: E402
@@ -157,6 +157,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "softmax dimension": lambda root: softmax_dimension.columns(torch, root, HOST),
     "terms": lambda root: _plain(terms.terms(torch, root), "weights", "products", "undetached"),
     "weights": lambda root: weights.columns(torch, root),
+    "choices": lambda root: _plain(choices.choices(torch, root), "scores", "weights", "numbers"),
     "completions": lambda root: completions.facts(torch, root),
     "ratio": lambda root: ratios.ratio(torch, root) is not None,
     "ids": lambda root: sorted(embedded_ids.Graph(root).nodes.values()),

@@ -1045,6 +1045,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("sorting_groups", "one-reward-and-entropy", "zero-advantage", consequences=STUCK),
     pair("sorting_groups", "entropy"),
+    pair("lift_operator", "rate", "entropy-collapse", consequences=BLOW_UP, fast=True),
+    pair("lift_operator", "bandit"),
     pair("parcel_sorter", "entropy-added", "entropy-collapse", fast=True),
     pair("parcel_sorter", "baseline-attached", "advantage-not-detached", fast=True),
     pair("tank_levels", "asked-again", "ratio-always-one", fast=True),

@@ -64,9 +64,9 @@ class Metric:
         return statistics.block_medians(self.values, count)
 
 
-def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
+def metric(process: Process, key: str, phase: str = "train", own_steps: bool = True) -> Metric | None:
     """The metric that a run logged under one of the names for `key`, the first that it has; else under a name whose
-    last words say so, the one with most values. None without any."""
+    last words say so, the one with most values. None without any. `own_steps`: over those that the script counts."""
     scalars = process.tables["scalars"]
     if len(scalars) == 0:
         return None
@@ -74,7 +74,8 @@ def metric(process: Process, key: str, phase: str = "train") -> Metric | None:
     for name in (*NAMES[key], _own_name(scalars, inside, key)):
         rows = inside & scalars.matches("name", name)
         if rows.any():
-            number = np.where(np.isfinite(scalars["own_step"]), scalars["own_step"], scalars["step"])
+            own = np.isfinite(scalars["own_step"]) & own_steps
+            number = np.where(own, scalars["own_step"], scalars["step"])
             order = np.argsort(number[rows], kind="stable")
             return Metric(name, number[rows][order], scalars["value"][rows][order])
     return None

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import metrics
+from tracelyze.analyzers.signatures import measured_entropy, metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
@@ -18,15 +18,24 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The sign of the entropy in the loss; else first against last fifth of what was logged, and the reward since."""
+    """The sign of the entropy in the loss; else first against last fifth of what was logged, and the reward since; else
+    the odds behind the policy's losses."""
     direct = policies.punished_entropy(process, RULE.id, limits)
     if isinstance(direct, Finding):
         return [direct]
     seen, reward = metrics.metric(process, "entropy"), metrics.metric(process, "reward")
     if seen is None or reward is None:
-        return direct or Skipped(
-            "no loss that punishes entropy was seen, and no entropy was logged beside a reward, by known names",
-            "not-applicable",
+        measured = measured_entropy.collapse(process, RULE.id, limits)
+        if isinstance(measured, Finding):
+            return [measured]
+        return (
+            (direct if isinstance(direct, Passed) else None)
+            or measured
+            or direct
+            or Skipped(
+                "no loss that punishes entropy was seen, and no entropy of a policy beside a reward, by known names",
+                "not-applicable",
+            )
         )
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'entropy')}: {limits['steps']:.0f} are needed")
@@ -107,7 +116,7 @@ RULE = Rule(
     about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up.",
     check=check,
     verify="Record the run again: the entropy declines slowly while the reward rises.",
-    absent="The run logged no entropy, and no policy's loss holds one.",
+    absent="The run logged no entropy and no reward, and no policy's loss holds an entropy.",
     needs=(("scalars.value",), ("events.text",)),
     thresholds=(
         Threshold(

@@ -19,7 +19,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import product_types, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
-from tracelyze.collectors.tensors.policies import completions, terms, weights
+from tracelyze.collectors.tensors.policies import choices, completions, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 from tracelyze.collectors.tensors.written_out import picked_classes
@@ -46,8 +46,8 @@ class LossGraphs(Signal):
         )
     )
     about = (
-        "Operations behind the loss: the weights of a policy's loss, its entropy, whether its advantages are part of "
-        "the graph (events), masks of attention that come after the softmax."
+        "Operations behind the loss: the weights of a policy's loss, its entropy, that of the odds it chooses by, "
+        "whether its advantages are part of the graph (events), masks of attention that come after the softmax."
     )
     cost = "100 us per sample (1 to 20 ms at the first few)"
     sampled = True
@@ -89,7 +89,7 @@ class LossGraphs(Signal):
         with unseen(self.torch), self.torch.no_grad():
             values = weights.columns(self.torch, node)
             is_policy = self._terms(node)
-            self._policy += is_policy or bool(values)
+            self._policy += self._choices(node) or is_policy or bool(values)
             self._weighed |= is_policy
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
@@ -127,6 +127,20 @@ class LossGraphs(Signal):
             late["text"] = json.dumps(facts)
 
         self._pending_terms.put([row], Readback(self.torch, values, fill))
+        return True
+
+    def _choices(self, node: Any) -> bool:
+        """Record how the odds of what a policy's loss weighs are spread; whether it weighs any choices."""
+        found = choices.choices(self.torch, node)
+        values = [] if found is None else choices.facts(self.torch, found)
+        if not values:
+            return False
+
+        def fill(late: dict[str, Any], read: list[float]) -> None:
+            entropy, most, both, sign = read
+            late["text"] = json.dumps({"entropy": entropy, "most": most, "both_signs": bool(both), "sign": sign})
+
+        self._pending_terms.put([self._event("policy-choices")], Readback(self.torch, values, fill))
         return True
 
     def _event(self, kind: str) -> dict[str, Any]:
