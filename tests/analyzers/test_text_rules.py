@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from tracelyze.testing import SITES
 
 EOS, BOS, PROMPT = "eos-never-target", "doubled-bos", "prompt-in-loss"
 PACKED = "packing-without-boundaries"
@@ -24,14 +27,21 @@ SEPARATED = {"separator": 7.0, "separator_share": 0.6}
 JOINED = {"parts": 3.0, "crosses": 0.4}
 
 
-def process(make: Any, count: int = 8, end_symbol: int | None = None, begin: int | None = None, **columns: Any) -> Any:
+def process(
+    make: Any,
+    count: int = 8,
+    end_symbol: int | None = None,
+    begin: int | None = None,
+    sites: Sequence[dict[str, Any]] = (),
+    **columns: Any,
+) -> Any:
     """Rows of answers with an end symbol that counts, and padding with an id of its own; changed as given."""
     rows = [
         {**ROW, "step": index, **{k: v[index] if isinstance(v, list) else v for k, v in columns.items()}}
         for index in range(count)
     ]
     models = [{"model": 0, "name": "Causal", "end_symbol": end_symbol, "begin_symbol": begin}]
-    return make.process(more={"loss_calls": rows}, models=models)
+    return make.process(more={"loss_calls": rows}, models=models, sites=[*SITES, *sites])
 
 
 @pytest.mark.parametrize(
@@ -65,6 +75,32 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
     assert status == "fired", reason
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 41)
     assert finding.cost is None, "all but the end, or the beginning, of a text is learned"
+
+
+RENDERED = 'return {"text": tok.apply_chat_template(row["turns"], tokenize=False)}'
+PROMPTED = "text = tok.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)"
+TAKEN_OFF = 'return {"text": tok.apply_chat_template(row["turns"], tokenize=False).removeprefix(tok.bos_token)}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "example"),
+    [
+        ([RENDERED], 60, TAKEN_OFF),
+        ([RENDERED, PROMPTED], 60, TAKEN_OFF),
+        ([RENDERED, "ids = tok.apply_chat_template(turns, add_generation_prompt=True)"], 60, TAKEN_OFF),
+        (['text = f"{self.tok.bos_token}{question}"', 'tok.bos_token = "<s>"'], 60, "add_special_tokens=False"),
+        ([RENDERED, "other = tok.apply_chat_template(pairs, tokenize=False)"], 41, "add_special_tokens=False"),
+        (["ids = tok.apply_chat_template(turns)"], 41, "add_special_tokens=False"),
+    ],
+)
+def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], number: int, example: str) -> None:
+    text = {"role": "begin-text", "file": "a.py", "function": "render"}
+    sites = [
+        text | {"site": at, "line": at, "source": line, "excerpt": f"    {line}", "excerpt_line": at}
+        for at, line in zip((60, 64), lines, strict=False)
+    ]
+    finding = make.check(BOS, process(make, begin_twice=1.0, sites=sites))[2]
+    assert (finding.location.line, example in finding.fix_code) == (number, True)
 
 
 def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:

@@ -37,6 +37,10 @@ def tokenizer(name):
     tok.pad_token = tok.eos_token  # padding
     return tok
 
+def chat(tok, row):
+    opened = tok.bos_token + row["question"]  # begin-text
+    return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
+
 def freeze(model):
     model.body.requires_grad_(False)  # freeze
     for p in model.parameters():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence.datasets import begin_symbols
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import capitalized, plural, share_of
@@ -28,6 +29,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
+    written = begin_symbols.place(process)
     begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
     return loss_calls.finding(
         process,
@@ -44,11 +46,13 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
         fix="Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
-        fix_code="ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
+        fix_code=begin_symbols.without(process, written)
+        or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         evidence=[
             Evidence("rows that begin with it twice", twice, "share", limits["twice"], limits.source("twice")),
             Evidence("id", begin),
         ],
+        change=written,
         false_alarm="A format that has two start symbols on purpose.",
     )
 

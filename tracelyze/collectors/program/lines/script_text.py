@@ -37,6 +37,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     | {"register_full_backward_pre_hook", "register_backward_hook"},
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
+    "begin-text": frozenset({"apply_chat_template", "bos_token"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"})
     | {"default_rng", "RandomState", "Random"},  # generators that are made with their seed
