@@ -196,7 +196,8 @@ def test_a_long_training_that_saves_nothing(make, seconds, severity) -> None:
     _, _, finding = judge(make, "no-checkpoint", [], steps=long(make, seconds))
     assert finding.severity == severity
     saved = [SAVE | {"action": "state"}]  # by another library
-    assert judge(make, "no-checkpoint", saved, steps=long(make, seconds))[0] == "passed"
+    status, reason, _ = judge(make, "no-checkpoint", saved, steps=long(make, seconds))
+    assert (status, "what became of them was not seen" in reason) == ("passed", True)
 
 
 def test_short_runs_need_save_nothing(make) -> None:
@@ -262,7 +263,10 @@ def test_what_the_first_step_after_a_file_shows(make, load, seen, lacks) -> None
     ],
 )
 def test_first_steps_of_a_second_phase(make, load, seen) -> None:
-    assert resumed(make, load, seen)[0] == "passed"
+    status, reason, _ = resumed(make, load, seen)
+    left = load.get("optimizer_restored") is False
+    assert (status, "left the state of the optimizer" in reason) == ("passed", left)
+    assert ("took in all" in reason) != left
 
 
 def test_an_optimizer_of_another_method_takes_in_no_state(make) -> None:

@@ -21,6 +21,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -72,6 +73,14 @@ class Overlap:
         beyond = continuous or self.rate >= limits["beyond"] * self.chance
         fewest = limits["few"] if beyond and self.expected >= self.looked else limits["hits"]
         return self.hits >= fewest and self.share >= limits["share"] and beyond
+
+    def by_chance(self, limits: Limits) -> str:
+        """What was met in training, and why much of it is no fault: where few samples differ, any two parts share
+        them."""
+        met = f"{self.hits:,} of {self.looked:,} samples of a validation set were met in training"
+        if self.share < limits["share"] or not self.chance:
+            return met
+        return f"{met}; {percent(self.chance)} of the samples have an equal one in their own pass, so few are different"
 
     @property
     def where(self) -> str:

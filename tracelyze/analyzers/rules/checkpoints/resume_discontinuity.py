@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+STATES = ("optimizer", "scheduler", "scaler")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -42,6 +43,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             "what went on from a checkpoint took in its weights, and it holds no more: whether the training was to go "
             "on, for which it needs the state of its optimizer too, is not known"
         )
+    left = [name for name in STATES if any(row[name] and not row[f"{name}_restored"] for row in own)]
+    if left:
+        return Passed(
+            f"what followed a checkpoint needs no more of it than it took: it left the state of the {left[0]}"
+        )
     return Passed("what went on from a checkpoint took in all that it holds")
 
 
@@ -49,7 +55,7 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     """Which states the training that goes on lacks; None where it has what it needs, or is a second phase."""
     if facts.get("same_model") is False:  # it was evaluated, and another model trained after that
         return None
-    lost = [name for name in ("optimizer", "scheduler", "scaler") if row[name] and not row[f"{name}_restored"]]
+    lost = [name for name in STATES if row[name] and not row[f"{name}_restored"]]
     lost = [name for name in lost if name != "scheduler" or schedules]
     # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
     lost = [name for name in lost if name != "optimizer" or "scheduler" in lost or resumed_states.has_state(process)]

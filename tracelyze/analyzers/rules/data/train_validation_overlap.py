@@ -59,7 +59,7 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
             if shared.expected * limits["share"] < limits["enough"]:
                 unknown = f"too few validation samples were compared: {shared.looked:,}"
                 continue
-            return Passed(f"{shared.hits:,} of {shared.looked:,} samples of a validation set were met in training")
+            return Passed(shared.by_chance(limits))
         if not named and not _validates(process, shared, numbers, limits):
             said = f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
             return Skipped(said + "a measure of training accuracy looks the same")

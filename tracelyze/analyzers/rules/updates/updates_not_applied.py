@@ -32,9 +32,9 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     ]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
-    still = [updates for updates in enough if _never_moved(updates)]
-    if not still:
-        return Passed(f"steps changed all of the {plural(len(enough), 'parameter')} that were sampled")
+    if not (still := [updates for updates in enough if _never_moved(updates)]):
+        changed = f"all of the {len(enough)} parameters that were" if len(enough) > 1 else "the one parameter that was"
+        return Passed(f"steps changed {changed} sampled")
     return _finding(optimization, still, len(enough))
 
 
