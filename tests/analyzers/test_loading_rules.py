@@ -99,9 +99,11 @@ def test_the_line_of_the_dataset_that_is_slow(make) -> None:
     finding = looked(6, 6, 6, 1, 6, 6)
     assert "mostly in __getitem__, seen most often at line 12: row = json.loads(line)." in finding.summary
     assert finding.location.line == 12  # two workers would leave most of the wait
-    assert "make a sample cheaper, too" in finding.fix
+    assert finding.fix.startswith("Make a sample cheaper: ")
+    assert "Besides, load in 2 worker processes" in finding.fix
+    assert (finding.diff, finding.setting) == (None, None), "an edit of another line than the one that is named"
     many = looked(6, 6, 6, 1, 6, 6, cpus=16, wait=0.4)  # workers would leave a tenth of it
-    assert ("line 12" in many.summary, many.location.line) == (True, 30)
+    assert ("line 12" in many.summary, many.location.line, many.seen_at.line) == (True, 30, 12)
     for sites in ((2, 2, 2, 2, 2), (6, 6), (1, 1, 1, 6, 1)):  # the loop; too few looks; no line stands out
         unknown = looked(*sites)
         assert "made by line 9: def __getitem__(self, index)." in unknown.summary

@@ -331,22 +331,22 @@ DATA_LOADING: Final = tuple(
         (
             "pairs/tabular_loader.py",
             ("--fault", "slow-features"),
-            ("total += a * b", "for b in values:"),
+            ("total += a * b", "for b in values:", "loader = DataLoader("),  # the processors say which
             False,  # workers save time only where processors are free
         ),
-        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("time.sleep(0.0008)",), True),
+        ("pairs/tabular_loader.py", ("--fault", "remote-rows"), ("time.sleep(0.0008)", "loader = DataLoader("), True),
         (
             "pairs/stream_iterable.py",
             ("--fault", "slow-parser"),
-            ("record = json.loads(line)",),
+            ("record = json.loads(line)", "loader = DataLoader("),
             False,
         ),
-        ("faulty/python_augmentation.py", (), ("value = value * random.uniform(",), False),
-        ("faulty/two_slow_workers.py", (), ("time.sleep(0.006)",), True),
-        ("faulty/compressed_stream.py", (), ("rows = pickle.loads(zlib.decompress(shard))",), False),
+        ("faulty/python_augmentation.py", (), ("value = value * random.uniform(", "train_loader = DataLoader("), False),
+        ("faulty/two_slow_workers.py", (), ("time.sleep(0.006)", "loader = DataLoader("), True),
+        ("faulty/compressed_stream.py", (), ("rows = pickle.loads(zlib.decompress(shard))", "in DataLoader("), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
-        ("faulty/one_parsing_worker.py", (), ("smooth = [sum(values[",), False),
-        ("faulty/slow_collate.py", (), ("if re.fullmatch(re.escape(word), piece):",), False),
+        ("faulty/one_parsing_worker.py", (), ("smooth = [sum(values[", "loader = DataLoader("), False),
+        ("faulty/slow_collate.py", (), ("if re.fullmatch(re.escape(word), piece):", "loader = DataLoader("), False),
     )
 )
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput import loading_advice, open_files
+from tracelyze.analyzers.evidence.script_lines import MODULE
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import duration, percent
 
@@ -15,19 +16,32 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.waiting import Prediction, Waiting
     from tracelyze.analyzers.recorded.run import Process
 
-_CHEAPER: Final = "make a sample cheaper, too (read, parse or resize once and store the result)."
+_CHEAPER: Final = (
+    "Make a sample cheaper: read, parse or resize once and store {result}. Even with workers {left} of a step would be "
+    "waiting."
+)
 _MOST: Final = 0.5  # of the time: what the program does for more than half of it, and waits for more than half of it
 _FEWEST: Final = 4  # looks, one a second: fewer say little
 
 
-def place(
-    process: Process, waiting: Waiting, predicted: Prediction, way: str, most: float
-) -> tuple[Location | None, str, str]:
-    """The line to change, what makes a sample slow, and what else to do about it; empty where that is not known.
+class Place(NamedTuple):
+    """`change`: the line to change. `slow`: another one, whose time this change hides. `told`: what makes a sample
+    slow. `first`: what to do before workers, where these leave most of the wait; `change` is the slow line then. None
+    and empty where that is not known."""
 
-    It is the slow line of the dataset, where a batch was timed. From looks at the process it is only where the
-    predicted saving leaves `most` of the step waiting all the same.
-    """
+    change: Location | None
+    slow: Location | None = None
+    told: str = ""
+    first: str = ""
+
+    def fix(self, workers: str) -> str:
+        """What to do, `workers` included."""
+        return f"{self.first} Besides, {workers[0].lower()}{workers[1:]}" if self.first else workers
+
+
+def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, most: float) -> Place:
+    """It is the slow line of the dataset where the predicted saving leaves `most` of the step waiting all the same, and
+    where nothing but a cheaper sample helps; else that of the loader."""
     timed = of_a_batch(process, waiting)
     line = timed or seen(process, waiting)
     slow = line or process.site(waiting.loader.get("read_by"))
@@ -35,18 +49,22 @@ def place(
     if open_files.held(waiting.loader) and way != loading_advice.RESTART:
         change = process.site(waiting.loader.get("opened_at")) or change
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
-        return change, "", ""
+        return Place(change)
     # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
     words = "most of it in {}, at line" if timed is not None else "mostly in {}, seen most often at line"
     how = words.format(slow.function) if line is not None else "made by line"
     told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
-    if line is None or (timed is None and left < most) or open_files.reads_all(waiting.loader):
-        return change, told, ""
+    if line is None or open_files.reads_all(waiting.loader):
+        return Place(change, told=told)
     if way == loading_advice.CHEAPER:
-        return line, told, ""
-    made = f" The loader is made in line {change.line}." if change is not None else ""
-    return line, told, made if left < most else f" Even so, {percent(left)} of a step would be waiting: {_CHEAPER}"
+        return Place(line if timed is not None or left >= most else change, told=told)
+    if left < most:
+        return Place(change or line, line, told)
+    reader = process.site(waiting.loader.get("read_by"))
+    apart = reader is not None and reader.function not in (line.function, MODULE)
+    result = f"what {reader.function} (line {reader.line}) makes" if reader is not None and apart else "the result"
+    return Place(line, told=told, first=_CHEAPER.format(left=percent(left), result=result))
 
 
 def of_a_batch(process: Process, waiting: Waiting) -> Location | None:

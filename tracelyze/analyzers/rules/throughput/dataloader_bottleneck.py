@@ -65,7 +65,7 @@ def _finding(
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
     fix, promise = advice.of(way, replace(predicted, share=gain), optimization.process, seen.loader)
-    place, slow, more = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
+    place = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
     return Finding(
         rule=RULE.id,
@@ -76,10 +76,10 @@ def _finding(
         f"{duration(seen.idle)} of {duration(seen.step)} a step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
-            f"(num_workers={seen.workers}).{slow} {promise}{live if stream else ''}"
+            f"(num_workers={seen.workers}).{place.told} {promise}{live if stream else ''}"
             + contention.said(crowd, idle_alone, limits)
         ),
-        fix=fix + more,
+        fix=place.fix(fix),
         fix_code=advice.code(way, predicted, optimization.process, seen.loader),
         first_step=begin, last_step=timing.last_step(optimization),
         evidence=[
@@ -95,11 +95,11 @@ def _finding(
             *[Evidence(name, _plain(seen.loader.get(name)), role="setting") for name in SETTINGS],
         ],
         cost=Cost(*waiting.lost(optimization, seen, predicted)),
-        location=place or iterated,
-        seen_at=iterated,
+        location=place.change or iterated,
+        seen_at=place.slow or iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
-        diff=_edit(optimization, seen, predicted, way),
-        setting=advice.setting(way, seen, predicted, optimization.process),
+        diff=None if place.first else _edit(optimization, seen, predicted, way),
+        setting=None if place.first else advice.setting(way, seen, predicted, optimization.process),
         false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
     )  # fmt: skip
 
