@@ -164,3 +164,28 @@ def test_an_argument_of_a_framework_whose_value_was_not_measured(make: Workshop)
     assert line(("longest: int = 64", "64")) == 1
     assert line(("longest: int = 64", "64"), ("longest: int = 512", "512")) == 60
     assert line(("longest: bool = False", "False")) == 60
+
+
+def test_numbers_that_are_put_together_are_what_they_make(make: Workshop) -> None:
+    steps = Setting(("num_warmup_steps",), (1024,), "51")
+    use = "scheduler = get_cosine_schedule_with_warmup(optimizer, cfg.warmup, total)"
+    finding = moved(make, ("    warmup: int = 4 * 256", "4 * 256"), use=use, name="warmup", setting=steps)
+    assert finding.diff == Diff("config.py", 1, ["    warmup: int = 4 * 256"], ["    warmup: int = 51"])
+    for other in ("4 * 255", "2 ** 9999", "4 / 0", "None", "(4, 256)"):
+        place = moved(make, (f"    warmup: int = {other}", other), use=use, name="warmup", setting=steps).location
+        assert place is not None
+        assert place.line == 60
+
+
+def test_a_name_that_only_a_function_of_the_schedule_has(make: Workshop) -> None:
+    """`LambdaLR(opt, factor(cfg))` names no length of its warm-up: the line that gives it by such a name does."""
+    use, setting = "sched = LambdaLR(opt, factor(cfg))", Setting(("warmup",), (9999, 10000), "17", called="warm")
+
+    def line(*given: tuple[str, str], name: str = "warmup_steps") -> int:
+        place = moved(make, *given, use=use, name=name, setting=setting).location
+        return place.line if place is not None else 0
+
+    assert line(('"warmup_steps": 10000,', "10000")) == 1
+    assert line(('"warmup_steps": 500,', "500")) == 60, "another length than the one that was measured"
+    assert line(('"total_steps": 10000,', "10000"), name="total_steps") == 60
+    assert line(("warmup_steps = 10000", "10000"), ("warmup_steps = 10000", "10000")) == 60, "which of both?"

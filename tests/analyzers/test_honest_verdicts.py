@@ -137,6 +137,13 @@ def test_a_warm_up_longer_than_the_run_does_not_pass(make) -> None:
     status, reason, _ = make.check("learning-rate-schedule", process)
     assert status == "fired"
     assert "longer than the training" in reason
+    line = {"site": 1, "role": "constant", "file": "a.py", "line": 7, "source": "warmup = 4_000", "name": "warmup"}
+    line |= {"value": "4_000", "own_name": "warmup", "excerpt": "warmup = 4_000", "excerpt_line": 7}
+    made = {"site": 2, "role": "scheduler", "file": "a.py", "line": 9, "source": "sched = LambdaLR(opt, rising)"}
+    sites, schedules = [line, made], [row | {"made_at": 2}]
+    told = make.process(make.steps(COUNT) | {"lr": rate}, sites=sites, more={"schedules": schedules})
+    finding = make.check("learning-rate-schedule", told)[2]
+    assert (finding.location.line, finding.diff.added) == (7, [f"warmup = {COUNT // 20}"])
     whole = [1e-3 * min(1.0, (index + 1) / 100) for index in range(COUNT)]
     healthy = make.process(make.steps(COUNT) | {"lr": whole}, more={"schedules": [row | {"highest_lr": 1e-3}]})
     assert make.check("learning-rate-schedule", healthy)[0] == "passed"

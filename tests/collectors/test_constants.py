@@ -41,6 +41,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
         used = [at for at, text in enumerate(script.splitlines(), 1) if "# use" in text]
         for line in used or [1]:
             sites.add("optimizer", str(tmp_path / "train.py"), line, "main")
+        for line in [at for at, text in enumerate(script.splitlines(), 1) if "# schedules" in text]:
+            sites.add("scheduler", str(tmp_path / "train.py"), line, "main")
         constants = Constants(sites)
         constants.read()
         constants.read()
@@ -112,6 +114,46 @@ def test_what_names_a_line_and_what_its_value_is_called_there(read: Read) -> Non
 )
 def test_what_gives_no_constant(read: Read, text: str) -> None:
     assert read(text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("size = 4 * 256", "4 * 256"),
+        ("size: int = 2 ** 10", "2 ** 10"),
+        ("size = 10*1024//8  # a few", "10*1024//8"),
+        ("size: int = field(default=4 * 256, metadata={})", "4 * 256"),
+        ('hp = {"size": 4 * 256, "other": 1}', "4 * 256"),
+        ('hp = {"size": 4 * world, "other": 1}', None),
+        ("size = 4 * 256 * world", None),
+        ("size = 4 * 256.mean()", None),
+        ("size = 4 * (256 + 1)", None),
+    ],
+)
+def test_numbers_that_are_put_together(read: Read, line: str, value: str | None) -> None:
+    found = [row["value"] for row in read(f"{line}\nopt = Adam(p, size)  # use\n")]
+    assert found == ([value] if value else [])
+
+
+SCHEDULE = """
+hp = {"warmup_steps": 4_000, "other_steps": 7}
+def of(hp):
+    warm = hp["warmup_steps"]
+    def factor(step):
+        return min(1.0, (step + 1) / warm)
+    return factor
+
+def apart(hp):
+    return hp["other_steps"]
+
+opt = Adam(p, lr=lr)  # use
+sched = LambdaLR(opt, of(hp))  # schedules
+"""
+
+
+def test_constants_of_the_function_that_computes_a_schedule(read: Read) -> None:
+    assert {(row["line"], row["own_name"], row["value"]) for row in read(SCHEDULE)} == {(2, "warmup_steps", "4_000")}
+    assert read(SCHEDULE.replace("# schedules", "")) == []
 
 
 def test_other_modules_of_the_script_are_read(read: Read) -> None:

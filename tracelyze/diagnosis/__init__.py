@@ -182,13 +182,15 @@ class Setting:
     `names`: what calls name it; none where any name of the line may be it. `values`: what the run had it at, as far as
     that was measured, in each way in which the script may have written it; `ranges` that it must lie in, where that is
     all that is known; any number where neither is. `instead`: the value that the fix gives it, as code; empty where
-    that is not known, or where more than the value changes.
+    that is not known, or where more than the value changes. `called`: a pattern of names by which the script may call
+    it that the line which uses it does not have, as the function that computes a schedule.
     """
 
     names: tuple[str, ...]
     values: tuple[float | bool, ...]
     instead: str = ""
     ranges: tuple[tuple[float, float], ...] = ()
+    called: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Fi
         false_alarm=mismatch.false_alarm or FALSE_ALARM,
         verify=mismatch.verify,
         first=mismatch.first,
+        setting=mismatch.setting,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Setting
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of 
 TWENTIETH: Final = 0.05  # of the training: BERT and its successors warm up over one to ten percent
 EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
+WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
+WARM_UP: Final = r"(?i)warm|\bramp"
 UNITS: Final = (
     "scheduler.step()  # behind the loop over batches, once per epoch, if its length counts epochs\n\n"
     "# scheduler.step()  # right behind optimizer.step(), once per batch, if its length counts batches"
@@ -52,6 +55,8 @@ class Mismatch:
     verify: str = ""
     first: int = 0
     """The row of the steps from which on it does harm."""
+    setting: Setting | None = None
+    """What the script has to be given another value."""
 
 
 def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
@@ -159,25 +164,27 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
     climbs = _climbs(rate) and rate[-1] > rate[len(rate) // 2]
     if not climbs or not 0 < rate[-1] <= ALMOST * (row["base_lr"] or 0.0) or row["steps"] < PER_STEP * count:
         return None
-    reached = _last_rate(optimization)
+    reached, takes = _last_rate(optimization), _length_of_warm_up(rate, row)
+    told = f" As it climbs, it would take about {takes:,} steps." if takes else ""
+    fitting = max(1, round(TWENTIETH * count))
     return Mismatch(
         row,
         title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
         what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
-        f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{_length_of_warm_up(rate, row)}",
+        f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{told}",
         fix="Make the warm-up a few percent of the steps that the training really makes, and let what else the "
         "schedule counts, such as its length, fit them as well.",
-        code=f"total_steps = {count}  # all that this training makes\n"
-        f"warmup_steps = {max(1, round(TWENTIETH * count))}  # a twentieth of them",
+        code=f"total_steps = {count}  # all that this training makes\nwarmup_steps = {fitting}  # a twentieth of them",
+        setting=Setting(WARM_UPS, (takes - 1, takes, takes + 1), str(fitting), called=WARM_UP) if takes else None,
     )
 
 
-def _length_of_warm_up(rate: Floats, row: Row) -> str:
-    """How long a warm-up would take that climbs by the same amount in each step; empty for any other."""
+def _length_of_warm_up(rate: Floats, row: Row) -> int:
+    """How many steps a warm-up would take that climbs by the same amount in each; 0 for any other."""
     steps = np.diff(rate)
     if not np.allclose(steps, np.median(steps), rtol=EQUAL, atol=0.0):
-        return ""
-    return f" As it climbs, it would take about {float((row['base_lr'] or 0.0) / np.median(steps)):,.0f} steps."
+        return 0
+    return round(float((row["base_lr"] or 0.0) / np.median(steps)))
 
 
 def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Finding, Setting
@@ -33,11 +34,24 @@ _PLACES: Final = {
     "DataLoader": loader_arguments.POSITIONS,
     "CosineAnnealingLR": ("optimizer", "T_max"),
     "OneCycleLR": ("optimizer", "max_lr"),
+    "LinearLR": ("optimizer", "start_factor", "end_factor", "total_iters"),
+    "get_linear_schedule_with_warmup": ("optimizer", "num_warmup_steps"),
+    "get_cosine_schedule_with_warmup": ("optimizer", "num_warmup_steps"),
+    "get_constant_schedule_with_warmup": ("optimizer", "num_warmup_steps"),
 }
 """Arguments that calls are given by their places."""
 _OPTIMIZER: Final = ("params", "lr")  # of all of torch's
 _CASTS: Final = ("float", "int", "bool")
 _LONGEST: Final = 159  # characters: of a longer line not all was recorded
+_OPERATIONS: Final[dict[type[ast.operator], Callable[[float, float], Any]]] = {
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Pow: operator.pow,
+}
+_LARGEST_POWER: Final = 64  # of one that a script writes in place of a number
 _BOOLEANS: Final = {"True": True, "False": False}
 
 
@@ -48,7 +62,7 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     if setting is None or used is None:
         return finding
     names = _names_at(process, used, {*setting.names, *arguments} if setting.names else None)
-    row = _definition(process, names, setting)
+    row = _definition(process, names, setting) or _definition(process, _called(process, setting), setting)
     if row is None or (row["file"], row["line"]) == (used.file, used.line):
         return finding
     place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
@@ -57,6 +71,12 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     if edit is None:
         return moved
     return replace(moved, diff=edit, fix_code=_as_example(edit.added[0]) or finding.fix_code)
+
+
+def _called(process: Process, setting: Setting) -> set[str]:
+    """Names of lines with constants that the setting may go by, where the line that uses it names none of them."""
+    rows = [row for row in process.sites.records() if row["role"] == "constant" and setting.called]
+    return {str(row["name"]) for row in rows if re.search(setting.called, f"{row['name']} {row['own_name']}")}
 
 
 def _names_at(process: Process, place: Location, arguments: set[str] | None) -> set[str]:
@@ -110,9 +130,8 @@ def _fits(text: str, setting: Setting) -> bool:
     """Whether a constant, as it is written, is what was measured."""
     if any(_is_written(text, value) for value in setting.values):
         return True
-    try:
-        number = float(text)
-    except ValueError:
+    number = _number(text)
+    if number is None:
         return False
     anything = not (setting.values or setting.ranges)
     return anything or ("." in text and any(low <= number <= high for low, high in setting.ranges))
@@ -122,10 +141,31 @@ def _is_written(text: str, value: float | bool) -> bool:
     """Whether a constant, as it is written, is this value."""
     if isinstance(value, bool):
         return _BOOLEANS.get(text) is value
+    number = _number(text.strip("\"'"))
+    return number is not None and math.isclose(number, value, rel_tol=1e-6)
+
+
+def _number(text: str) -> float | None:
+    """What a constant is, or a product, quotient, sum or power of some: `4 * 256`."""
     try:
-        return math.isclose(float(text.strip("\"'")), value, rel_tol=1e-6)
+        return float(text)
     except ValueError:
-        return False
+        pass
+    try:
+        return _computed(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, ArithmeticError, KeyError):
+        return None
+
+
+def _computed(node: ast.expr) -> float:
+    if isinstance(node, ast.BinOp):
+        left, right = _computed(node.left), _computed(node.right)
+        if isinstance(node.op, ast.Pow) and abs(right) > _LARGEST_POWER:
+            raise ValueError
+        return float(_OPERATIONS[type(node.op)](left, right))
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return float(node.value)
+    raise ValueError
 
 
 def _words(process: Process) -> list[str]:

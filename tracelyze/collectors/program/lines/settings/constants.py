@@ -27,6 +27,7 @@ USING: Final = frozenset({
 MOST: Final = 200  # lines
 MOST_FILES: Final = 60
 MOST_CHARACTERS: Final = 600_000  # of all files, some 15,000 lines: they are read on a thread of ours
+LONGEST_BODY: Final = 2_000  # characters of a function that a line names
 HOPS: Final = 3  # `lr=rate`, `rate=args.learning_rate`, and its default
 _MIXED: Final = re.compile(rf"{HIDDEN}|(?=.*[A-Za-z]).*\d")
 _AROUND: Final = 3  # lines before and after
@@ -68,6 +69,8 @@ class Constants:
             return
         self._open([*dict.fromkeys(file for file, _ in uses)])
         asked = {name for file, line in uses for name in self._names_at(file, line)}
+        schedulers = {(file, line) for role, file, line in known if role == "scheduler"}
+        asked |= {name for file, line in schedulers for name in self._names_in_functions(file, line)}
         self._open([file for file in self._script_files() if any(name in _text_of(file) for name in asked)])
         by_name: dict[str, list[tuple[str, Given]]] = defaultdict(list)
         for file, known_file in list(self._files.items()):
@@ -97,6 +100,14 @@ class Constants:
         """The names in the statement at a line."""
         known = self._files.get(file)
         return set(_WORDS.findall(known.source.lines(*known.source.span_of(line)))) if known is not None else set()
+
+    def _names_in_functions(self, file: str, line: int) -> set[str]:
+        """The names in the functions of the file that the statement at a line names: such as compute a schedule."""
+        known = self._files.get(file)
+        if known is None:
+            return set()
+        bodies = [known.source.body_of(name) for name in self._names_at(file, line)]
+        return {word for body in bodies if len(body) <= LONGEST_BODY for word in _WORDS.findall(body)}
 
     def _script_files(self) -> Iterator[str]:
         """Files of the modules that are loaded and no library's."""

@@ -19,12 +19,14 @@ HOLDERS: Final = frozenset({
 OPTIONS: Final = frozenset({"add_argument", "option"})  # argparse and click
 FLAGS: Final = re.compile(r"DEFINE_(?:float|integer|bool(?:ean)?|string)")  # absl
 _NUMBER: Final = r"[-+]?(?:\d[\d_]*+(?:\.[\d_]*+)?|\.\d[\d_]*+)(?:[eE][-+]?\d++)?"
+_COMPUTED: Final = rf"{_NUMBER}(?:[ \t]*(?:\*\*|//|[-+*/])[ \t]*{_NUMBER})*+"
+"""A number, or several that are put together: `4 * 256`."""
 _CONSTANT: Final = re.compile(
-    rf"{_NUMBER}|True|False|None|\"[^\"{HIDDEN}]*+\"|'[^'{HIDDEN}]*+'|\(\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*\)"
+    rf"{_COMPUTED}|True|False|None|\"[^\"{HIDDEN}]*+\"|'[^'{HIDDEN}]*+'|\(\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*\)"
 )
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:\[(?:\"(\w+)\"|'(\w+)')\])?")
 _FIELD: Final = re.compile(
-    r"(?:\w+\.)?(?:field|Field|Option|Argument)\(\s*(?:default\s*=\s*)?(?P<value>[^\s,()]+)\s*[,)].*"
+    rf"(?:\w+\.)?(?:field|Field|Option|Argument)\(\s*(?:default\s*=\s*)?(?P<value>{_COMPUTED}|[^\s,()]+)\s*[,)].*"
 )
 _ASSIGNED: Final = re.compile(
     r"^[ \t]*(?:(?:if|elif|else|for|while|with|try|except|finally)\b[^:\n]*:[ \t]+)?"
@@ -37,7 +39,9 @@ _TOGETHER: Final = re.compile(
     re.MULTILINE,
 )
 _LOOPED: Final = re.compile(r"\bfor[ \t]+\(?(?P<targets>\w+(?:[ \t]*,[ \t]*\w+)*)\)?[ \t]+in\b")
-_KEYED: Final = re.compile(r"[\"'](?P<name>[A-Za-z_]\w*)[\"']\s*+:\s*+(?P<value>[^\s,{}()\[\]:]++)\s*+(?=[,}])")
+_KEYED: Final = re.compile(
+    rf"[\"'](?P<name>[A-Za-z_]\w*)[\"']\s*+:\s*+(?P<value>{_COMPUTED}(?=\s*+[,}}])|[^\s,{{}}()\[\]:]++)\s*+(?=[,}}])"
+)
 _PARAMETER: Final = re.compile(r"(?P<name>[A-Za-z_]\w*+)\s*(?::[^=]*+)?(?:=(?P<value>.*))?", re.DOTALL)
 _NAMED: Final = re.compile(r"(?P<name>[A-Za-z_]\w*+)\s*=(?!=)\s*(?P<value>.*)", re.DOTALL)
 _WORD: Final = re.compile(r"[\"'](-*)([A-Za-z][\w\-]*)[\"']")

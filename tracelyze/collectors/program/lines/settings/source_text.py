@@ -8,6 +8,7 @@ and up to Python 3.12 two threads cannot parse at once (named_calls.py). Text th
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -109,6 +110,18 @@ class SourceText:
         begin = self._ends[first - 2] + 1 if first > 1 else 0
         return self.text[begin : self._ends[last - 1] if last <= len(self._ends) else len(self.text)]
 
+    def body_of(self, name: str) -> str:
+        """The text of the only function of this name; empty where there is none, or several."""
+        found = [at for at, head in enumerate(self.heads) if head.name == name and head.kind == "def"]
+        if len(found) != 1:
+            return ""
+        own = self.heads[found[0]]
+        after = (head.begin for head in self.heads[found[0] + 1 :] if head.indent <= own.indent)
+        text = self.text[own.begin : next(after, len(self.text))]
+        lines = text.split("\n")
+        inside = itertools.takewhile(lambda one: not one.strip() or _depth(one) > own.indent, lines[1:])
+        return "\n".join([lines[0], *inside])
+
     def function_at(self, offset: int) -> str:
         """The name of the innermost function or class around a statement, as code objects have it."""
         first, _ = self.span_of(self.line_of(offset))
@@ -133,6 +146,10 @@ def arguments(source: SourceText, bracket: Bracket) -> list[tuple[int, str]]:
             begin = match.end()
     found.append((begin, text[begin : bracket.end]))
     return [(at + len(one) - len(one.lstrip()), one.strip()) for at, one in found if one.strip()]
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _is_plain(text: str, begin: int, end: int) -> bool:
