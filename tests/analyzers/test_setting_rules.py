@@ -331,6 +331,9 @@ def test_backward_into_the_step_before(make, call: str, kind: str, detached: str
     assert "retain_graph=True silences" in finding.fix
 
 
+SCALER = {"losses_scaled": [1] * COUNT, "scaler_use": [2] * COUNT}
+
+
 def test_scaler_misuse(make) -> None:
     def answer(scaled: int, use: int, **more: Any) -> str:
         return outcome(make, "scaler-misuse", losses_scaled=[scaled] * COUNT, scaler_use=[use] * COUNT, **more)[0]
@@ -343,6 +346,12 @@ def test_scaler_misuse(make) -> None:
     now_and_then = [index % 2 for index in range(COUNT)]
     assert answer(1, 2, backwards_unscaled=now_and_then, scaler_new=[not n for n in now_and_then]) == "passed"
     assert answer(1, 2, backwards_unscaled=[0] * COUNT, scaler_new=[True] + [False] * (COUNT - 1)) == "passed"
+    pairs = {"backwards": [2] * COUNT, "backwards_unscaled": [1] * COUNT}
+    assert "One of several" in make.check("scaler-misuse", make.process(make.steps() | SCALER | pairs))[2].title
+    process = make.process(make.steps() | SCALER | {"backwards_unscaled": [1] * COUNT})
+    finding = make.check("scaler-misuse", process)[2]
+    assert "What scaler.scale() returns is not used" in finding.title, "there is one backward"
+    assert answer(1, 0, backwards_unscaled=[1] * COUNT) == "passed", "the scaler changes nothing"
     two = {"optimizer": [index % 2 for index in range(COUNT)]}
     assert answer(1, 2, backwards_unscaled=[1] * COUNT, **two) == "passed", "another optimizer's own loss"
     assert outcome(make, "scaler-misuse")[0] == "skipped"

@@ -36,6 +36,11 @@ for step in range(40):
     elif HOW == "both":
         scaler.scale(first).backward(retain_graph=True)
         (scaler.scale(second) / 2).backward()
+    elif HOW == "in a list":
+        sum(scaler.scale([first, second])).backward()
+    elif HOW == "for nothing":
+        scaler.scale(first + second)
+        (first + second).backward()
     else:
         scaler.scale(first + second).backward()
     scaler.step(opt)
@@ -106,7 +111,15 @@ def status(collect: Any, folder: Path, script: str, rule: str, how: str) -> tupl
 
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(
-    ("how", "words"), [("anew", "new GradScaler"), ("one of two", "not scaled"), ("both", ""), ("once", "")]
+    ("how", "words"),
+    [
+        ("anew", "new GradScaler"),
+        ("one of two", "not scaled"),
+        ("for nothing", "is not used"),
+        ("both", ""),
+        ("in a list", ""),
+        ("once", ""),
+    ],
 )
 def test_scalers(collect: Any, tmp_path: Path, how: str, words: str) -> None:
     found, title = status(collect, tmp_path, SCALED, "scaler-misuse", how)

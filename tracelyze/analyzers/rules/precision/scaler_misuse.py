@@ -31,6 +31,13 @@ NEVER = (
         "hardly anything is learned, and small gradients underflow in float16, which the scaler is there to prevent."
     ),
 )
+UNUSED = (
+    "What scaler.scale() returns is not used: scaler.step() divides plain gradients",
+    (
+        "scaler.scale(loss) was called, and backward ran on the plain loss all the same: scale() changes nothing in "
+        "place. scaler.step() divided the gradients by the scale ({factor}): with SGD hardly anything is learned."
+    ),
+)
 BESIDE = (
     "One of several losses is not scaled: scaler.step() divides its gradient away",
     (
@@ -55,7 +62,8 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if known.sum() < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps ran with a GradScaler")
     scaled = known & (steps["losses_scaled"] > 0)
-    still_scaled = scaled & (steps["scaler_use"] == NOTHING)
+    plain = steps["backwards_unscaled"] >= steps["backwards"]  # all of them
+    still_scaled = scaled & (steps["scaler_use"] == NOTHING) & ~plain
     never_scaled = known & (steps["losses_scaled"] == 0) & (steps["scaler_use"] == MADE_THE_STEP)
     divided = np.isclose(steps["loss_divisor"] * steps["scale"], 1.0, rtol=1e-3)  # multiplied by hand
     never_scaled &= ~divided
@@ -63,11 +71,15 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     beside = scaled & by_scaler & (steps["backwards_unscaled"] > 0) & ~divided
     if len(optimization.process.optimizations) > 1:
         beside[:] = False  # the loss of an optimizer that uses no scaler
+    unused, beside = beside & plain, beside & ~plain
     anew = by_scaler & (steps["scaler_new"] == 1)
-    for bad, words in ((still_scaled, STILL), (never_scaled, NEVER), (beside, BESIDE), (anew, ANEW)):
+    kinds = ((still_scaled, STILL), (never_scaled, NEVER), (unused, UNUSED), (beside, BESIDE), (anew, ANEW))
+    for bad, words in kinds:
         if bad.sum() >= limits["share"] * known.sum():
             return _finding(optimization, bad, words, limits)
     share = float(scaled.sum() / known.sum())
+    if (scaled & plain).any():
+        return Passed(f"scaler.scale() was called in {share_of(share, 'steps')}, and no backward ran on what it gave")
     return Passed(f"losses of {share_of(share, 'steps')} were scaled, and unscaled again")
 
 
@@ -102,7 +114,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         diff=edits.step_by_scaler(optimization)
         if scaled
         else edits.scale_the_loss(optimization)
-        if words is NEVER
+        if words in (NEVER, UNUSED)
         else None,
         false_alarm="Gradients that the script unscales itself, without scaler.unscale_.",
     )

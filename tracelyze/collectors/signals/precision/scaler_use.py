@@ -38,8 +38,9 @@ class ScalerUse(Signal):
         if self._stepped:
             self._begin()
         self._scaled += 1
-        if isinstance(scaled, self.torch.Tensor) and scaled.grad_fn is not None:
-            scaled.grad_fn.metadata[MARK] = True
+        for one in scaled if isinstance(scaled, list | tuple) else (scaled,):
+            if isinstance(one, self.torch.Tensor) and one.grad_fn is not None:
+                one.grad_fn.metadata[MARK] = True
 
     def unscale(self, scaler: Any, optimizer: Any) -> None:
         self.activate()
