@@ -163,6 +163,45 @@ def test_sorted_labels_without_shuffling(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "given", "edited"),
+    [
+        (
+            "sampler = DistributedSampler(data, num_replicas=world, shuffle=False)",
+            "sampler",
+            "sampler = DistributedSampler(data, num_replicas=world, shuffle=True)",
+        ),
+        (
+            "valid = DistributedSampler(held, shuffle=False)\n    train = DistributedSampler(data, world, rank, False)",
+            "train",
+            "train = DistributedSampler(data, world, rank, True)",
+        ),
+        ("sampler, held_out = samplers(data)", "sampler", "sampler = DistributedSampler(data, shuffle=True)"),
+    ],
+)
+def test_sorted_labels_that_the_sampler_of_a_rank_keeps(make, line: str, given: str, edited: str) -> None:
+    made = f"loader = DataLoader(data, sampler={given})"
+    excerpt = f"def loaders(data, world, rank):\n    {line}\n    {made}"
+    site = {"site": 70, "role": "dataloader", "file": "ddp.py", "line": 2 + excerpt.count("\n"), "source": made}
+    site |= {"function": "loaders", "excerpt": excerpt, "excerpt_line": 2}
+    loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2, "made_at": 70, "shuffled": False}
+    loader |= {"sampler": "DistributedSampler", "length": 24}
+    rows = [row | {"loader": 0, "target_lowest": at // 4} for at, row in enumerate(calls(24))]
+    rows = [row | {"target_highest": row["target_lowest"]} for row in rows]
+    once = make.steps() | {"loader_first": [index == 0 for index in range(400)]}
+
+    def judged(**more: Any) -> Any:
+        process = make.process(once, loaders=[loader | more], more={"loss_calls": rows}, sites=[site])
+        return make.check("no-shuffle", process)
+
+    finding = judged()[2]
+    assert edited in finding.fix_code
+    assert "sampler.set_epoch(epoch)" in finding.fix_code
+    assert finding.diff is None, "a line that makes loaders of other data, too"
+    assert finding.location.source.partition("(")[0] == (made if "samplers" in line else edited).partition("(")[0]
+    assert judged(shuffled=True)[0] == "passed"
+
+
+@pytest.mark.parametrize(
     ("labels", "more", "fires"),
     [
         ([0] * 8 + [1] * 8 + [2] * 5 + [0] * 3, {}, True),  # the first pass, and looks at later ones

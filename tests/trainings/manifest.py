@@ -813,6 +813,8 @@ SETTINGS: Final = (
     pair(
         "two_ranks", "small-batches", "uneven-batches", extras=("straggler",), lines=("loader = DataLoader(dataset,",)
     ),
+    pair("folders_in_ranks", "kept-in-order", "no-shuffle", lines=("sampler = DistributedSampler(dataset",)),
+    pair("folders_in_ranks", "mixed-files"),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),

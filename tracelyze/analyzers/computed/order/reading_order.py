@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
+def keeps_it(loader: Row) -> bool:
+    """Whether a loader reads a map-style dataset in its own order. So does a DistributedSampler that does not
+    shuffle: each rank gets every so-manieth sample."""
+    in_order = loader["sampler"] == "SequentialSampler" or loader.get("shuffled") is False
+    return bool(in_order and not loader["iterable"])
+
+
 def comes_again(process: Process, loader: int, least: float) -> bool | None:
     """Whether the batches of a pass hold the samples that the pass before held at the same place; None if none of them
     was looked at.
@@ -64,7 +71,7 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
             Evidence("sampler", loader["sampler"], role="setting"),
             Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
         ],
-        location=process.loader_location(loader),
+        location=loader_arguments.ordered_at(process, loader),
         seen_at=process.site(loader["site"]),
         false_alarm="Time series, chunks of one stream, a curriculum.",
         diff=diff,

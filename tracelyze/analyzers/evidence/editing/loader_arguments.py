@@ -25,6 +25,12 @@ POSITIONS: Final = (
 _EXCLUDED: Final = {"shuffle": ("sampler", "batch_sampler"), "drop_last": ("batch_sampler",)}
 """Arguments beside which torch takes no other value of this one: it raises a ValueError."""
 _SAMPLERS: Final = ("sampler", "batch_sampler")
+IN_RANKS: Final = (
+    "Have the sampler of the training data shuffle (shuffle=True, which is its default), and tell it each epoch; that "
+    "of the validation data may stay as it is."
+)
+IN_RANKS_CODE: Final = "sampler = DistributedSampler(dataset, shuffle=True)  # of the training data"
+EACH_EPOCH: Final = "loader.sampler.set_epoch(epoch)  # the first line in the loop over epochs"
 
 
 def with_arguments(
@@ -86,6 +92,9 @@ def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[flo
 
 def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> tuple[str, str, Diff | None]:
     """What to change, an example, and :func:`shuffled`: another sampler where the loader is given one."""
+    if "Distributed" in str(loader.get("sampler")):
+        made = distributed_sampler(process, loader)
+        return IN_RANKS, f"{made[1] if made else IN_RANKS_CODE}\n{EACH_EPOCH}", None
     size, diff = loader.get("batch_size") or 32, shuffled(process, loader, training)
     if diff is None and has_sampler(process, loader):
         fix = "Give the loader a sampler that shuffles: it takes no shuffle=True beside a sampler."
@@ -95,9 +104,33 @@ def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[fl
     return fix, f"loader = DataLoader(dataset, batch_size={size}, shuffle=True)", diff
 
 
+def ordered_at(process: Process, loader: Mapping[str, Any]) -> Location | None:
+    """The line that says in which order a loader reads: the one that makes its DistributedSampler, or the loader."""
+    sampler = distributed_sampler(process, loader) if "Distributed" in str(loader.get("sampler")) else None
+    return sampler[0] if sampler else process.loader_location(dict(loader))
+
+
+def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Location, str] | None:
+    """Where the function that makes a loader makes its DistributedSampler, and that line with shuffle=True; None where
+    it makes none, or several."""
+    place = process.site(loader.get("made_at"))
+    lines = edits.lines_of_function(process, place) if place else {}
+    at = [number for number, line in lines.items() if "DistributedSampler(" in line]
+    given = own_sampler(process, loader).get("sampler", "")
+    at = [number for number in at if re.match(rf"\s*{re.escape(given)}\s*=", lines[number])] or at
+    if place is None or len(at) != 1:
+        return None
+    here = Location(place.file, at[0], place.function, lines[at[0]].strip())
+    own = own_statement.at(process, here)
+    text = own.with_argument(("DistributedSampler",), "shuffle", "True", 3) if own is not None else ""
+    return (here, own.dedented(text)) if own is not None and text else None
+
+
 def setting_of_shuffle(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Setting | None:
     """shuffle=False as a setting of the script; None where the line makes loaders for something else, too."""
     alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
+    if "Distributed" in str(loader.get("sampler")):
+        return None  # it is the sampler that is told
     return None if alike - set(training) else Setting(("shuffle",), (False,), "True")
 
 

@@ -28,8 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("batches are cut one behind the other out of tensors, in which the labels are mixed")
     if not len(process.loaders):
         return Skipped("the run uses no DataLoader", "not-applicable")
-    ordered = {row["loader"]: row for row in process.loaders.records() if row["sampler"] == "SequentialSampler"}
-    ordered = {index: row for index, row in ordered.items() if not row["iterable"]}
+    ordered = {row["loader"]: row for row in process.loaders.records() if reading_order.keeps_it(row)}
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
     labelled = [row for row in calls if row["target_lowest"] is not None]
     if not ordered:
@@ -85,7 +84,8 @@ def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limi
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
     training = validation.training_loaders(process).tolist()
-    place = process.loader_location(loader) or script_lines.batches(process) or process.site(rows[0].get("site"))
+    place = loader_arguments.ordered_at(process, loader)
+    place = place or script_lines.batches(process) or process.site(rows[0].get("site"))
     fix, code, diff = loader_arguments.shuffling(process, loader, training)
     return Finding(
         rule=RULE.id,
