@@ -29,6 +29,34 @@ def test_the_first_timesteps_alone(make: Any) -> None:
     assert "The variable t never exceeded 99" in finding.summary
 
 
+def given(trained: bool, highest: float, **more: Any) -> dict[str, Any]:
+    row = {"step": 50, "loader": None, "epoch": 0, "batch": 50, "trained": trained, "field": "1", "dtype": "int64"}
+    return row | {"shape": "64", "min": 0.0, "max": highest, "nonfinite": False} | more
+
+
+LABELS = {"field": "2", "dtype": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "severity"),
+    [
+        ([given(True, 98.0), given(False, 999.0)], "warning"),
+        ([given(True, 98.0), given(False, 999.0), given(True, 300.0, **LABELS)], "warning"),
+        ([given(True, 98.0), given(False, 99.0)], "info"),
+        ([given(True, 98.0), given(False, 5000.0)], "info"),  # no timestep of this table
+        ([given(True, 900.0), given(False, 999.0)], "info"),  # another argument
+        ([given(True, 9.0, **LABELS), given(True, 98.0), given(False, 999.0, **LABELS)], "info"),  # which one?
+        ([given(True, 98.0, dtype="float32"), given(False, 999.0, dtype="float32")], "info"),
+    ],
+)
+def test_a_model_that_is_sampled_from_where_it_was_not_trained(make: Any, rows: Any, severity: str) -> None:
+    """The table of timesteps may merely be larger than it has to be: not where an evaluation goes beyond."""
+    timesteps = list(looks(make, 0, 99, 100, source="embedding").tables["timesteps"].records())
+    finding = make.check(RULE, make.process(more={"timesteps": timesteps, "batches": rows}))[2]
+    assert finding.severity == severity
+    assert ("evaluated at timestep 999" in finding.summary) == (severity == "warning")
+
+
 def test_what_covers_the_schedule_or_a_part_on_purpose(make: Any) -> None:
     assert make.check(RULE, looks(make, 0, 997, 500))[0] == "passed"
     assert make.check(RULE, looks(make, 249, 999, 4))[0] == "passed", "distilled to four steps"
@@ -72,13 +100,23 @@ def found(make: Any, calls: str = "losses", **lines: str) -> Any:
         ]
         for role in roles:
             place = {"site": len(rows) + 1, "role": role, "file": "train.py", "line": number, "function": function}
-            rows.append(place | {"source": text.strip(), "excerpt": text, "excerpt_line": number})
+            rows.append(place | {"source": text.strip(), "excerpt": source, "excerpt_line": 1})
     timesteps = list(looks(make, 0, 99, 100).tables["timesteps"].records())
     return make.check(RULE, make.process(sites=rows, more={"timesteps": timesteps}))[2], source
 
 
 ROLES = {"draw": "randint", "training-call": "model(", "backward": ".backward()", "step": ".backward()"}
 DRAWN = "t = torch.randint(0, 100, (len(x),))"
+
+
+HANDED = "x, t, noise = noise.samples(x)"
+
+
+def test_a_draw_that_another_function_hands_to_the_one_that_calls_the_model(make: Any) -> None:
+    finding, source = found(make, sample="t = torch.randint(0, steps, (n,))", inner=HANDED)
+    assert "t = torch.randint(0, 1000, (n,))" in applied(source, finding.diff)
+    finding, _ = found(make, sample="t = torch.randint(0, steps, (n,))", inner="x, y, noise = noise.samples(x)")
+    assert finding.diff is None
 
 
 @pytest.mark.parametrize("lines", [{"inner": DRAWN}, {"outer": DRAWN}, {"inner": DRAWN, "sample": "y = randint(9)"}])

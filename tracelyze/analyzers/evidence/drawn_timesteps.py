@@ -1,16 +1,17 @@
 """The line that draws the timesteps of a denoising model, among all that draw integers: labels, places, crops.
 
 A line counts if what it draws has the name of timesteps and may go into the model: in the function that calls the model
-with it, in a forward, or in the function that holds the backward. And if it draws from as many numbers as occurred,
-where it says how many.
+with it, in a forward, in the function that holds the backward, or in one that hands it to the function that calls the
+model. And if it draws from as many numbers as occurred, where it says how many.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,44 @@ def line(process: Process, highest: float) -> Location | None:
         return into_the_model[0] if len(into_the_model) == 1 else None
     trains = {(one.file, one.function) for one in process.locations("backward")}
     near = [one for one in drawn if one.function == "forward" or (one.file, one.function) in trains]
-    return near[0] if len(near) == 1 else None
+    if near:
+        return near[0] if len(near) == 1 else None
+    handed = {taken for one in calls for taken in _taken_from(process, one)}
+    back = [one for one, name in drawn.items() if (one.function.rpartition(".")[2], name) in handed]
+    return back[0] if len(back) == 1 else None  # a function of its own draws them, and adds the noise
+
+
+def _taken_from(process: Process, call: Location) -> set[tuple[str, str]]:
+    """Functions whose answers are assigned above the call of the model, in its function, each with a name for them."""
+    found: set[tuple[str, str]] = set()
+    for number, text in edits.recorded_lines(process, call).items():
+        parsed = parsed_line.parse(text.strip()) if number < call.line and "=" in text else None
+        assigned = parsed.statement if parsed else None
+        if isinstance(assigned, ast.Assign) and isinstance(assigned.value, ast.Call):
+            called = parsed_line.name_of(assigned.value.func)
+            names = [one.id for one in ast.walk(assigned.targets[0]) if isinstance(one, ast.Name)]
+            found |= {(called, name) for name in names if called}
+    return found
+
+
+def evaluated_beyond(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
+    """The batch of an evaluation that holds the highest timestep above those that are trained (a row of the table
+    timesteps); None where none does. The field is the only one of whole numbers that keeps to them in training."""
+    rows = [one for one in process.tables["batches"].records() if "int" in str(one["dtype"]) and one["max"] is not None]
+    fields: dict[str, list[dict[str, Any]]] = {}
+    for one in rows:
+        if one["trained"]:
+            fields.setdefault(one["field"], []).append(one)
+    if row["argument"] in fields:
+        fields = {row["argument"]: fields[row["argument"]]}
+    kept = {
+        name
+        for name, ones in fields.items()
+        if all(row["lowest"] <= one["min"] <= one["max"] <= row["highest"] for one in ones)
+    }
+    beyond = [one for one in rows if one["trained"] == 0 and one["field"] in kept]
+    beyond = [one for one in beyond if row["highest"] < one["max"] < row["range"]]
+    return max(beyond, key=lambda one: float(one["max"])) if len(kept) == 1 and beyond else None
 
 
 def _drawn_into(place: Location, highest: float) -> str | None:

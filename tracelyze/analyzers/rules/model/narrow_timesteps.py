@@ -38,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{covered}, {last['distinct']:.0f} different ones: few-step distillation")
     if _moves(rows, limits):
         return Passed(f"{covered}, and the part that is trained moves")
-    return [_finding(process, last, limits)]
+    return [_finding(process, last, drawn_timesteps.evaluated_beyond(process, last), limits)]
 
 
 def _moves(rows: list[Row], limits: Limits) -> bool:
@@ -54,9 +54,16 @@ def _ends(highest: float) -> tuple[int, ...]:
     return tuple(range(int(highest) + 1, int((highest + 1) / drawn_timesteps.REACHED) + 1))
 
 
-def _finding(process: Process, row: Row, limits: Limits) -> Finding:
+def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] != "embedding"
+    sure = schedule or beyond is not None
+    samples = "Sampling begins at the other end, where the model has never been trained, so samples are made of noise."
+    if beyond is not None:
+        samples = (
+            f"After step {beyond['step']:,} the model was evaluated at timestep {beyond['max']:.0f}, where it has "
+            "never been trained: such samples are made of noise."
+        )
     whose = f"variable {row['argument']}" if row["source"] == BESIDE else f"argument {row['argument']} of the model"
     share = steps / row["range"]
     drawn = drawn_timesteps.line(process, row["highest"])
@@ -64,18 +71,17 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
     return Finding(
         rule=RULE.id,
-        severity="warning" if schedule else "info",
-        confidence="likely" if schedule else "possible",
+        severity="warning" if sure else "info",
+        confidence="likely" if sure else "possible",
         title=f"Only the first {steps:,} of {row['range']:,} timesteps are trained",
         summary=(
             f"The {whose} never exceeded {row['highest']:.0f} in {row['values']:,} "
-            f"values, beside its {whole}: {percent(share)} of it, those with the least noise. Sampling begins at the "
-            "other end, where the model has never been trained, so samples are made of noise."
+            f"values, beside its {whole}: {percent(share)} of it, those with the least noise. {samples}"
             + (f" Line {drawn.line} draws them." if drawn is not None else "")
-            + ("" if schedule else " Perhaps the embedding is merely larger than it has to be.")
+            + ("" if sure else " Perhaps the embedding is merely larger than it has to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
-        diff=line_edits.drawn_below(process, drawn, int(row["range"])) if schedule else None,
+        diff=line_edits.drawn_below(process, drawn, int(row["range"])) if sure else None,
         fix_code=line_edits.example_drawn_below(process, drawn, str(row["argument"]), int(row["range"])),
         first_step=1,
         last_step=int(row["step"]),
@@ -85,7 +91,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),
         ],
-        setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if schedule else ""),
+        setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if sure else ""),
         location=drawn or seen,
         seen_at=seen,
         charts=pictures.loss(optimization) if optimization is not None else [],

@@ -18,6 +18,7 @@ from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call, Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.data.evaluated_calls import EARLY_PER_BATCH, LEAST, EvaluatedCalls
 from tracelyze.collectors.signals.data.loader import batches_per_pass
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
@@ -33,15 +34,6 @@ EVERY_EPOCH = 16  # one pass in so many is sampled too
 MAX_ROWS = 50_000
 EARLY = 3  # first passes over a loader in which more samples are looked at: all of a small set
 EARLY_SAMPLES = 4096  # the most samples that are looked at in these passes: 25 ms, once
-EARLY_PER_BATCH = 256  # the most samples of one batch
-LEAST = 32  # samples that a batch counts for, of those that are looked at early: looks of few samples cost as much
-EVALUATED = (
-    3  # steps after which a model is evaluated on so many samples, without a loader, at which these are looked at
-)
-BESIDE = 64  # batches that are trained on behind the first one that are all looked at
-EVALUATED_CALLS = 8  # of each such step
-APART = 5  # steps between two evaluations: more often than that they belong to the steps themselves
-EVALUATED_SAMPLES = 2048  # in all of them: 12 ms, once
 PLACE = ("loader", "epoch", "batch", "time", "step")
 MAX_UNSETTLED = 1000  # batches whose use is not known yet
 MAX_ALERTS = 50  # batches sampled because the loss was out of the ordinary
@@ -101,42 +93,6 @@ class _WithoutLoader:
         return _alive(held)
 
 
-class _Evaluated:
-    """Which calls that evaluate what no loader has made are looked at: the first ones of each number of samples.
-
-    A model that is called like this with nearly every step takes part in it: a generator, a teacher.
-    """
-
-    def __init__(self) -> None:
-        self._left = EVALUATED_SAMPLES
-        self._beside = 0  # batches of the training that may still be looked at, each of them
-        self._steps: dict[tuple[int, int | None], list[int]] = {}  # by model and samples: each call's step
-        self._latest: dict[tuple[int, int | None], int] = {}
-        self._begun = False  # An evaluation was looked at.
-
-    def wanted(self, call: Call) -> bool:
-        key, at = (call.model.number, call.batch_size), call.step
-        if self._left <= 0 or (key not in self._latest and len(self._latest) > EVALUATED_SAMPLES // LEAST):
-            return False
-        before = self._latest.get(key, 0)
-        self._latest[key] = at
-        steps = self._steps.setdefault(key, [])
-        if (at not in steps and at - before < APART) or steps.count(at) >= EVALUATED_CALLS:
-            return False
-        if len({*steps, at}) > EVALUATED:
-            return False
-        steps.append(at)
-        self._left -= max(LEAST, min(EARLY_PER_BATCH, call.batch_size or 1))
-        if not self._begun:
-            self._begun, self._beside = True, BESIDE
-        return True
-
-    def all_trained(self) -> bool:
-        """Whether to look at a batch that is trained on: each of them behind the first evaluation."""
-        self._beside -= self._beside > 0
-        return self._beside > 0
-
-
 class _Spacing:
     """The spacing that the budget asks for, as a power of two."""
 
@@ -184,7 +140,7 @@ class Batches(Signal):
         self._alerts = 0
         self._places: deque[Any] = deque(maxlen=MAX_UNSETTLED)  # of batches that were sampled as they came
         self._early = EARLY_SAMPLES  # samples that may still be looked at in early passes
-        self._evaluated = _Evaluated()
+        self._evaluated = EvaluatedCalls()
         self._spacing = _Spacing()
         self._place: tuple[Any, ...] = None, 0, 0, 0.0, 0  # PLACE of the batch that is sampled
         self._in_use: Batch | None = None
