@@ -154,6 +154,75 @@ def test_a_model_that_may_copy(model: Any) -> None:
     assert found["sees_later"] != 0.0
 
 
+def begun(x: Any) -> Any:
+    return torch.cat([torch.ones(B, 1, dtype=torch.long), x[:, :-1]], 1)
+
+
+def with_memory(kind: Any, layers: int = 1, states: bool = True) -> Any:
+    """A decoder that begins with the encoder's state, and attends to what it has made of the source."""
+    encoder, decoder = (kind(H, H, layers, batch_first=True) for _ in range(2))
+    keys, head = nn.Linear(H, H), nn.Linear(2 * H, V)
+
+    def model(x: Any, y: Any) -> Any:
+        made, state = encoder(EMBED(x))
+        q, _ = decoder(EMBED(y), state if states else None)
+        k = keys(made)
+        hidden = (x == 3)[:, None, :]
+        weights = (q @ k.transpose(1, 2)).masked_fill(hidden, -1e9).softmax(-1)
+        return head(torch.cat([q, weights @ k], -1))
+
+    return model
+
+
+def transformer(masked: bool = True, weights: bool = False) -> Any:
+    body = nn.Transformer(H, 2, 1, 2, 32, batch_first=True)
+    if weights:  # written out, as with the weights asked for
+        attend = body.decoder.layers[0].multihead_attn.forward
+        body.decoder.layers[0].multihead_attn.forward = lambda *a, **k: attend(*a, **{**k, "need_weights": True})
+
+    def model(x: Any, y: Any) -> Any:
+        mask = nn.Transformer.generate_square_subsequent_mask(y.shape[1]) if masked else None
+        return HEAD(body(EMBED(x), EMBED(y), tgt_mask=mask))
+
+    return model
+
+
+def begins_with_state(kind: Any) -> Any:
+    encoder, decoder = kind(H, H, batch_first=True), kind(H, H, batch_first=True)
+    return lambda x, y: HEAD(decoder(EMBED(y), encoder(EMBED(x))[1])[0])
+
+
+DECODERS = [
+    *[with_memory(kind, layers, states) for kind in RECURRENT for layers, states in ((1, True), (2, True), (1, False))],
+    *[begins_with_state(kind) for kind in RECURRENT],
+    *[transformer(weights=weights) for weights in (False, True)],
+]
+
+
+@pytest.mark.parametrize("length", [5, T])
+@pytest.mark.parametrize("model", DECODERS)
+def test_a_decoder_beside_an_encoder(model: Any, length: int) -> None:
+    """What it is given at each position shows, also where its source has the same length, or is the same text."""
+    x, y = ids().roll(1, 0)[:, :length], ids()
+    for source in [x, y.clone()] if length == T else [x]:
+        same = columns_of(lambda given, source=source: model(source, given), y, y)
+        assert (same["sees_later"], same["ids_equal"]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("model", DECODERS)
+@pytest.mark.parametrize("rows", [1, 2, B])
+def test_an_autoencoder_whose_decoder_is_given_what_came_before(model: Any, rows: int) -> None:
+    y = ids()
+    found = columns_of(lambda given: model(given[:rows], begun(y)[:rows]), y[:rows], y[:rows])
+    assert found["ids_equal"] < 0.5 or found["sees_later"] != 0.0
+
+
+@pytest.mark.parametrize("model", [transformer(masked=False)])
+def test_a_decoder_that_sees_all_of_its_target(model: Any) -> None:
+    y = ids()
+    assert columns_of(lambda given: model(given[:, :5], given), y, y)["sees_later"] != 0.0
+
+
 def test_padding() -> None:
     model, x = recurrent(nn.LSTM), ids(padded=True)
     target = torch.cat([x[:, 1:], torch.zeros(B, 1, dtype=torch.long)], 1)

@@ -18,9 +18,11 @@ from tracelyze.collectors.tensors.saved_values import saved
 MAX_NODES = 2**14  # nodes of a graph that are visited
 ROWS, COLUMNS = 64, 4096  # of a batch of sequences that are compared
 ONLY = 0.99  # share of the places of an id that lie at the ends of rows: one that is used elsewhere is no padding
+TIE = 1e-6  # less than one of the ids that are compared
 HIGHEST = 2**31 - 1  # above any id
 MOST_WEIGHTS, FEW_WEIGHTS = 2**22, 4  # elements of attention that are all read; of more, those of a few samples
 LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "SafeSoftmax"), ("RnnLayer", "Rnn")
+PRODUCTS = ("Bmm", "Baddbmm")  # of two tensors that may both be made of the ids
 ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # they leave positions alone along the last dimension
 # Operations that leave every value at its position, on the way from an embedding to the scores.
 IN_PLACE = frozenset((
@@ -46,6 +48,7 @@ IN_ATTENTION = frozenset(
     )
 )
 UNROLLED = frozenset(("UnsafeSplit", "Unbind", "Stack"))
+OF_MEMORY = frozenset(("MaskedFill", "Where", "Cat along last"))  # where a recurrent decoder attends to its encoder
 
 
 class Graph:
@@ -150,8 +153,11 @@ def _best(torch: Any, rows: list[dict[str, Any]], name: str, first: str = "") ->
     if len(rows) < 2:
         return rows[0] if rows else {}
     kind = name.partition("_")[0]
+    # Of an encoder and a decoder that are given the same ids, those count that are known to be read from the left.
+    even = [TIE * (row["sees_later"] == 0) if "sees_later" in row else 0 for row in rows]
     mine = [column for column in rows[0] if column.startswith(kind) or (kind == "ids" and column == "sees_later")]
-    best = torch.stack([row[name] + (row[first] >= ONLY if first else 0) for row in rows]).argmax().reshape(1)
+    ranks = [row[name] + (row[first] >= ONLY if first else 0) + more for row, more in zip(rows, even, strict=True)]
+    best = torch.stack(ranks).argmax().reshape(1)
     return {column: torch.stack([row[column].double() for row in rows]).gather(0, best)[0] for column in mine}
 
 
@@ -204,27 +210,79 @@ def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None)
 
 def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: Any) -> Any:
     """The largest weight that any position of the model gives to a later one, or leaves for its own: 0 if the scores of
-    a position come from its own id and those before. None where the graph does not show it."""
+    a position come from its own id and those before. None where the graph does not show it.
+
+    What is made of other ids, as by the encoder of a decoder, carries none of these.
+    """
     if not graph.whole or not _keeps_positions(graph, embedding, classes):
         return None
-    kinds = set(graph.nodes.values())
-    recurrent = [node for node, kind in graph.nodes.items() if kind.endswith(RECURRENT)]
-    attending = _attending(graph)
-    stacks = [node for node in graph.of_kind("Stack") if len(node.next_functions) > 1]
+    users = _users(graph)
+    made: set[Any] = set()
+    for twin in _twins(graph, embedding):
+        made |= _region(graph, twin, lambda node: users.get(node, ()), set())
+    kinds = {graph.nodes[node] for node in made}
+    recurrent = [node for node in made if graph.nodes[node].endswith(RECURRENT)]
+    attending = [node for node in _attending(graph) if node in made]
+    if any(_given_only(node, made) for node in made if graph.nodes[node] in PRODUCTS or node in attending):
+        return None
+    memory = [node for node in attending if _asks_another(graph, node, users, made)]
+    attending = [node for node in attending if node not in memory]
+    stacks = [node for node in made if graph.nodes[node] == "Stack" and len(node.next_functions) > 1]
+    allowed = IN_PLACE | set(LINEAR) | {graph.nodes[node] for node in recurrent + attending + memory}
     if recurrent or not attending:
-        allowed = IN_PLACE | UNROLLED | set(LINEAR) | {graph.nodes[node] for node in recurrent}
-        if not kinds <= allowed or not (recurrent or stacks):
+        if not kinds <= allowed | UNROLLED | (OF_MEMORY if memory else set()) or not (recurrent or stacks):
             return None
         final = any(edge[2] for edge in graph.edges if edge[1] in set(recurrent))
         both = any(getattr(node, "_saved_bidirectional", True) for node in recurrent)
         back = any(getattr(node, "_saved_reverse", False) for node in recurrent)
-        if final or both or back or not all(_starts_alone(graph, node) for node in stacks):
+        state = any(one in made for node in recurrent for one, _ in node.next_functions[1:])
+        if final or both or back or state or not all(_starts_alone(graph, node, made) for node in stacks):
             return None
         return torch.zeros((), device=device)
-    if not kinds <= IN_PLACE | IN_ATTENTION | set(LINEAR) | {graph.nodes[node] for node in attending}:
+    if not kinds <= allowed | IN_ATTENTION:
         return None
     weights = [_later(torch, node, device) for node in attending]
     return None if any(one is None for one in weights) else torch.stack(weights).amax()
+
+
+def _users(graph: Graph) -> dict[Any, list[Any]]:
+    """By operation: those that use its output."""
+    users: dict[Any, list[Any]] = {}
+    for user, used, _ in graph.edges:
+        users.setdefault(used, []).append(user)
+    return users
+
+
+def _twins(graph: Graph, embedding: Any) -> list[Any]:
+    """The lookups of the same ids: a model may embed them more than once."""
+    ids = saved(embedding, "indices")
+    given = [(node, saved(node, "indices")) for node in graph.of_kind("Embedding")]
+    place = ids.data_ptr(), ids.shape, ids.stride()
+    return [node for node, own in given if own is not None and (own.data_ptr(), own.shape, own.stride()) == place]
+
+
+def _operands(node: Any) -> tuple[list[Any], list[Any]]:
+    """What stays at the positions of the first factor of a product, or of the queries, and what they are set beside."""
+    edges = [one for one, _ in node.next_functions]
+    fused = kind_of(node).startswith("ScaledDotProduct")
+    return (edges[:1], edges[1:3]) if fused else (edges[-2:-1], edges[-1:])
+
+
+def _given_only(node: Any, made: set[Any]) -> bool:
+    """Whether a product takes these positions as its second factor alone: as keys that another sequence asks for."""
+    if kind_of(node) in ATTENTION:
+        return False
+    first, second = _operands(node)
+    return any(one in made for one in second) and not any(one in made for one in first)
+
+
+def _asks_another(graph: Graph, node: Any, users: dict[Any, list[Any]], made: set[Any]) -> bool:
+    """Whether attention weighs the values of another sequence: none of them are made of these ids."""
+    if kind_of(node) not in ATTENTION:
+        return not any(one in made for one in _operands(node)[1])
+    after = _region(graph, node, lambda one: users.get(one, ()), set(LINEAR))
+    products = [one for one in after if graph.nodes[one] in PRODUCTS]
+    return bool(products) and not any(value in made for one in products for value in _operands(one)[1])
 
 
 def _attending(graph: Graph) -> list[Any]:
@@ -235,9 +293,7 @@ def _attending(graph: Graph) -> list[Any]:
 
 def _keeps_positions(graph: Graph, embedding: Any, classes: int) -> bool:
     """Whether nothing is moved between the embedding and the first layer, nor between the last one and the scores."""
-    users: dict[Any, list[Any]] = {}
-    for user, used, _ in graph.edges:
-        users.setdefault(used, []).append(user)
+    users = _users(graph)
     mixing = {*LINEAR, *ATTENTION, *(kind for kind in graph.nodes.values() if kind.startswith("ScaledDot"))}
     mixing |= {kind for kind in graph.nodes.values() if kind.endswith(RECURRENT)} | {"Unbind"}
     up = _region(graph, embedding, lambda node: users.get(node, ()), mixing)
@@ -260,23 +316,27 @@ def _region(graph: Graph, start: Any, following: Any, ends: set[str]) -> set[Any
     return found
 
 
-def _starts_alone(graph: Graph, stack: Any) -> bool:
-    """Whether the first of the outputs that are stacked comes from the first input alone."""
+def _starts_alone(graph: Graph, stack: Any, made: set[Any]) -> bool:
+    """Whether the first of the outputs that are stacked comes from the first input alone, of these ids.
+
+    A state that is taken apart by layers is no input: there are as many of these as of the outputs.
+    """
     waiting, seen, inputs = [stack.next_functions[0][0]], set(), set()
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node not in made or node in seen:
             continue
         seen.add(node)
         kind = graph.nodes.get(node)
         if kind is None or kind in ("Stack", "Embedding"):
             return False
         for following, output in node.next_functions:
-            if following is not None and graph.nodes.get(following) == "Unbind":
+            if following in made and graph.nodes[following] == "Unbind":
                 inputs.add((following, output))  # The state of an earlier step comes from another node.
             else:
                 waiting.append(following)
-    return [output for _, output in inputs] == [0]
+    taken = [{output for _, used, output in graph.edges if used is one} for one, _ in inputs]
+    return [output for _, output in inputs] == [0] and len(taken[0]) == len(stack.next_functions)
 
 
 def _later(torch: Any, node: Any, device: Any) -> Any:
