@@ -128,6 +128,35 @@ def test_leaps_far_below_the_first_losses(make, start: float, status: str) -> No
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+@pytest.mark.parametrize(("height", "status"), [(60.0, "fired"), (1.0, "passed")])
+def test_tall_leaps_of_a_loss_that_wanders_about_its_level(make, height: float, status: str) -> None:
+    """How much of the run leaps fill is counted for what comes near them: each falls back within some steps."""
+    noise = np.random.default_rng(0).normal(0, 0.25, 450)
+    wander = np.log(3) * np.sin(np.arange(450) / 17) ** 8  # to twice the lowest level and more, again and again
+    since = np.arange(450) % 90
+    leaps = np.where(np.arange(450) >= 90, np.log(height) * np.exp(-since / 12), 0.0)
+    losses = 0.012 * np.exp(noise + wander + leaps)
+    losses[:20] = np.geomspace(0.8, 0.05, 20)
+    found, _, finding = make.check("loss-spikes", log(make, losses))
+    assert found == status
+    if finding is not None:
+        assert "At steps 91, 181, 271 and 361 the loss leapt" in finding.summary
+        assert "They come every 90 steps" in finding.summary
+
+
+def test_leaps_behind_an_update_that_was_measured_are_no_other_objective(make) -> None:
+    """An ordinary gradient and rate: what the optimizer makes of them is known where the update was measured."""
+    loss = 0.01 + 3 * np.exp(-(np.arange(COUNT) % 130) / 8)
+    sizes = {1: 0.01, 2: 0.01, 16: 0.01, 54: 0.01, 130: 0.5, 260: 0.5}
+    rows = [
+        {"step": step, "optimizer": 0, "elements": 64, "parameter": "w", "weight_norm": 1.0, "update_norm": size}
+        for step, size in sizes.items()
+    ]
+    for looks, severity in ((rows, "warning"), (rows[:4], "info")):
+        process = log(make, loss, grad_norm=[1.0] * COUNT, more={"parameters": looks})
+        assert make.check("loss-spikes", process)[2].severity == severity
+
+
 @pytest.mark.parametrize(("before", "severity"), [(1.0, "info"), (30.0, "warning")])
 def test_leaps_to_another_task(make, before: float, severity: str) -> None:
     """New classes from one step on: the loss leaps to what it was at first, and no update explains it."""

@@ -515,6 +515,33 @@ def test_gradient_spikes(make) -> None:
     assert (status, reason) == ("skipped", "45 norms known after the first tenth of the run; 48 are needed.")
 
 
+def test_gradients_that_leap_with_a_loss_which_stays_up_are_more_than_hard_batches(make) -> None:
+    """The weights became worse: the update before was too large, as it is where the state of Adam is set to zero."""
+    norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
+    norm[[150, 220, 290]] = 80
+    loss = np.full(COUNT, 0.1)
+    single = loss.copy()
+    single[[150, 220, 290]] = 5.0
+    for at in (150, 220, 290):
+        loss[at : at + 30] += 5 * np.exp(-np.arange(30) / 8)
+    looks = [
+        {"step": step, "optimizer": 0, "elements": 64, "parameter": "w", "weight_norm": 1.0, "update_norm": size}
+        for step, size in ((1, 0.01), (2, 0.01), (16, 0.008), (54, 0.009), (150, 0.4))
+    ]
+
+    def judged(losses: np.ndarray, **more: Any) -> Any:
+        steps = make.steps() | {"grad_norm": norm.tolist(), "loss": losses.tolist()}
+        return make.check("gradient-spikes", make.process(steps, more=more))[2]
+
+    found = judged(loss, parameters=looks)
+    assert "Single batches do that" not in found.summary
+    assert "The update of step 150, right before one of them, changed the weights by 40% of their size" in found.summary
+    assert "They come every 70 steps" in found.summary
+    assert found.fix.startswith("Look at what the script does at the step before")
+    assert "The update of step" not in judged(loss, parameters=looks[:-1]).summary
+    assert "Single batches do that" in judged(single, parameters=looks).summary
+
+
 def test_two_gradients_that_tower_above_all_others(make) -> None:
     random = np.random.default_rng(2)
     for count, at in ((90, [40, 70]), (250, [60, 200]), (300, [120, 121])):

@@ -96,6 +96,8 @@ CONSEQUENCES: Final = (
     Consequence("gradient-spikes", (*UNCLEARED, "exploding-gradients", "learning-rate-too-high"),
                 "Weights that are thrown about meet steep places of the loss again and again."),
     Consequence("gradient-spikes", ("learning-rate-schedule",), LEAPT, AT_ONCE, grave=True),
+    Consequence("gradient-spikes", ("loss-spikes",), "Weights that became worse meet steep places of the loss.",
+                AT_ONCE, grave=True),
     Consequence("gradient-spikes", ("corrupted-copy",), OVERWRITTEN, grave=True),
     Consequence("gradient-spikes", ("fp16-overflow",), "Gradients close to the limit of float16 jump.", AT_ONCE),
     Consequence("vanishing-gradients", BLOWN_UP, "Weights that blew up leave saturated and dead units behind."),

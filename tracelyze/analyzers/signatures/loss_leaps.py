@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _USUAL = 32  # losses before a leap that show what is usual
 _LONG = 4 * _USUAL  # losses from which on a leap that fills much of the run is another level
+_BLURRED = 2  # losses by which a median of five puts the begin of a leap too early or too late
 _FIRST = 0.1  # share of the run in which a training settles
 
 
@@ -24,7 +26,7 @@ def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     """Leaps of the training loss (shape [losses]) by `factor` and `sigmas`, of `width` losses at least, in order.
 
     Those of the first tenth are left out, and those that stay far below its losses: a fit without noise bumps about
-    down there. So is everything if leaps fill more than `share` of the run.
+    down there. So is everything if leaps fill more than `share` of the run: they, and all that come half as high.
     """
     if len(losses) < 2 * _USUAL or losses.min() <= 0:
         return []
@@ -32,12 +34,13 @@ def of_steps(losses: Floats, limits: Limits) -> list[Excursion]:
     calm = statistics.running_median(losses, width)
     settled = max(int(_FIRST * len(losses)), 3)
     leaps = statistics.excursions(calm, factor=limits["factor"])
-    inside = sum(leap.end - leap.begin for leap in leaps)
-    if inside > limits["share"] * len(losses) and len(losses) >= _LONG:
-        return []
     least = limits["matters"] * statistics.median(losses[:settled])
     lasting = [leap for leap in leaps if leap.begin >= settled and leap.peak >= least]
-    return [leap for leap in lasting if _beyond(leap, losses, width, limits["sigmas"])]
+    found = [leap for leap in lasting if _beyond(leap, losses, width, limits["sigmas"])]
+    found = [replace(leap, begin=_jump(leap, losses)) for leap in found]
+    half = min((np.sqrt(leap.base * leap.peak) for leap in found), default=0.0)
+    inside = sum(leap.end - leap.begin for leap in leaps if leap.peak >= half)
+    return [] if inside > limits["share"] * len(losses) and len(losses) >= _LONG else found
 
 
 def _beyond(leap: Excursion, losses: Floats, width: int, sigmas: float) -> bool:
@@ -47,6 +50,13 @@ def _beyond(leap: Excursion, losses: Floats, width: int, sigmas: float) -> bool:
         return False
     noise = max(statistics.spread(usual[lag:] - usual[:-lag]) for lag in (1, 4)) / np.sqrt(2)
     return bool(np.log(leap.peak / leap.base) > sigmas * noise)
+
+
+def _jump(leap: Excursion, losses: Floats) -> int:
+    """Where the loss jumped, if a single step made half of the leap; else where it left its level, by its median."""
+    near = np.arange(max(1, leap.begin - _BLURRED), min(len(losses), leap.end))
+    jump = int(near[np.argmax(losses[near] - losses[near - 1])])
+    return jump if losses[jump] - losses[jump - 1] >= (leap.peak - leap.base) / 2 else leap.begin
 
 
 def of_evaluations(curves: Evaluated, limits: Limits) -> Leaps | None:

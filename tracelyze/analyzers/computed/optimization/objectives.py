@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization import ratios
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -54,7 +56,10 @@ def jumps_to(optimization: Optimization, loss: Floats, rows: npt.NDArray[np.intp
 
 
 def _was_usual(optimization: Optimization, row: int) -> bool:
-    """Whether the update of this step was no larger than others, by its gradient and its rate."""
+    """Whether the update of this step was no larger than others: by its gradient and its rate, and as it was measured,
+    if it was. An optimizer may make more of the same gradient, if its state is not what it was."""
+    if ratios.larger_update(optimization, row) is not None:
+        return False
     norm, rate = optimization.steps["grad_norm"], optimization.steps["lr"]
     usual = norm[: row + 1][np.isfinite(norm[: row + 1])][-64:]  # Norms are sampled.
     if len(usual) < AROUND:

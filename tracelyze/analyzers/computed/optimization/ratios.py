@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FEWEST = 16  # elements of a tensor whose update says something
 TENTHS = 10
+LARGER = 3.0  # times the median of the other measured updates: gradients of a settled training vary by less
 TRAVELLED = Threshold(
     "travelled",
     0.01,
@@ -58,6 +59,25 @@ def of(optimization: Optimization) -> Ratios:
         return np.array([statistics.median(values[at][~np.isnan(values[at])]) for at in rows], dtype=np.float64)
 
     return Ratios(steps, medians(update), medians(gradient), medians(gain))
+
+
+@dataclass(frozen=True)
+class LargerUpdate:
+    """An update that was measured, by how many times it is above the median of the others."""
+
+    update: float
+    times: float
+
+
+def larger_update(optimization: Optimization, row: int) -> LargerUpdate | None:
+    """The update of this row of the steps, if it was measured and is LARGER times the others; None otherwise."""
+    seen = of(optimization)
+    here = seen.step == (timing.step_at(optimization, row) if 0 <= row < len(optimization.steps) else -1)
+    others = seen.update[~here & np.isfinite(seen.update)]
+    if not here.any() or len(others) < MEASUREMENTS.default:
+        return None
+    update, usual = float(seen.update[here][0]), float(np.median(others))
+    return LargerUpdate(update, update / usual) if usual > 0 and update >= LARGER * usual else None
 
 
 def growth(optimization: Optimization, until: float) -> float:

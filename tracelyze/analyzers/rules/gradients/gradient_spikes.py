@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import lone_spikes
+from tracelyze.analyzers.signatures import lone_spikes, thrown_weights
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
@@ -86,6 +86,8 @@ def _finding(
         else "Each such step may undo many others." + misplaced_clips.told(optimization)
     )
     at = listed(steps, most=8)
+    spikes = [int(rows[index]) for index in found]
+    why, fix = (f"{thrown_weights.BATCHES} {harm}", "") if clipped else thrown_weights.told(optimization, spikes, harm)
     return Finding(
         rule=RULE.id,
         severity="info" if clipped else "warning",
@@ -93,11 +95,9 @@ def _finding(
         title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
         summary=(
             f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
-            f"back. Single batches do that: mislabelled, empty or extreme samples. {harm}{which}"
+            f"back. {why}{which}"
         ),
-        fix=f"{misplaced_clips.FIX} Look at the batches of these steps."
-        if misplaced_clips.seen(optimization)
-        else "Clip the gradient norm a little above its usual size, and look at the batches of these steps.",
+        fix=fix or thrown_weights.CLIP,
         fix_code="torch.nn.utils.clip_grad_norm_("
         f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
         first_step=steps[0],

@@ -11,9 +11,10 @@ from tracelyze.analyzers.computed.optimization import objectives, style
 from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps
-from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
-from tracelyze.formatting import listed, number, plural
+from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps, thrown_weights, told_leaps
+from tracelyze.analyzers.signatures.told_leaps import Leapt
+from tracelyze.diagnosis import Mark
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -38,7 +39,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         lost = statistics.median(losses[-8:]) > limits["regained"] * seen[-1].base
         start = limits["start"] * statistics.median(losses[: int(limits["width"])])
         other = [leap.peak <= start and objectives.jumps_to(optimization, losses, rows, leap) for leap in seen]
-        return [_finding(steps, height, lost, limits, pictures.loss(optimization, marks), all(other))]
+        at = [int(rows[leap.begin]) for leap in seen]
+        told = thrown_weights.updates(optimization, at) + thrown_weights.rhythm(optimization, at)
+        leapt = Leapt(steps, height, lost, all(other), told, optimization.step_location)
+        return [told_leaps.finding(RULE.id, leapt, limits, pictures.loss(optimization, marks))]
     sizes = optimization.steps["batch_size"]
     size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None
     batches = bad_batches.of_losses(losses, limits) if size is not None and size >= limits["samples"] else None
@@ -51,47 +55,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         steps = [int(curves.after[leap.begin]) for leap in leaps.found]
         height = float(np.median([leap.peak / leap.base for leap in leaps.found]))
         marks = [Mark(float(step), "leap") for step in steps[:8]]
-        return [_finding(steps, height, leaps.lost, limits, evaluated_losses.picture(curves, marks))]
+        leapt = Leapt(steps, height, leaps.lost)
+        return [told_leaps.finding(RULE.id, leapt, limits, evaluated_losses.picture(curves, marks))]
     if len(losses) < limits["losses"] and curves is None:
         return Skipped(f"{plural(len(losses), 'loss')}: {limits['losses']:.0f} are needed to know what is usual")
     return Passed(f"{plural(len(seen), 'leap')} of the loss beyond its usual spread")
-
-
-def _finding(
-    steps: list[int], height: float, lost: bool, limits: Limits, charts: list[Chart], other: bool = False
-) -> Finding:
-    at = listed(steps, most=8)
-    end = (
-        "The level before the last one was not regained." if lost else "It came back, at the cost of the steps between."
-    )
-    why = (
-        "Each time it came from one step to the next, after an update no larger than others: the data or the objective "
-        "changed there, which may be meant."
-        if other
-        else "Updates that are too large do that: a rate at the limit of what the training bears, or an optimizer "
-        "whose second moment lags behind."
-    )
-    return Finding(
-        rule=RULE.id,
-        severity="info" if other else "warning",
-        confidence="possible" if other else "likely",
-        title=f"The loss leapt {plural(len(steps), 'time')} to {number(height)} times its level",
-        summary=(
-            f"At step{'s' if len(steps) > 1 else ''} {at} the loss leapt to about {number(height)} times the level "
-            f"that it had reached, for many steps and not for one batch. {end} {why}"
-        ),
-        fix="Lower the learning rate, warm it up longer, clip gradients; with Adam, try a smaller beta2 (0.95).",
-        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
-        first_step=steps[0],
-        last_step=steps[-1],
-        evidence=[
-            Evidence("leaps", len(steps), "", limits["spikes"], limits.source("spikes")),
-            Evidence("median height over the level before", height, "", limits["factor"], limits.source("factor")),
-            Evidence("steps", at),
-        ],
-        charts=charts,
-        false_alarm="A learning rate that begins anew (cyclic schedules), or harder data from some step on.",
-    )
 
 
 RULE = Rule(

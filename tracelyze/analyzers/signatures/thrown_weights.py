@@ -1,0 +1,93 @@
+"""Gradients that leap together with a loss which stays up: the weights became worse, and not a batch alone is hard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tracelyze.analyzers.computed.gradients import misplaced_clips
+from tracelyze.analyzers.computed.optimization import ratios
+from tracelyze.analyzers.evidence import timing
+from tracelyze.formatting import number, percent, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Optimization
+
+_BEFORE: Final = 16  # losses that show the level
+_AFTER: Final = 4  # steps behind a spike: batches of their own
+_UP: Final = 2.0  # times the level: as for loss-spikes, batches of one size and kind do not double it for long
+_MOST: Final = 2 / 3  # of the spikes
+_EVEN: Final = 3  # spikes from which on equal distances are a rule
+BATCHES: Final = "Single batches do that: mislabelled, empty or extreme samples."
+CLIP: Final = "Clip the gradient norm a little above its usual size, and look at the batches of these steps."
+FIX: Final = (
+    "Look at what the script does at the step before each of them (the rate, the state of the optimizer, weights that "
+    "it sets), and at their batches. Clipping bounds what such gradients do, not what an optimizer makes of them."
+)
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """How far the loss stays up behind such spikes, and what is known of the updates before them."""
+
+    times: float
+    updates: str
+    """A sentence about a measured update before a spike that was larger than others; empty without one."""
+    rhythm: str
+    """A sentence about equal distances between the spikes; empty without them."""
+
+    def said(self) -> str:
+        """What it means for where the spikes come from."""
+        return (
+            f"The loss leapt with it, and stayed at {number(self.times)} times its level over the next "
+            f"{plural(_AFTER, 'step')}: the weights had become worse, so that it is more than a hard batch. An update "
+            f"that is too large does that, by the gradient or by the state of the optimizer.{self.updates}{self.rhythm}"
+        )
+
+
+def told(optimization: Optimization, rows: Sequence[int], harm: str) -> tuple[str, str]:
+    """Where spikes of the gradient at these rows come from, and what to do. `harm`: what each of them may do."""
+    if misplaced_clips.seen(optimization):
+        return f"{BATCHES} {harm}", f"{misplaced_clips.FIX} Look at the batches of these steps."
+    thrown = seen(optimization, rows)
+    return (f"{BATCHES} {harm}", CLIP) if thrown is None else (thrown.said(), FIX)
+
+
+def seen(optimization: Optimization, rows: Sequence[int]) -> Thrown | None:
+    """Whether the loss stays up behind most of these rows of the steps; None also where it is not known."""
+    loss, heights = optimization.steps["loss"], []
+    for row in rows:
+        before, after = loss[max(0, row - _BEFORE) : row], loss[row + 1 : row + 1 + _AFTER]
+        before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+        if len(before) < _BEFORE // 2 or len(after) < _AFTER or np.median(before) <= 0 or not np.isfinite(loss[row]):
+            continue
+        level = float(np.median(before))
+        heights.append(min(float(loss[row]), float(np.median(after))) / level)
+    if not heights or sum(height >= _UP for height in heights) < _MOST * len(rows):
+        return None
+    return Thrown(float(np.median(heights)), updates(optimization, rows), rhythm(optimization, rows))
+
+
+def updates(optimization: Optimization, rows: Sequence[int]) -> str:
+    """A sentence about the first measured update before one of these rows that was larger than others, or nothing."""
+    for row in rows:
+        larger = ratios.larger_update(optimization, row - 1)
+        if larger is not None:
+            step, size, times = timing.step_at(optimization, row - 1), percent(larger.update), number(larger.times)
+            return (
+                f" The update of step {step:,}, right before one of them, changed the weights by {size} of their size, "
+                f"{times} times as much as others did."
+            )
+    return ""
+
+
+def rhythm(optimization: Optimization, rows: Sequence[int]) -> str:
+    """A sentence about equal distances between these rows of the steps, or nothing."""
+    apart = np.diff([timing.step_at(optimization, row) for row in rows])
+    if len(rows) < _EVEN or apart.min() != apart.max():
+        return ""
+    return f" They come every {int(apart[0]):,} steps, as something that the script does so often."

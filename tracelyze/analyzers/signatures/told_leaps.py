@@ -1,0 +1,77 @@
+"""The finding about leaps of the loss that last: what they cost, and what is known of where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracelyze.diagnosis import Chart, Evidence, Finding, Location
+from tracelyze.formatting import listed, number, plural
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.rule import Limits
+
+FIX = "Lower the learning rate, warm it up longer, clip gradients; with Adam, try a smaller beta2 (0.95)."
+LOOK = (
+    "Look at what the script does at the step before each of them: to the rate, to the state of the optimizer, to "
+    "weights. Where it does nothing, the updates are too large by themselves. "
+)
+REGAINED, NOT_REGAINED = (
+    "It came back, at the cost of the steps between.",
+    "The level before the last one was not regained.",
+)
+OTHER = (
+    "Each time it came from one step to the next, after a gradient and a rate no larger than others: the data or the "
+    "objective changed there, which may be meant, or the state of the optimizer."
+)
+UPDATES = (
+    "Updates that are too large do that: a rate at the limit of what the training bears, or an optimizer whose second "
+    "moment lags behind."
+)
+
+
+@dataclass(frozen=True)
+class Leapt:
+    """Leaps of a loss: the steps at which they began, their median height over the level before."""
+
+    steps: list[int]
+    height: float
+    lost: bool
+    """The level before the last one was not regained."""
+    other: bool = False
+    """It may be another objective, or other data, from these steps on."""
+    seen: str = ""
+    """What else is known of these steps."""
+    location: Location | None = None
+    """Where the weights are updated."""
+
+
+def finding(rule: str, leapt: Leapt, limits: Limits, charts: list[Chart]) -> Finding:
+    """What the rule says of such leaps."""
+    at = f"step{'s' if len(leapt.steps) > 1 else ''} {listed(leapt.steps, most=8)}"
+    end = NOT_REGAINED if leapt.lost else REGAINED
+    return Finding(
+        rule=rule,
+        severity="info" if leapt.other else "warning",
+        confidence="possible" if leapt.other else "likely",
+        title=f"The loss leapt {plural(len(leapt.steps), 'time')} to {number(leapt.height)} times its level",
+        summary=(
+            f"At {at} the loss leapt to about {number(leapt.height)} times the level that it had reached, for many "
+            f"steps and not for one batch. {end} "
+            f"{OTHER if leapt.other else UPDATES}{leapt.seen}"
+        ),
+        fix=f"{LOOK if leapt.seen else ''}{FIX}",
+        fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        first_step=leapt.steps[0],
+        last_step=leapt.steps[-1],
+        evidence=[
+            Evidence("leaps", len(leapt.steps), "", limits["spikes"], limits.source("spikes")),
+            Evidence(
+                "median height over the level before", leapt.height, "", limits["factor"], limits.source("factor")
+            ),
+            Evidence("steps", listed(leapt.steps, most=8)),
+        ],
+        location=leapt.location,
+        charts=charts,
+        false_alarm="A learning rate that begins anew (cyclic schedules), or harder data from some step on.",
+    )
