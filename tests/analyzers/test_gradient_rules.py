@@ -492,6 +492,24 @@ def test_a_norm_that_leaves_float32(make) -> None:
     assert make.check("nonfinite-gradients", make.process(at_once))[2].confidence == "likely", "one loss of 20 is known"
 
 
+def test_a_function_without_a_derivative_between_loss_and_parameters(make) -> None:
+    event = {"time": 1.0, "step": 0, "kind": "flat-loss", "name": "sign", "text": ""}
+    sites = [
+        {"site": 1 + at, "role": "flat", "file": "train.py", "line": 10 + at, "function": where, "source": source}
+        for at, (where, source) in enumerate(
+            [("forward", "return torch.sign(h)"), ("make_data", "y = torch.sign(x @ w)"), ("forward", "h.round()")]
+        )
+    ]
+    steps = make.steps() | {"grads_zero": [8] * COUNT}
+    process = make.process(steps, sites=sites, evals={}, more={"events": [event]})
+    finding = make.check("zero-gradients", process)[2]
+    assert "goes through sign(), whose derivative is zero" in finding.summary
+    assert "Line 10 calls it." in finding.summary
+    assert finding.location.line == 10
+    assert "(torch.sign(soft) - soft).detach()" in finding.fix_code
+    assert "Each way from the loss" not in make.check("zero-gradients", make.process(steps, sites=sites))[2].summary
+
+
 def test_gradient_spikes(make) -> None:
     norm = np.exp(np.random.default_rng(0).normal(0, 0.3, COUNT))
     norm[[150, 220, 310]] = 80

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from tracelyze.collectors.tensors import saved_values  # noqa: E402
+from tracelyze.collectors.tensors import flat_operations, saved_values  # noqa: E402
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
 from tracelyze.collectors.tensors.policies import weights as policy_weights  # noqa: E402
 from tracelyze.collectors.tensors.written_out import picked_classes  # noqa: E402
@@ -231,3 +231,16 @@ def test_a_loop_over_samples_that_weighs_each() -> None:
     assert not policy_weights.columns(torch, few.grad_fn)
     scaled = F.cross_entropy(logits, torch.randint(0, 6, (8,))) * torch.tensor(1024.0)
     assert not policy_weights.columns(torch, scaled.grad_fn)
+
+
+def test_operations_without_a_derivative_in_every_way_to_the_parameters() -> None:
+    """Not beside a way around them (a straight-through estimator, another term), nor where the data were rounded."""
+    x = torch.randn(B, H)
+    for loss, found in (
+        (torch.sign(HEAD(x)).square().mean(), ["sign"]),
+        ((HEAD(x).round() + HEAD(x).floor()).mean(), ["floor", "round"]),
+        ((HEAD(x) + (HEAD(x).sign() - HEAD(x)).detach()).mean(), []),
+        (HEAD(x).sign().mean() + 0.1 * HEAD.weight.square().sum(), []),
+        (HEAD(x.round()).mean(), []),
+    ):
+        assert flat_operations.in_every_way(loss.grad_fn) == found

@@ -99,6 +99,10 @@ def preferences(self, policy, rewards):
     old_logp = self.policy(rewards)  # old-policy
     return advantages, reference.name, F.cross_entropy(adv, rewards)
 
+def codes(x):
+    bits = torch.sign(x)  # flat
+    return round(x.mean(), 3), math.floor(bits), x.round()  # flat
+
 def loss(dist):
     return 0.1 * dist.entropy().mean()  # entropy
 

@@ -1077,6 +1077,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("set_detect_anomaly(True)",), fast=True),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=(FREEZE,), fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=(FREEZE,)),
+    pair("binary_codes", "rounded-answers", "zero-gradients", consequences=STUCK),
     pair("binary_codes", "no-way-back", "frozen-parameters", consequences=STUCK, lines=("self.encode = ",)),
     pair("shared_trunk", "both-hold-trunk", "shared-parameter-two-optimizers", fast=True),
     pair("shared_trunk", "stale-average", "ema-not-updated"),

@@ -1,5 +1,5 @@
 """An autoencoder whose codes are bits. Fault: `no-way-back` rounds without a straight-through estimator, so that the
-gradient of everything before it is zero.
+gradient of everything before it is zero; `rounded-answers` rounds what the loss is given, and leaves no way back at all.
 """
 
 import argparse
@@ -19,12 +19,13 @@ class BinaryCoder(nn.Module):
         soft = torch.sigmoid(self.encode(x))
         if self.fault == "no-way-back":
             return self.decode(soft.round())
-        return self.decode(soft + (soft.round() - soft).detach())
+        decoded = self.decode(soft + (soft.round() - soft).detach())
+        return torch.round(decoded) if self.fault == "rounded-answers" else decoded
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "no-way-back"])
+    parser.add_argument("--fault", default="", choices=["", "no-way-back", "rounded-answers"])
     torch.manual_seed(0)
     torch.set_num_threads(1)
     data = torch.tanh(torch.randn(4000, 6) @ torch.randn(6, 50))

@@ -81,6 +81,17 @@ def cut(process: Process) -> Location | None:
     return only_of([one for one in process.locations("cut") if (one.file, one.function) not in apart])
 
 
+def flat(process: Process, operations: list[str]) -> Location | None:
+    """The only line outside of evaluations that calls one of these operations; of several the only one in a forward."""
+    apart = {(one.file, one.function) for one in process.locations("evaluation")}
+    apart |= {(at.file, at.function) for site in process.evals["site"] if (at := process.site(site)) is not None}
+    pattern = rf"\b(?:{'|'.join(map(re.escape, operations))})_?\s*\("
+    lines = [one for one in process.locations("flat") if re.search(pattern, one.source)]
+    lines = [one for one in lines if (one.file, one.function) not in apart and "detach(" not in one.source]
+    inside = [one for one in lines if one.function == "forward"]
+    return lines[0] if len(lines) == 1 else inside[0] if len(inside) == 1 else None
+
+
 def made_anew(process: Process) -> Location | None:
     """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers."""
     beside = {(one.file, one.function) for one in process.locations("backward")}

@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Passed, Skipped
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
+
+
+CUT_OFF: Final = (
+    "Nothing is learned from such steps: the loss is cut off from these parameters (detach, .data, no_grad, numpy), "
+    "the optimizer holds another model's, or zero_grad() comes between backward and step."
+)
+LOSS_OF_ZERO: Final = (
+    "The loss is exactly 0 from the first step to the last, and no gradient comes of it. Advantages that are all zero "
+    "do this, a softmax or a cross-entropy over a single class, terms that cancel, a mask that hides everything."
+)
+NOTHING_BACK: Final = (
+    "Nothing is learned from such steps: units are dead, an output is saturated or clamped, or goes through a function "
+    "without a derivative (sign, round), the loss is multiplied by zero or masked whole, or gradients are zeroed "
+    "between backward and step."
+)
+FOLLOW: Final = (
+    "Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after backward."
+)
+FOLLOWED: Final = (
+    "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])"
+)
+ANEW: Final = "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
+JOINED: Final = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
+STRAIGHT_THROUGH: Final = (
+    "Train on what {of} is given, such as its tanh, and take {of} to evaluate alone; or let the gradient pass it by."
+)
+PASSED_ON: Final = (
+    "# soft: what it is given today. Forward this is {of}(soft), backward it is soft:\n"
+    "hard = soft + (torch.{of}(soft) - soft).detach()"
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Where gradients like these come from, what to do, an example, and the line to change."""
+
+    said: str
+    fix: str = FOLLOW
+    code: str = FOLLOWED
+    place: Location | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +75,32 @@ class Stretch:
     def whole(self) -> bool:
         """Whether no observed step of the run lies outside."""
         return self.count == self.observed
+
+    def cause(self, optimization: Optimization) -> Cause:
+        """What leaves gradients like these, as far as it is known."""
+        process = optimization.process
+        if self.missing:
+            anew = script_lines.made_anew(process) if self.whole else None
+            if anew is not None:
+                said = (
+                    f"Line {anew.line} makes a tensor out of numbers, which has no graph: no gradient goes beyond it."
+                )
+                return Cause(said, ANEW, JOINED, anew)
+            cut = script_lines.cut(process)
+            return Cause(CUT_OFF + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation"), place=cut)
+        if self.without_loss:
+            return Cause(LOSS_OF_ZERO)
+        event = next((row for row in process.events.records() if row["kind"] == "flat-loss"), None)
+        if event is None or not self.whole:
+            return Cause(NOTHING_BACK)
+        names = (event["name"] or "").split(", ")
+        line = script_lines.flat(process, names)
+        of = " and ".join(f"{name}()" for name in names)
+        at = f" Line {line.line} calls it." if line is not None and len(names) == 1 else ""
+        said = (
+            f"Each way from the loss to the parameters goes through {of}, whose derivative is zero wherever it has one."
+        )
+        return Cause(said + at, STRAIGHT_THROUGH.format(of=of), PASSED_ON.format(of=names[0]), line)
 
 
 def longest(optimization: Optimization, trained: Mask) -> Stretch | Passed | Skipped:

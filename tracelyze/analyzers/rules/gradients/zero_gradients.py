@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import another_model, untrainable, without_gradients
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.gradients.without_gradients import Stretch
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
-    from tracelyze.diagnosis import Location
 
 EFFECT = ": nothing is learned"
 SCALED = "Steps that a loss scaler skipped are not counted."
-ANEW = "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
-JOINED = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
 
 
 @each_optimization
@@ -57,21 +54,15 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         length, when = f"all {count}{EFFECT}", f"From step {number:,} on, in the whole run"
     else:
         length, when = f"{count} in a row{EFFECT}", f"In the {count} {span}"
-    anew = script_lines.made_anew(optimization.process) if stretch.missing and stretch.whole else None
-    cut = anew or (script_lines.cut(optimization.process) if stretch.missing else None)
+    why = stretch.cause(optimization)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if len(optimization.process.optimizations) == 1 else "likely",
         title=f"Every gradient{timing.name_of(optimization)} is {what} in {length}",
-        summary=f"{when}, all gradients were {what} when the optimizer stepped. {_cause(stretch, cut, anew)}",
-        fix=ANEW
-        if anew
-        else "Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after "
-        "backward.",
-        fix_code=JOINED
-        if anew
-        else "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])",
+        summary=f"{when}, all gradients were {what} when the optimizer stepped. {why.said}",
+        fix=why.fix,
+        fix_code=why.code,
         first_step=number,
         last_step=last,
         first_second=timing.second_at(optimization, stretch.first),
@@ -92,7 +83,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
             ),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=cut or optimization.backward_location,
+        location=why.place or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization,
@@ -104,28 +95,6 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         + pictures.loss(optimization),
         excluded=[SCALED] if stretch.without_loss else [],  # else what the rule excludes
         false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
-    )
-
-
-def _cause(stretch: Stretch, cut: Location | None, anew: Location | None) -> str:
-    """What leaves gradients like these. `anew`: the line that makes a tensor out of numbers, beside the backward."""
-    if anew is not None:
-        return f"Line {anew.line} makes a tensor out of numbers, which has no graph: no gradient goes beyond it."
-    if stretch.missing:
-        return (
-            "Nothing is learned from such steps: the loss is cut off from these parameters (detach, .data, no_grad, "
-            "numpy), the optimizer holds another model's, or zero_grad() comes between backward and step."
-            + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation")
-        )
-    if stretch.without_loss:
-        return (
-            "The loss is exactly 0 from the first step to the last, and no gradient comes of it. Advantages that are "
-            "all zero do this, a softmax or a cross-entropy over a single class, terms that cancel, a mask that hides "
-            "everything."
-        )
-    return (
-        "Nothing is learned from such steps: units are dead, an output is saturated or clamped, the loss is multiplied "
-        "by zero or masked whole, or gradients are zeroed between backward and step."
     )
 
 

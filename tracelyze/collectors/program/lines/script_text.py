@@ -30,6 +30,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "clear-text": frozenset({"zero_grad"}),
     "set-epoch": frozenset({"set_epoch"}),
     "eval-mode": frozenset({"eval"}),
+    "flat": frozenset({"sign", "sgn", "round", "floor", "ceil", "trunc"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
     "hook": frozenset({"register_hook"}),
@@ -133,6 +134,8 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
                 roles = []
             elif "seed" in roles and (code.co_flags & _GENERATOR or loop_around(code, line) is not None):
                 roles = ["reseed" if role == "seed" else role for role in roles]
+            if "flat" in roles and (one.opname not in METHODS or owner in NO_TENSORS):  # Python's round(), math.floor()
+                roles.remove("flat")
             roles += ["data"] * (one.argval in datasets) + ["cut"] * (one.argval in CUTS)
             found.update(dict.fromkeys((role, line) for role in roles))
             made = line if one.argval in ANEW else made

@@ -17,7 +17,7 @@ from tracelyze.collectors.signals.loss.trained_rows import TrainedRows
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import product_types, saved_values
+from tracelyze.collectors.tensors import flat_operations, product_types, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
 from tracelyze.collectors.tensors.policies import choices, completions, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
@@ -70,6 +70,7 @@ class LossGraphs(Signal):
         self._samples = 0
         self._casting = False  # whether a model was called under autocast
         self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)  # None in a torch without it
+        self._is_flat = False  # whether that was recorded of a loss
         self._policy = 0  # samples that found weights of a policy
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
@@ -96,6 +97,10 @@ class LossGraphs(Signal):
                 values |= softmax_dimension.columns(self.torch, node, root.device)
                 values |= picked_classes.columns(self.torch, node, root.device)
                 values |= product_types.columns(self.torch, node, root.device) if self._casting else {}
+                flat = [] if self._is_flat else flat_operations.in_every_way(node)
+                if flat:
+                    self._is_flat = True
+                    self.context.emit("events", self._event("flat-loss") | {"name": ", ".join(flat)})
         if values and len({value.device for value in values.values()}) == 1:
             row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
             names = list(values)
