@@ -14,7 +14,7 @@ import tracelyze
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.rule import Limits
 from tracelyze.analyzers.rules.loss import loss_spikes
-from tracelyze.analyzers.signatures import loss_leaps
+from tracelyze.analyzers.signatures.spikes import loss_leaps
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "recordings"
 RECORDINGS = Path(os.environ.get("TRACELYZE_RECORDINGS", SHARED))

@@ -215,6 +215,18 @@ def test_zero_gradients_of_a_clearing_at_the_wrong_place_are_its_consequence(mak
     assert found == {"zero-grad-after-backward": None, "zero-gradients": "zero-grad-after-backward"}
 
 
+def test_the_only_line_that_clears_is_the_one_to_change(make) -> None:
+    """It stands in another function than the step: a handler of an event, a method, a callback."""
+    row = {"file": "train.py", "function": "update", "line": 69, "role": "step", "source": "optimizer.step()"}
+    clears = {"function": "release", "role": "clear-text", "source": "optimizer.zero_grad()"}
+    steps = make.steps() | {"grads_cleared": [8] * COUNT, "grads_none": [8] * COUNT}
+    for lines, named in (((79,), 79), ((30, 79), 69)):
+        sites = [row | {"site": 1}, *[row | clears | {"site": at, "line": at} for at in lines]]
+        finding = make.check("zero-grad-after-backward", make.process(steps, sites=sites, evals={}))[2]
+        assert finding.location.line == named
+        assert ("Line 79 is the only place" in finding.summary) == (named == 79)
+
+
 def test_zero_gradients_when_none_arrives(make) -> None:
     status, _, finding = make.check("zero-gradients", make.process(make.steps() | {"grads_none": [8] * COUNT}))
     assert status == "fired"

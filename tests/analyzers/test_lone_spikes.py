@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.signatures import lone_spikes
+from tracelyze.analyzers.signatures.spikes import lone_spikes
 
 LIMITS = {"height": 50.0, "gap": 3.0, "sigmas": 8.0}
 

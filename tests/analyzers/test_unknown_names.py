@@ -48,6 +48,23 @@ def test_an_example_names_what_is_not_the_scripts_own(make) -> None:
     assert unknown_names.noted(code, make.process(), place) == code, "no lines were recorded at all"
 
 
+def test_names_of_the_statement_where_the_fault_was_seen_are_the_scripts_own(make) -> None:
+    """The example changes the call of the loader, the line to change is that of the dataset, which draws."""
+    read = "def __getitem__(self, i):\n    r = self.rng\n    return r.normal()"
+    made = "def loader(self):\n    h = self.hparams\n    return DataLoader(data, batch_size=h.size)"
+    row = {"role": "loss", "file": "train.py"}
+    process = make.process(sites=[
+        row | {"site": 1, "line": 3, "function": "__getitem__", "source": "return r.normal()", "excerpt": read,
+               "excerpt_line": 1},
+        row | {"site": 2, "line": 13, "function": "loader", "source": "return DataLoader(data, batch_size=h.size)",
+               "excerpt": made, "excerpt_line": 11},
+    ])  # fmt: skip
+    code = "loader = DataLoader(data, batch_size=h.size, worker_init_fn=seed)"
+    place, seen = process.site(1), process.site(2)
+    assert unknown_names.noted(code, process, place).startswith(f"{unknown_names.NOTE}data, h, seed")
+    assert unknown_names.noted(code, process, place, seen).startswith(f"{unknown_names.NOTE}seed")
+
+
 @pytest.mark.parametrize(
     ("line", "known"),
     [

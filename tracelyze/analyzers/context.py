@@ -38,7 +38,10 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
         finding,
         excerpt=excerpt,
         fix_code=unknown_names.noted(
-            own_names.in_example(finding.fix_code, process, finding.location), process, finding.location
+            own_names.in_example(finding.fix_code, process, finding.location),
+            process,
+            finding.location,
+            finding.seen_at,
         ),
         seen_at=_elsewhere(finding.seen_at, finding.location),
         first_second=second,

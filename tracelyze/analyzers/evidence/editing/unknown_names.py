@@ -33,11 +33,12 @@ _ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
-def noted(code: str, process: Process, location: Location | None) -> str:
-    """The example, below a comment with the names that the script does not have there, as far as its lines tell."""
+def noted(code: str, process: Process, location: Location | None, seen_at: Location | None = None) -> str:
+    """The example, below a comment with the names that the script does not have there, as far as its lines tell; nor
+    where the fault was seen, whose statements an example may hold."""
     if location is None or not any(row["excerpt"] for row in process.sites.records()):
         return code  # nothing is known of what the script calls things
-    known = _known(process, location)
+    known = _known(process, location) | (_known(process, seen_at) if seen_at is not None else set())
     unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
     if not unknown:
         return code

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -37,21 +37,24 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         first -= 1  # whether gradients had been there was not watched yet, that they are missing was
     begin = timing.step_at(optimization, first)
     share = float(bad.sum()) / float(usable.sum())
+    alone = len(optimization.process.optimizations) == 1
+    text = script_lines.only(optimization.process, "clear-text") if alone else None  # a handler's, or another method's
+    clears = optimization.zero_grad_location or text
+    only = script_lines.said(text, "clears gradients") if text is not None and text == clears else ""
     # Another loss's backward may have filled them on its way, and been cleared rightly: then one of its own is missing.
-    one_of_several = len(optimization.process.optimizations) > 1
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="likely" if one_of_several else "certain",
+        confidence="certain" if alone else "likely",
         title=f"zero_grad runs between backward and step{timing.name_of(optimization)}, in {int(bad.sum()):,} observed "
             "steps",
         summary=(
             f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
             "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
-            "its weights decay."
+            f"its weights decay.{only}"
         ),
         fix="Clear the gradients before backward or after the step, never in between."
-        + (" Where the cleared ones came from another loss, this one's own backward() is missing." * one_of_several),
+        + (" Where the cleared ones came from another loss, this one's own backward() is missing." * (not alone)),
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -62,7 +65,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
                      "none in a loop that clears before backward"),
         ],
         cost=timing.cost_of(optimization, timing.trained_steps(optimization)),
-        location=optimization.zero_grad_location or optimization.step_location,
+        location=clears or optimization.step_location,
+        seen_at=optimization.step_location,
         charts=pictures.over_steps(
             optimization, "Gradients missing at the step", "tensors",
             {"missing": "grads_none", "cleared": "grads_cleared", "trainable": "parameters"},

@@ -13,7 +13,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import lone_spikes, thrown_weights
+from tracelyze.analyzers.signatures.spikes import lone_spikes, thrown_weights
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 

@@ -11,8 +11,9 @@ from tracelyze.analyzers.computed.optimization import objectives, style
 from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import bad_batches, evaluated_losses, loss_leaps, thrown_weights, told_leaps
-from tracelyze.analyzers.signatures.told_leaps import Leapt
+from tracelyze.analyzers.signatures import evaluated_losses
+from tracelyze.analyzers.signatures.spikes import bad_batches, loss_leaps, thrown_weights, told_leaps
+from tracelyze.analyzers.signatures.spikes.told_leaps import Leapt
 from tracelyze.diagnosis import Mark
 from tracelyze.formatting import plural
 

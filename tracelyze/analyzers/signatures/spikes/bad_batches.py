@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.signatures import lone_spikes
+from tracelyze.analyzers.signatures.spikes import lone_spikes
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, percent
 
