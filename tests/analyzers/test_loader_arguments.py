@@ -9,6 +9,7 @@ from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from tests.analyzers.test_edits import applied, sites_of
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.diagnosis import Exit
 
 LOADER = {"loader": 0, "made_at": 1, "batch_size": 8}
 
@@ -76,3 +77,20 @@ def test_a_sampler_is_replaced_by_a_sampler(make, call: str, below: str, expecte
 def test_no_batch_is_dropped_beside_a_sampler_of_batches(make) -> None:
     process, _ = recorded(make, "DataLoader(data, batch_sampler=batches)")
     assert loader_arguments.with_arguments(process, process.site(1), {"drop_last": "True"}) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "line"), [("DataLoader(data, batch_size=8)", 2), ("DataLoader(data, batch_sampler=batches)", 56)]
+)
+def test_a_crash_by_a_batch_of_one_is_changed_at_its_loader(make, call: str, line: int) -> None:
+    """Where no line is known that can be edited, the place is the line that raised."""
+    source = f"def make(data):\n    loader = {call}\n    return loader\n"
+    text = "Expected more than 1 value per channel when training, got input size torch.Size([1, 8])"
+    event = {"kind": "exception", "name": "ValueError", "text": text, "step": 7, "time": 1.0, "file": "train.py"}
+    event |= {"line": 56, "source": "return self.head(x)"}
+    sites, steps = sites_of(source, dataloader="loader ="), make.steps() | {"loader": [0] * 400}
+    process = make.process(steps, sites=sites, loaders=[LOADER], events=[event], end=Exit("exception", 1))
+    finding = make.check("crash", process)[2]
+    assert finding.location.line == line
+    assert (finding.seen_at.line if finding.seen_at else 56) == 56
+    assert (finding.diff is not None) == (line == 2)

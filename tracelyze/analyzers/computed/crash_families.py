@@ -381,9 +381,11 @@ def _last_block(name: str, text: str) -> str:
     return text.strip()
 
 
-def edit(family: Family | None, process: Process) -> Diff | None:
-    """The training loader without its last, incomplete batch, where a batch of one sample ended the program."""
+def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
+    """The training loader without its last, incomplete batch, where a batch of one sample ended the program, and the
+    line that makes it."""
     if family is None or family.name != BATCH_OF_ONE or not process.optimizations:
-        return None
+        return None, None
     made_at = process.site(process.longest.loader.get("made_at"))
-    return loader_arguments.with_arguments(process, made_at, {"drop_last": "True"})
+    diff = loader_arguments.with_arguments(process, made_at, {"drop_last": "True"})
+    return diff, made_at if diff is not None else None

@@ -56,6 +56,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
+    diff, change = crash_families.edit(family, process)
     lost = own is not None and own.follows
     title, (fix, code) = crash_families.title(name, message, place), crash_families.remedy(family, process, where)
     meaning = f"It means that {family.title}. {family.meaning}" if family else ""
@@ -70,7 +71,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         summary=_summary(process, ranks[0], "" if said in title else said, step, meaning, others),
         fix=fix,
         fix_code=code,
-        diff=crash_families.edit(family, process),
+        diff=diff,
         first_step=step,
         last_step=step,
         first_second=event["time"],
@@ -82,7 +83,8 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
             *(Evidence(f"then, on rank {one.rank}", one.what[:200] + _later(own, one)) for one in others[:8]),
             *([Evidence("traceback", text)] if text.count("\n") > 0 else []),
         ],
-        location=where,
+        location=change or where,
+        seen_at=where,
         charts=_charts(process, step),
         false_alarm="" if family is None else "The message is the program's own; only its explanation is ours.",
     )
