@@ -276,6 +276,11 @@ def test_what_may_not_be_the_place_is_left_alone(make) -> None:
         ),
         ("best = {k: v.half() for k, v in model.state_dict().items()}", None),
         ("best = {k: v.clone() for k, v in model.state_dict().items()}", None),
+        (
+            "self.kept.append(model.state_dict())",
+            "self.kept.append({name: tensor.detach().clone() for name, tensor in model.state_dict().items()})",
+        ),
+        ("target.load_state_dict(model.state_dict())", None),
         ("best = [model.state_dict(), ema.state_dict()]", None),
         ("names = list(model.state_dict().keys())", None),
     ],

@@ -150,6 +150,11 @@ BATCH = (
     {**shift(36, "__call__", '"labels": wanted[:, 1:],'), "excerpt_line": 35}
     | {"excerpt": '    return {"input_ids": ids[:, :-1],\n            "labels": wanted[:, 1:],\n            }'},
 )
+APART = (
+    shift(34, "__call__", "def __call__(self, rows):", "collate"),
+    {**shift(37, "__call__", "labels = wanted[:, 1:]"), "excerpt_line": 36}
+    | {"excerpt": "    given = wanted[:, :-1]\n    labels = wanted[:, 1:]"},
+)
 MAP = (shift(20, "tokenize", 'row["labels"] = row["input_ids"][1:] + [0]'),)
 HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
 
@@ -161,6 +166,7 @@ HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
         (READER + EVALUATION + MAP + HELPER, 32, '    return {"x": song[:-1], "y": song[:-1]}'),
         (COLLATE + HELPER, 36, "    x, y = ids[:, :-1], ids[:, :-1]"),
         (BATCH, 36, '            "labels": wanted[:, :-1],'),
+        (APART, 37, "    labels = wanted[:, :-1]"),
         (MAP + EVALUATION + HELPER, 20, None),  # by how much the ids are cut is not known
         (HELPER + EVALUATION, 41, None),
         ((*MAP, shift(60, "encode", "labels = ids[1:]")), 41, None),  # either of the two

@@ -134,6 +134,30 @@ def test_probabilities_that_no_softmax_made_keep_it(make) -> None:
         assert ("from a softmax" in finding.summary) != mixed
 
 
+@pytest.mark.parametrize(
+    ("loss", "shape", "added", "example"),
+    [
+        ("loss = nll(scores(x).flatten(0, 1), y)", "32x10", "    return F.log_softmax(h, dim=-1)", "dim=-1"),
+        ("loss = nll(scores(x).transpose(1, 2), y)", "32x10x7", None, "return F.log_softmax(h, dim=-1)  # -1"),
+        ("loss = nll(scores(x), y)", "32x10x7", None, "F.log_softmax(logits, dim=1)"),
+    ],
+)
+def test_a_softmax_without_dim(make, loss: str, shape: str, added: str | None, example: str) -> None:
+    """In what the softmax is given the classes need not stand where the loss has them."""
+    lines = {"softmax": (12, "return F.log_softmax(h)", "scores"), "loss": (41, loss, "main")}
+    sites = [
+        {"site": 3 if role == "loss" else 7, "role": role, "file": "train.py", "line": at, "function": function}
+        | {"source": source, "excerpt": f"    {source}", "excerpt_line": at}
+        for role, (at, source, function) in lines.items()
+    ]
+    rows = calls(function="nll_loss", made_by="LogSoftmax", input_shape=shape, target_shape="32")
+    finding = make.check("softmax-wrong-dim", make.process(sites=sites, more={"loss_calls": rows}))[2]
+    assert finding.location.line == 12
+    assert (finding.diff and finding.diff.added) == ([added] if added else None)
+    assert example in finding.fix_code
+    assert ("count in what the softmax is given" in finding.fix) == ("transpose" in loss)
+
+
 def test_a_wrong_validation_loss_harms_no_weights(make) -> None:
     rows = [*calls(), *calls(training=False, made_by=None, site=1, **PROBABILITIES)]
     _, _, finding = make.check("double-softmax", make.process(more={"loss_calls": rows}))

@@ -195,6 +195,13 @@ def test_all_calls_of_dropout_that_stand_together_follow_the_mode(make: Any) -> 
     assert (diff.line, diff.removed) == (20, lines)
     mode = "training=self.training)"
     assert diff.added == [f"{lines[0][:-1]}, {mode}", lines[1], f"{lines[2][:-1]}, {mode}"]
+    helper = {"file": "model.py", "function": "drop", "excerpt_line": 4, "site": 5, "role": "dropout", "line": 5}
+    helper |= {"excerpt": "def drop(x, p):\n    return F.dropout(x, p)", "source": "return F.dropout(x, p)"}
+    process = make.process(sites=[helper])
+    example = dropout_call.example(process, dropout_call.lines(process))
+    handed = "def drop(x, p, training):  # forward hands it self.training"
+    assert example == f"{handed}\n    return F.dropout(x, p, training=training)"
+    assert dropout_call.example(process, []) == dropout_call.EXAMPLE
     far = calls[1] | {"site": 60, "line": 60, "excerpt_line": 58}
     assert edited(far).removed == lines[:1], "lines far apart are no single edit"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
-_DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+DROPOUTS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _OF_LOSSES: Final = re.compile(r"\b(?:cross_entropy|nll_loss|\w*loss\w*|criterion)\(")
 _OF_CLASSES: Final = re.compile(r"loss|crit|bce|entropy", re.IGNORECASE)
 _MEASURES: Final = re.compile(r"loss|crit|mse|mae|l1|huber|error", re.IGNORECASE)
@@ -226,7 +226,7 @@ def dropping_by_mode(process: Process, place: Location | None) -> Diff | None:
     own = f"{_receiver(process, place)}.training" if place else ""
 
     def changed(line: ParsedLine) -> str | None:
-        call = _only(line.calls(*_DROPOUTS))
+        call = _only(line.calls(*DROPOUTS))
         if call is not None and _argument(call, 2, "training") is None and all(one.arg for one in call.keywords):
             return line.with_parts({call: f"{line.text_of(call)[:-1].rstrip(', ')}, training={own})"})
         call = _only(line.calls("scaled_dot_product_attention"))

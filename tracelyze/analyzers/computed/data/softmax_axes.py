@@ -62,6 +62,13 @@ def moves_dimensions(process: Process) -> bool:
     return any(_MOVES.search(str(row["excerpt"] or row["source"] or "")) for row in process.sites.records())
 
 
+def over_the_last(process: Process, place: Location | None) -> str:
+    """The line of the softmax with the last dimension, for an example; empty where that is not known."""
+    diff = line_edits.softmax_dimension(process, place, -1) if place is not None else None
+    changed = [one for one in diff.added if one not in diff.removed] if diff is not None else []
+    return f"{changed[0].strip()}  # -1: where the classes come last there" if len(changed) == 1 else ""
+
+
 def line_of_sigmoid(process: Process, kind: str) -> Location | None:
     """The line of the sigmoid (or another squashing of this kind) that a loss gets its input from: that of the model's
     last layer where it is one, else the only line in the text of the script that calls such a function."""

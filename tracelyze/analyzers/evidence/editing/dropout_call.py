@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits, line_edits, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 FIX: Final = "Functional dropout does not know the mode of the model: hand it over."
 EXAMPLE: Final = "x = F.dropout(x, p=0.1, training=self.training)  # dropout_p=0.1 if self.training else 0.0"
+_TRAINING: Final = 2  # the place of `training` among the arguments of torch's functions
 _SHOWN: Final = 4  # lines that a sentence can bear
 
 
@@ -31,6 +34,21 @@ def said(found: list[Location]) -> str:
         return f" Line {numbers[0]} drops in each mode."
     named = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if not more else ", ".join(numbers) + more
     return f" Lines {named} drop in each mode."
+
+
+def example(process: Process, found: list[Location]) -> str:
+    """The mode handed over; where a plain function drops, which knows no model, by an argument of its own."""
+    place = found[0] if found else None
+    own = own_statement.at(process, place)
+    if place is None or own is None or not own.is_whole:
+        return EXAMPLE
+    above = "\n".join(edits.lines_of_function(process, place).values())
+    head = re.search(rf"^def {re.escape(place.function)}\((?!self|cls)[^=*()]+(?=\)[^()]*:$)", above, re.MULTILINE)
+    call = own.only_call(*line_edits.DROPOUTS)
+    changed = call and own.parsed.with_argument(call, "training", "training", _TRAINING)
+    if head is None or not changed:
+        return EXAMPLE
+    return f"{head[0]}, training):  # forward hands it self.training\n    {own.dedented(changed)}"
 
 
 def by_mode(process: Process, found: list[Location]) -> Diff | None:

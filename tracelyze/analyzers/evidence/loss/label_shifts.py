@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
@@ -25,12 +26,15 @@ _TENSORS: Final = re.compile(r"\[[^\[\]]*,\s*1\s*:[^\[\]]*\]")  # labels[:, 1:],
 def unshifted(process: Process, place: Location | None) -> Diff | None:
     """The statement with the same positions for targets and ids: `x[:-1]` in place of the `x[1:]` beside it."""
     own = own_statement.at(process, place)
-    return own.changed(_same_positions(own.parsed)) if own is not None else None
+    if own is None or place is None:
+        return None
+    beside = edits.lines_of_function(process, place)
+    return own.changed(_same_positions(own.parsed, "\n".join(beside.values())))
 
 
-def _same_positions(line: ParsedLine) -> str | None:
+def _same_positions(line: ParsedLine, beside: str) -> str | None:
     """None where the statement does not take all but the first once, and all but the last of the same thing or of what
-    it hands over as input_ids."""
+    it hands over as input_ids; or where the lines beside it do not take all but the last of that thing once."""
     parts = [node for node in ast.walk(line.tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
     shifted = [one for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
     if len(shifted) != 1:
@@ -42,7 +46,11 @@ def _same_positions(line: ParsedLine) -> str | None:
         if (one in named or line.text_of(one.value) == line.text_of(shifted[0].value))
         and _BEFORE_THE_LAST.fullmatch(line.text_of(one.slice))
     ]
-    return line.with_parts({shifted[0].slice: line.text_of(ids[0].slice)}) if len(ids) == 1 else None
+    slices = [line.text_of(one.slice) for one in ids]
+    if not ids:
+        taken = rf"(?<![\w.]){re.escape(line.text_of(shifted[0].value))}\[([^\[\]]*)\]"
+        slices = [one for one in re.findall(taken, beside) if _BEFORE_THE_LAST.fullmatch(one)]
+    return line.with_parts({shifted[0].slice: slices[0]}) if len(slices) == 1 else None
 
 
 def _as_ids(line: ParsedLine) -> list[ast.expr | None]:

@@ -87,7 +87,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             "them (early stopping, best checkpoint)."
         ),
         fix=dropout_call.FIX if functional else FIX,
-        fix_code=dropout_call.EXAMPLE if functional else FIX_CODE,
+        fix_code=dropout_call.example(process, dropping) if functional else FIX_CODE,
         diff=dropout_call.by_mode(process, dropping),
         first_step=begin,
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),

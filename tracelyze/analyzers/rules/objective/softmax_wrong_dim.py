@@ -65,7 +65,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     over = places.get(dim, f"dimension {dim}")
     change = softmax_axes.line_in_model(process, bad[0]["made_by"] or "", line)
     flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape
-    own = -1 if flat else 1
+    own, moved = -1 if flat else 1, dim is None and softmax_axes.moves_dimensions(process)
+    example = f"loss = F.nll_loss(F.log_softmax(logits, dim={own}), target)\n# or: F.cross_entropy(logits, target)"
+    example = example if strict else f"probabilities = logits.softmax(dim={own})"
     found = loss_calls.finding(
         process,
         line,
@@ -80,10 +82,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "batches."
         ),
         fix="Name the dimension of the classes in the softmax; without dim, nn.Softmax() takes dimension 0 of tensors "
-        "with 1 or 3 dimensions.",
-        fix_code=f"loss = F.nll_loss(F.log_softmax(logits, dim={own}), target)\n# or: F.cross_entropy(logits, target)"
-        if strict
-        else f"probabilities = logits.softmax(dim={own})",
+        "with 1 or 3 dimensions."
+        + " Before the loss, dimensions are moved: count in what the softmax is given."
+        * moved,
+        fix_code=(softmax_axes.over_the_last(process, change) if moved else "") or example,
         evidence=[
             Evidence("dimension of the softmax", dim),
             Evidence("dimension of the classes", 1, "", None, "of [batch, classes, ...]"),
@@ -102,8 +104,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         lost=0.0,  # where a class is rare in the batch, its scores still rise
         change=change,
     )
-    known = flat and (dim is not None or not softmax_axes.moves_dimensions(process))
-    return replace(found, diff=line_edits.softmax_dimension(process, change or line.location, own) if known else None)
+    edited = line_edits.softmax_dimension(process, change or line.location, own) if flat and not moved else None
+    return replace(found, diff=edited)
 
 
 RULE = Rule(

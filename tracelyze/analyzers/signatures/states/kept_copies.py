@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
-_COPIES: Final = re.compile(r"\b(?:clone|deepcopy|copy_|tensor|array|tolist|save)\s*\(")
+_COPIES: Final = re.compile(r"\b(?:clone|deepcopy|copy_|tensor|array|tolist|save|load_state_dict)\s*\(")
+_KEEPS: Final = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _MOVES: Final = ("detach", "cpu", "to")  # methods that give the same memory, or may
 _NO_COPY: Final = {
     r"(\.detach\(|\.data\b)": "{} shares the memory of the tensor",
@@ -41,7 +42,7 @@ def edit(process: Process, taken: Location | None) -> Diff | None:
 
 def _changed(own: OwnStatement) -> str | None:
     line, states = own.parsed, own.only_call("state_dict")
-    if states is None or not isinstance(own.parsed.statement, ast.Assign | ast.AnnAssign | ast.Return):
+    if states is None or not isinstance(own.parsed.statement, _KEEPS):
         return None
     for node in ast.walk(line.tree):
         if isinstance(node, ast.DictComp) and any(one is states for one in ast.walk(node.generators[0].iter)):
