@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 RULE = "new-tokens-untrained"
 ROW = {"parameter": "words.weight", "before": 50, "rows": 56, "trainable": False, "looked_up": True}
 
@@ -38,3 +40,33 @@ def test_rows_that_change_or_are_not_used(make: Any) -> None:
     assert make.check(RULE, looks(make, 0.0, 0.0))[0] == "passed", "a size that divides by 64, a padding token"
     assert make.check(RULE, looks(make, 6.0, 6.0, last=12))[0] == "skipped"
     assert make.check(RULE, make.process())[0] == "skipped"
+
+
+TUNED = """\
+def tune(model):
+    model.resize_token_embeddings(56)
+    config = {config}
+    return get_peft_model(model, config)"""
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "example"),
+    [
+        (
+            "LoraConfig(r=4, lora_alpha=8)",
+            13,
+            'config = LoraConfig(r=4, lora_alpha=8, modules_to_save=["wte", "lm_head"])',
+        ),
+        ('LoraConfig(r=4, modules_to_save=["score"])', 13, 'LoraConfig(r=8, modules_to_save=["wte", "lm_head"])'),
+        ("lora(**options)", 14, 'LoraConfig(r=8, modules_to_save=["wte", "lm_head"])'),
+    ],
+)
+def test_the_line_that_says_what_adapters_train(make: Any, config: str, line: int, example: str) -> None:
+    """Beside adapters no line of the script freezes the embedding."""
+    site = {"site": 70, "role": "module", "file": "tune.py", "line": 14, "function": "tune", "excerpt_line": 11}
+    site |= {"source": "return get_peft_model(model, config)", "excerpt": TUNED.format(config=config)}
+    modules = [{"model": 0, "module": "", "kind": "PeftModelForCausalLM", "made_at": 70}]
+    rows = [ROW | {"step": step, "used": 6.0, "unchanged": 6.0, "parameter": "base.h.wte.weight"} for step in (0, 99)]
+    finding = make.check(RULE, make.process(sites=[site], more={"new_rows": rows, "modules": modules}))[2]
+    assert (finding.location.file, finding.location.line) == ("tune.py", line)
+    assert example in finding.fix_code

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import edits, pictures, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     added, used = row["rows"] - row["before"], int(row["used"])
     optimization = process.longest if process.optimizations else None
     frozen = not row["trainable"]
+    adapters, adapted = _adapters(process, row) if frozen else (None, "")
     made, stepped = (optimization.made_at, optimization.step_location) if optimization is not None else (None, None)
     return Finding(
         rule=RULE.id,
@@ -68,8 +70,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         if frozen
         else "Make the optimizer after the embedding was resized, and look for what holds these rows: a hook that "
         "multiplies the gradient by a mask, or old values that are written back after a step.",
-        fix_code='LoraConfig(r=8, modules_to_save=["embed_tokens", "lm_head"])\n'
-        "# or trainable_token_indices=new_ids, for the new rows alone"
+        fix_code=f"{adapted}\n# or trainable_token_indices=new_ids, for the new rows alone"
         if frozen
         else f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
         f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
@@ -88,11 +89,31 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             ),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
-        location=script_lines.only(process, "freeze" if frozen else "hook") or made or stepped,
+        location=script_lines.only(process, "freeze" if frozen else "hook") or adapters or made or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows that were filled with embeddings which are to stay.",
     )
+
+
+def _adapters(process: Process, row: Row) -> tuple[Location | None, str]:
+    """The line that says what adapters train beside the frozen rest, and that line with the embedding and the head."""
+    embedding = row["parameter"].rpartition(".")[0].rpartition(".")[2] or "embed_tokens"
+    kept = f'["{embedding}", "lm_head"]'
+    example = f"LoraConfig(r=8, modules_to_save={kept})"
+    made = [one for one in process.tables["modules"].records() if str(one["kind"]).startswith("Peft")]
+    wrapped = process.site(made[0]["made_at"]) if made else None
+    lines = edits.lines_of_function(process, wrapped) if wrapped is not None else {}
+    at = [number for number, line in lines.items() if "LoraConfig(" in line]
+    if wrapped is None or len(at) != 1:
+        return wrapped, example
+    place = Location(wrapped.file, at[0], wrapped.function, lines[at[0]].strip())
+    own = own_statement.at(process, place)
+    call = own.only_call("LoraConfig") if own is not None else None
+    if own is None or call is None or any(one.arg == "modules_to_save" for one in call.keywords):
+        return place, example
+    text = own.with_argument(("LoraConfig",), "modules_to_save", kept)
+    return place, own.dedented(text) if text else example
 
 
 RULE = Rule(
