@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-_MADE_LATER: Final = (
-    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;\n"
+_HELD: Final = (
     "# with a rate of its own beside the parameters, where its groups have such:\n"
     'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
-    'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})\n'
+    'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})'
+)
+_MADE_LATER: Final = (
+    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;\n"
+    f"{_HELD}\n"
     "# if the layers are in a Python list, in __init__:\n"
     "# self.layers = nn.ModuleList(layers)"
 )
@@ -41,8 +44,18 @@ FIX_LISTED: Final = (
     "Keep the layers in nn.ModuleList, which registers them: model.parameters(), state_dict(), eval() and to(device) "
     "pass over a Python list."
 )
+_IN_NO_GROUP: Final = (
+    "# right below the line that makes the optimizer, and above that of a scheduler;\n"
+    f"{_HELD.replace('parameters,', 'parameters, and without decay,')}"
+)
+FIX_GROUPS: Final = (
+    "Put what no group takes in into one of them: an else where the parameters are divided. Parameters that are to "
+    "stay as they are: requires_grad_(False), which also saves their gradients."
+)
 NAMELESS: Final = "a tensor "
 """What the collector calls a tensor that belongs to no module that was called."""
+SEVERAL: Final = 2
+"""Groups of an optimizer among which parameters were divided."""
 SHOWN: Final = 4
 """Names that a sentence can bear."""
 NAMED: Final = 45
@@ -70,6 +83,22 @@ def named(names: str) -> str:
 def _nameless(names: str) -> bool:
     """Whether no module of the program has these tensors under a name, as those in a list."""
     return names.startswith(NAMELESS)
+
+
+def _passed_over(names: str, groups: int) -> str:
+    """Why groups that are chosen by names or by kinds of layers left these out; empty where that may not be why.
+
+    A parameter that a module has by itself, a position table or a scale, is called neither weight nor bias.
+    """
+    known = [name for name in re.split(r", | and \d", names) if name and not _nameless(name) and "more" not in name]
+    own = known and all(name.rpartition(".")[2] not in ("weight", "bias") for name in known)
+    if not own or groups < SEVERAL:
+        return ""
+    who = "It is a parameter" if len(known) == 1 else "They are parameters"
+    return (
+        f"{who} that a module has by itself, named neither weight nor bias: where the {groups} groups of the optimizer "
+        "are chosen by such names, or by kinds of layers, none takes it in."
+    ).replace("takes it in", "takes it in" if len(known) == 1 else "takes them in")
 
 
 def _example(nameless: bool, listed_at: Location | None) -> str:
@@ -101,8 +130,9 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         "after the optimizer was made, or when an encoder was left out of it."
     )
     empty = empty_groups.of(optimization) if listed_at is None else None
-    if empty is not None:
-        why = empty.said
+    passed_over = _passed_over(str(row["names"] or ""), int(optimization.facts.get("groups") or 0))
+    why = empty.said if empty is not None else passed_over or why
+    divided = bool(passed_over) and empty is None and listed_at is None
     if listed_at is not None:
         why = f"The layers that line {listed_at.line} makes sit in a Python list or dictionary, where torch finds none."
     return Finding(
@@ -113,8 +143,8 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         summary=(
             f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {why}"
         ),
-        fix=FIX_LISTED if listed_at else empty_groups.FIX if empty else FIX,
-        fix_code=empty.example if empty else _example(nameless, listed_at),
+        fix=FIX_LISTED if listed_at else empty_groups.FIX if empty else FIX_GROUPS if divided else FIX,
+        fix_code=empty.example if empty else _IN_NO_GROUP if divided else _example(nameless, listed_at),
         diff=empty.diff if empty else None,
         first_step=1,
         last_step=timing.last_step(optimization),
