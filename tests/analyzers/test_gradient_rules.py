@@ -271,6 +271,8 @@ def test_zero_gradients_is_silent(make) -> None:
     skipped = make.steps() | {"grads_none": [8] * COUNT, "skipped": [True] * COUNT}
     assert make.check("zero-gradients", make.process(skipped))[0] == "skipped"
     satisfied = make.steps() | {"grads_zero": [0] + [8] * (COUNT - 1), "loss": [0.5] + [0.0] * (COUNT - 1)}
+    _, said, _ = make.check("zero-gradients", make.process(satisfied))
+    assert said.endswith(f"not zero; {COUNT - 1} more had none, at a loss of 0."), "what is left out is said"
     assert make.check("zero-gradients", make.process(satisfied))[0] == "passed"
     now_and_then = make.steps() | {"grads_none": [8 if index % 7 == 0 else 0 for index in range(COUNT)]}
     assert make.check("zero-gradients", make.process(now_and_then))[0] == "passed"

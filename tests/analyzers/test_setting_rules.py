@@ -51,6 +51,26 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
 
 
 @pytest.mark.parametrize(
+    ("names", "groups", "divided"),
+    [
+        ("place, summary", 2, True),
+        ("net.place", 3, True),
+        ("place, net.cls and 3 more", 2, True),
+        ("place, head.weight", 2, False),  # a layer: it may have come later
+        ("place, summary", 1, False),
+        ("a tensor [3, 4]", 2, False),
+    ],
+)
+def test_parameters_that_no_group_takes_in(make, names: str, groups: int, divided: bool) -> None:
+    """Groups that are chosen by the names weight and bias leave out a position table."""
+    optimizers = [{"optimizer": 0, "name": "AdamW", "groups": groups}]
+    process = make.process(optimizers=optimizers, more={"reach": [ALL, FREE | {"names": names}], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("neither weight nor bias" in finding.summary, "an else" in finding.fix) == (divided, divided)
+    assert ("nn.ModuleList" in finding.fix_code) is not divided
+
+
+@pytest.mark.parametrize(
     ("reach", "expected"),
     [
         ([ALL], "passed"),

@@ -90,15 +90,15 @@ def _passed_over(names: str, groups: int) -> str:
 
     A parameter that a module has by itself, a position table or a scale, is called neither weight nor bias.
     """
-    known = [name for name in re.split(r", | and \d", names) if name and not _nameless(name) and "more" not in name]
-    own = known and all(name.rpartition(".")[2] not in ("weight", "bias") for name in known)
+    known = re.split(r", (?!\d)", names.partition(" and ")[0]) if names else []
+    own = known and not any(_nameless(one) or one.rpartition(".")[2] in ("weight", "bias") for one in known)
     if not own or groups < SEVERAL:
         return ""
-    who = "It is a parameter" if len(known) == 1 else "They are parameters"
+    who, what = ("It is a parameter", "it") if len(known) == 1 else ("They are parameters", "them")
     return (
         f"{who} that a module has by itself, named neither weight nor bias: where the {groups} groups of the optimizer "
-        "are chosen by such names, or by kinds of layers, none takes it in."
-    ).replace("takes it in", "takes it in" if len(known) == 1 else "takes them in")
+        f"are chosen by such names, or by kinds of layers, none takes {what} in."
+    )
 
 
 def _example(nameless: bool, listed_at: Location | None) -> str:

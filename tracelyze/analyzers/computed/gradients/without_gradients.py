@@ -70,6 +70,7 @@ class Stretch:
     gaps: bool  # some of these lie within the stretch
     missing: bool  # every gradient is None, and not zero
     without_loss: bool  # the loss is exactly 0 at every observed step
+    resting: int  # further observed steps with a loss of exactly 0 and no gradient
 
     @property
     def whole(self) -> bool:
@@ -129,4 +130,5 @@ def longest(optimization: Optimization, trained: Mask) -> Stretch | Passed | Ski
         gaps=bool(end - begin < trained[rows[begin] : rows[end - 1] + 1].sum()),
         missing=bool((none[within] >= steps["parameters"][within]).all()),
         without_loss=never,
+        resting=0 if never else int((observed & satisfied & dead).sum()),
     )

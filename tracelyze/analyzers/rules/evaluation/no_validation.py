@@ -19,7 +19,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Evaluation passes of any kind, and how often the training went over its data."""
     count = int(validation.passes(process).sum()) or len(process.evals)
     if count:
-        return Passed(f"{plural(count, 'evaluation pass')} were seen")
+        return Passed(f"{plural(count, 'evaluation pass')} {'was' if count == 1 else 'were'} seen")
     if any(str(row["phase"]) in ("eval", "test") for row in process.scalars.records()):
         return Passed("values of an evaluation were logged")
     seconds = float(np.nansum(process.steps["seconds"])) if len(process.steps) else 0.0

@@ -33,7 +33,9 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     alone = len(optimization.process.optimizations) == 1
     enough = stretch.count >= limits["steps"] or (stretch.whole and stretch.count >= limits["least"])
     if not enough or not (alone or stretch.whole):  # beside others, an optimizer may rest for a while
-        return Passed(f"{stretch.alive:,} of {stretch.observed:,} observed steps had gradients that were not zero")
+        resting = f"; {stretch.resting:,} more had none, at a loss of 0" if stretch.resting else ""
+        alive = f"{stretch.alive:,} of {stretch.observed:,} observed steps"
+        return Passed(f"{alive} had gradients that were not zero{resting}")
     affected = np.zeros(len(optimization.steps), dtype=bool)
     affected[stretch.first : stretch.last + 1] = True
     reached = another_model.reached_instead(optimization) if stretch.missing and stretch.whole else None
