@@ -32,9 +32,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     finite = np.isfinite(after) & np.isfinite(losses)
     after, losses = after[finite], losses[finite]
     if len(losses) < limits["few"]:
-        return Skipped(
-            f"{plural(len(losses), 'validation loss')}: {limits['few']:.0f} are needed to tell a rise from noise"
-        )
+        known = plural(len(losses), "validation loss")
+        return Skipped(f"{known}: {limits['few']:.0f} are needed to tell a rise from noise")
     if losses.min() <= 0:
         return Skipped("the validation loss reaches zero or below, so a rise cannot be measured as a share of it")
     curves = evaluated_losses.evaluated(process)
