@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.signatures.hangs import decisions, rank_table
 from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
-from tracelyze.analyzers.signatures.hangs import rank_table
 from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
-from tracelyze.diagnosis import Exit
+from tracelyze.diagnosis import Exit, Location
 
 LAST = 20.0  # when the last of 400 steps ended
 GONE = Exit("vanished", None, "the process left no exit record")
@@ -147,6 +147,40 @@ def test_the_last_collective_of_a_rank_that_ended_normally_is_complete(make) -> 
     waiting = [rank(make, number, 8, 7) for number in (0, 2)]
     status, _, finding = make.check("rank-hang", *waiting, rank(make, 1, 7, 6, end=ended))
     assert (status, finding.ranks) == ("fired", [1]), "it ended before the others"
+
+
+LOOP = """        for x, y in train:
+            loss.backward()
+            optimizer.step()
+        error = held_out(model)
+        {condition}
+            {leaves}
+
+    dist.barrier()"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "leaves", "named"),
+    [
+        ("if patience.exhausted(error):", "break", True),
+        ("if not math.isfinite(error): return error", "print(error)", True),
+        ("if step >= args.max_steps:", "break", False),  # all ranks have that
+        ("if epoch == last:", "print(error)", False),  # nothing leaves the loop
+        ("with timer:", "break", False),
+    ],
+)
+def test_the_condition_by_which_a_rank_leaves_the_loop_alone(make, condition: str, leaves: str, named: bool) -> None:
+    text = LOOP.format(condition=condition, leaves=leaves)
+    row = {"file": "train.py", "function": "main", "role": "backward", "excerpt": text, "excerpt_line": 32}
+    process = make.process(sites=[row | {"site": 1, "line": 33, "source": "loss.backward()"}])
+    waited = (Location("train.py", 39, "", "dist.barrier()"), Location("train.py", 33, "", "loss.backward()"))
+    found = decisions.between(process, *waited)
+    assert (found is not None) == named
+    if found is not None:
+        assert (found.line, found.source) == (36, condition)
+        assert condition in decisions.said(found)
+    assert decisions.between(make.process(sites=[]), *waited) is None, "no lines were recorded"
+    assert decisions.said(None) == ""
 
 
 TIMED_OUT = "RuntimeError: Timed out waiting 15000ms for recv operation to complete"

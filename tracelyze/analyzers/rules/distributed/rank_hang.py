@@ -47,11 +47,11 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [waiting_pairs.finding(pairs, RULE.id)]
     parted = parted_ranks.of(started_together, ranks)
     if parted is not None and not late_ranks.guilty(ranks):
-        return [parted_ranks.finding(parted, RULE.id)]
+        return [parted_ranks.finding(parted, RULE.id, process)]
     stands = parted_ranks.standing(started_together, ranks, limits)
     parted = parted_ranks.stopped(started_together, stands)
     if parted is not None:
-        return [parted_ranks.finding(parted, RULE.id)]
+        return [parted_ranks.finding(parted, RULE.id, process)]
     if not any(one.enqueued or one.members for one in ranks.values()):
         return Skipped("the run has no dumps of collectives", "not-applicable")
     waiting = late_ranks.waiting(ranks)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.ranks.doing import DEBUGGER, KEYBOARD
 from tracelyze.analyzers.recorded import exits
+from tracelyze.analyzers.signatures.hangs import decisions, rank_table
 from tracelyze.analyzers.signatures.hangs import left_out as left_out_call
-from tracelyze.analyzers.signatures.hangs import rank_table
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, listed, plural, shortened
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracelyze.analyzers.computed.ranks.standing import Standing
-    from tracelyze.analyzers.recorded.run import Death, Peer
+    from tracelyze.analyzers.recorded.run import Death, Peer, Process
     from tracelyze.analyzers.rule import Limits
     from tracelyze.analyzers.signatures.hangs.late_ranks import Call, Rank
     from tracelyze.diagnosis import Location
@@ -194,8 +194,8 @@ def _ended_elsewhere(detail: str) -> bool:
     return exits.REQUESTED in detail and ", in " in detail and not exits.waited(detail)
 
 
-def finding(parted: Parted, rule: str) -> Finding:
-    """Which rank was where, and which one was not where the others were."""
+def finding(parted: Parted, rule: str, process: Process) -> Finding:
+    """Which rank was where, and which one was not where the others were, by the lines that a process recorded."""
     one, several = parted.apart[0], len(parted.apart) > 1
     place = parted.places.get(one)
     rest = [rank for rank in parted.places if rank not in parted.apart] or [parted.apart[-1]]
@@ -215,13 +215,16 @@ def finding(parted: Parted, rule: str) -> Finding:
         title = f"{who} left out {call.operation} of {rank_table.sizes(call.sizes)}, in which rank {rest[0]} waited"
     elif set(parted.apart) == set(parted.places) and len(parted.places) > 1:
         title = f"{who} wait for each other in different collectives"
+    alone = decisions.between(process, place, waited) if place and not (parted.elsewhere or parted.left_out) else None
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
         title=title,
         summary=(
-            f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} " + _why(parted)
+            f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} "
+            + _why(parted)
+            + decisions.said(alone)
         ),
         fix=FIX_ASKED
         if one in parted.asked
@@ -241,8 +244,8 @@ def finding(parted: Parted, rule: str) -> Finding:
             Evidence(f"rank {rank}", _sentence(parted, rank).removeprefix(f"Rank {rank} ").rstrip("."))
             for rank in sorted(parted.steps | parted.ended)[:16]
         ],
-        location=place or waited,
-        seen_at=waited if place else None,
+        location=alone or place or waited,
+        seen_at=(place if alone else waited) if place else None,
         false_alarm="A rank that could not reach the others for another reason, such as a network that failed.",
     )
 
