@@ -76,6 +76,15 @@ def test_without_an_optimizer_the_fix_names_none(make) -> None:
     assert "optimizer" not in make.check("missing-zero-grad", process)[2].fix_code
 
 
+@pytest.mark.parametrize("backward", ["self.manual_backward(loss)", "loss.backward()"])
+def test_missing_zero_grad_of_lightning_by_hand(make, backward: str) -> None:
+    """It clears before each validation, which nobody who reads the script sees."""
+    steps = make.steps() | {"grads_carried": [8 if index % 79 else 0 for index in range(COUNT)]}
+    site = {"site": 1, "role": "backward", "file": "a.py", "line": 52, "function": "training_step", "source": backward}
+    finding = make.check("missing-zero-grad", make.process(steps, sites=[site]))[2]
+    assert ("before it validates" in finding.fix) == ("manual" in backward)
+
+
 def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     steps = make.steps() | {"grads_carried": [0] * 200 + [8] * 200}
     _, _, finding = make.check("missing-zero-grad", make.process(steps))

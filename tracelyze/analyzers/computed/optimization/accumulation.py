@@ -24,6 +24,10 @@ SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
 
 NEVER: Final = "never cleared"
+_MANUAL: Final = (
+    " With automatic_optimization = False, Lightning clears gradients before it validates, and at no step: "
+    "training_step has to."
+)
 _CLEARING: Final = ("zero_grad", "clear-text")  # roles of lines
 _SAME: Final = 1e-3  # of a loss: bfloat16 aside, sums in another order differ by far less, divisors by far more
 _LOOKS: Final = 3  # steps: one or two may agree by chance
@@ -60,6 +64,13 @@ def rarely_cleared(optimization: Optimization, cleared: Mask) -> tuple[str, str,
     lines = {(one.file, one.line): one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
     alone = len(lines) == 1 and len(optimization.process.optimizations) == 1
     return often, "they were last cleared", next(iter(lines.values())) if alone else None
+
+
+def by_hand_in_lightning(optimization: Optimization) -> str:
+    """A sentence about who clears gradients, where the script calls the backward of Lightning, which optimizes nothing
+    by itself then."""
+    backward = optimization.backward_location
+    return _MANUAL if backward is not None and "manual_backward(" in backward.source else ""
 
 
 def another_is_cleared(optimization: Optimization, share: float) -> bool:

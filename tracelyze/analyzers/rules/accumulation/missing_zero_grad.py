@@ -78,7 +78,12 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
             f"{since_when}, so do not trust weights trained from step {begin:,} on."
         ),
-        fix=(FIX_CLOSURE if closure else FIX) + (f" Line {line.line} is not reached in each step." if line else ""),
+        fix=(FIX_CLOSURE if closure else FIX)
+        + (
+            f" Line {line.line} is not reached in each step."
+            if line
+            else accumulation.by_hand_in_lightning(optimization)
+        ),
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
