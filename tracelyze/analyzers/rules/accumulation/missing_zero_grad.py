@@ -66,6 +66,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
     rarely, since_when, line = accumulation.rarely_cleared(optimization, since & (steps["grads_carried"] == 0))
+    unreached = f" Line {line.line} is not reached in each step." if line else ""
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
     stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
     return Finding(
@@ -78,12 +79,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
             f"{since_when}, so do not trust weights trained from step {begin:,} on."
         ),
-        fix=(FIX_CLOSURE if closure else FIX)
-        + (
-            f" Line {line.line} is not reached in each step."
-            if line
-            else accumulation.by_hand_in_lightning(optimization)
-        ),
+        fix=(FIX_CLOSURE if closure else FIX) + (unreached or accumulation.by_hand_in_lightning(optimization)),
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
         first_step=begin,
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
