@@ -23,6 +23,7 @@ RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state"
     ("how", "expected"),
     [
         ("override late", {"train-override-bypassed": "warning"}),
+        ("restored", {"train-override-bypassed": "warning"}),
         ("frozen in init", {"unset-running-state": "warning"}),
         ("hooks", {"direct-forward-call": "warning"}),
         ("fresh", {"unset-running-state": "critical"}),

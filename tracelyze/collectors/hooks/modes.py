@@ -29,7 +29,8 @@ def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Calla
     @unseen_by_warnings
     @functools.wraps(original)
     def train(self: Any, mode: bool = True) -> Any:  # called for every module of a model: no tuple, no dictionary
-        if type(self).train is not train and not in_dynamo():
+        # eval() calls it as well; what sets each module back to its mode after that does not.
+        if mode is True and type(self).train is not train and not in_dynamo():
             called.add(self)
         try:
             return original(self, mode)

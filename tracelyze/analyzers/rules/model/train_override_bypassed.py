@@ -35,9 +35,9 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         confidence="likely",
         title=f"The train() of {name} freezes parts, and is not called {when}",
         summary=(
-            f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called before "
-            f"the first training step, and {when} nothing in it was frozen: all its parameters were trainable. A new "
-            "module is in train mode without train() having been called."
+            f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called for "
+            f"training before the first step, and {when} nothing in it was frozen: all its parameters were trainable. "
+            "A new module is in train mode without train() having been called, and Lightning's fit() does not call it."
             + (" From then on it did what it says, so the run changed under way." if later else "")
         ),
         fix="Call model.train() before the first step, and at the start of each epoch.",

@@ -9,7 +9,7 @@ from tracelyze.collectors.internals.by_identity import SetByIdentity
 _FREEZING = ("eval", "requires_grad", "requires_grad_")
 _GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
 
-called: SetByIdentity = SetByIdentity()  # modules with such a method, after its first call
+called: SetByIdentity = SetByIdentity()  # modules with such a method, after its first call for training
 
 
 def freezes(kind: type, base: type) -> bool:
