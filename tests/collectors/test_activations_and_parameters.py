@@ -88,6 +88,33 @@ def test_parameters_that_a_step_leaves_alone(collect: Collect) -> None:
     assert {row["parameter"] for row in parameters} == still | {"block.1.weight", "block.1.bias"}
 
 
+UNFROZEN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+model[0].requires_grad_(False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(250):
+    if step == 30:
+        model[0].requires_grad_(True)
+    if step == 130:
+        model[2].requires_grad_(False)
+    optimizer.zero_grad()
+    model(torch.randn(4, 3)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_layers_that_are_unfrozen_keep_their_names(collect: Collect) -> None:
+    (process,) = collect(sys.executable, "-c", UNFROZEN, options=EVERY).run.processes
+    rows = list(process.tables["parameters"].records())
+    elements = {"0.weight": 24, "0.bias": 8, "2.weight": 16, "2.bias": 2}
+    assert {(row["parameter"], row["elements"]) for row in rows} == set(elements.items())
+    assert len({(row["parameter"], row["step"]) for row in rows}) == len(rows)
+    assert all(row["update_norm"] < 0.2 * row["weight_norm"] for row in rows if row["parameter"].endswith("weight"))
+
+
 def test_double_precision(collect: Collect) -> None:
     (process,) = collected(collect, "double", *EVERY).run.processes
     assert {row["dtype"] for row in rows(process, "parameters")} == {"float64"}

@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -28,10 +29,11 @@ Row = dict[str, Any]
 
 
 class _Before:
-    """What a step found, of the tensors with these indices."""
+    """What a step found, of these tensors: index among those that the optimizer trains, and the tensor, held weakly."""
 
-    def __init__(self, indices: list[int], lengths: list[int], comparable: list[bool]) -> None:
-        self.indices = indices
+    def __init__(self, tensors: list[tuple[int, Any]], lengths: list[int], comparable: list[bool]) -> None:
+        self.tensors = [(index, weakref.ref(tensor)) for index, tensor in tensors]
+        self.identities = [id(tensor) for _, tensor in tensors]
         self.lengths = lengths  # numbers of each that are copied; a complex element is two numbers
         self.comparable = comparable  # elements of weight and gradient lie in the same order
         self.weights: Any = None  # [tensors, ELEMENTS]: the copies, zeros where a tensor has fewer
@@ -63,9 +65,9 @@ class Parameters(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._pending = PendingRows(context.emit, "parameters")
-        self._names: dict[tuple[int, int], str] = {}
+        self._names: ByIdentity[str] = ByIdentity()
         self._before: _Before | None = None
-        # Step, indices and copies of the latest sample of each optimizer; gone with the optimizer.
+        # Step, identities and copies of the latest sample of each optimizer; gone with the optimizer.
         self._last: weakref.WeakKeyDictionary[Tracked, tuple[int, list[int], Any]] = weakref.WeakKeyDictionary()
         self._rows = 0
         self._decimation: dict[int, Decimation] = {}
@@ -113,7 +115,8 @@ class Parameters(Signal):
         torch = self.torch
         gradients = [gradient for _, _, gradient in chosen]
         weights, lengths = _table(torch, [weight for _, weight, _ in chosen])
-        before = _Before([index for index, _, _ in chosen], lengths, [w.stride() == g.stride() for _, w, g in chosen])
+        alike = [weight.stride() == gradient.stride() for _, weight, gradient in chosen]
+        before = _Before([(index, weight) for index, weight, _ in chosen], lengths, alike)
         before.weights = weights
         self._compare_with_last_sample(tracked, before)
         sample = _table(torch, gradients)[0]
@@ -132,18 +135,18 @@ class Parameters(Signal):
         """Small updates to weights of few bits may add up in copies of more bits: one step alone does not show it."""
         weights = before.weights
         last = self._last.get(tracked)
-        self._last[tracked] = (tracked.count, before.indices, weights)
+        self._last[tracked] = (tracked.count, before.identities, weights)
         before.same = self.torch.zeros(len(weights), device=weights.device)
-        if last is not None and last[1] == before.indices and last[2].device == weights.device:
+        if last is not None and last[1] == before.identities and last[2].device == weights.device:
             before.since = tracked.count - last[0]
             before.same = (weights == last[2]).sum(1, dtype=self.torch.float32)
 
     def _compare(self, tracked: Tracked, before: _Before) -> None:
         torch = self.torch
-        held = tracked.parameters()
-        if not held or before.indices[-1] >= len(held):
+        held = [(index, tensor) for index, ref in before.tensors if (tensor := ref()) is not None]
+        if len(held) < len(before.tensors):
             return
-        tensors = [held[index] for index in before.indices]
+        tensors = [tensor for _, tensor in held]
         with torch.no_grad():
             after = _table(torch, tensors)[0]
             if after.shape != before.weights.shape:
@@ -152,7 +155,7 @@ class Parameters(Signal):
             sums = [before.weights.square(), (after - before.weights).square(), same, same & before.reached]
             weights = torch.stack([one.sum(1, dtype=torch.float32) for one in sums], 1)
             numbers = torch.cat([weights, before.gradients, before.same.unsqueeze(1)], 1)
-        rows = [self._row(tracked, index, tensor) for index, tensor in zip(before.indices, tensors, strict=True)]
+        rows = [self._row(tracked, index, tensor) for index, tensor in held]
         self._rows += len(rows)
         self._pending.put(rows, Readback(torch, numbers, lambda _row, read: fill(rows, before, read)))
 
@@ -161,20 +164,20 @@ class Parameters(Signal):
             "time": self.context.now(),
             "step": tracked.count,
             "optimizer": tracked.index,
-            "parameter": self._name(tracked, index, tensor),
+            "parameter": self._name(index, tensor),
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
             "lr": rate_of(tracked.optimizer, tensor),
             "closure": self.progress.backwards > self.progress.backwards_at_step,
         }
 
-    def _name(self, tracked: Tracked, index: int, tensor: Any) -> str:
-        """Its name in the model that was called. Looked for once: the search goes through all models."""
-        key = (tracked.index, index)
-        if key not in self._names:
+    def _name(self, index: int, tensor: Any) -> str:
+        """Its name in the model that was called. Looked for once: the search goes through all models. Layers that are
+        unfrozen change the place of others among the tensors of an optimizer."""
+        if tensor not in self._names:
             name = self.program.calls.parameter_name(tensor)
-            self._names[key] = name or f"tensor {index} of the optimizer"
-        return self._names[key]
+            self._names[tensor] = name or f"tensor {index} of the optimizer"
+        return self._names[tensor]
 
 
 def _table(torch: Any, tensors: list[Any]) -> tuple[Any, list[int]]:
