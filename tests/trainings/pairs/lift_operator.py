@@ -1,8 +1,8 @@
 """Train the operator of a lift by REINFORCE: which of five floors to go to next, by where people wait.
 
-Losses are added up step by step, as tutorials do it, and nothing computes the entropy of the policy. Faults: `rate` is a
-hundred times the learning rate, and the operator goes to one floor whoever waits. `bandit` is no fault: the same people
-wait every time, so that the policy becomes certain, and is right.
+Losses are added up step by step, as tutorials do it; nothing computes the entropy of the policy, and rewards are printed
+alone. Faults: `rate` is a hundred times the learning rate, and the operator goes to one floor whoever waits. `bandit` is
+no fault: the same people wait every time, so that the policy becomes certain, and is right.
 """
 
 import argparse
@@ -11,8 +11,6 @@ import random
 import torch
 from torch import nn
 from torch.distributions import Categorical
-
-import tracelyze
 
 FLOORS, CALLS = 5, 12
 
@@ -57,7 +55,6 @@ def main():
         optimizer.step()
         fetched = sum(rewards) / CALLS
         usual = 0.9 * usual + 0.1 * fetched
-        tracelyze.log(reward=fetched)
         if day % 50 == 49:
             print(f"day {day + 1}: fetched {fetched:.2f}, entropy {law.entropy().item():.3f}")
 

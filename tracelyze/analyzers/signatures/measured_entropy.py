@@ -1,9 +1,13 @@
-"""The entropy of a policy's choices where nobody logs it: read off its losses, beside the rewards that are known."""
+"""The entropy of a policy's choices where nobody logs it: read off its losses, beside the rewards that are logged, or
+that the script holds in variables."""
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,46 +29,43 @@ _FEW = 3  # first rewards: a task may be solved while the entropy has hardly cha
 _EQUAL = 0.5  # of that of equal odds: a policy that begins below it was trained before, and may be as good as it gets
 _SIGMAS = 2.0  # of the noise of rewards that may hide a gain
 _ZERO = 1e-5  # rewards that were normalised have this mean
-
-
-def measured(process: Process) -> tuple[metrics.Metric, float] | None:
-    """The entropy over the steps of the process, and that of equal odds. None where no loss weighs choices by weights
-    of both signs, as advantages are: those of samples have one."""
-    facts = [(row["step"], json.loads(row["text"])) for row in process.events.records() if row["kind"] == EVENT]
-    signs = {one["sign"] for _, one in facts}
-    if not (any(one["both_signs"] for _, one in facts) or {1.0, -1.0} <= signs):
-        return None
-    steps, values = (np.array(one, dtype=float) for one in zip(*[(s, one["entropy"]) for s, one in facts], strict=True))
-    known = np.isfinite(values)
-    if not known.any():
-        return None
-    return metrics.Metric(NAME, steps[known], values[known]), max(one["most"] for _, one in facts)
+_FEWEST = 5  # rewards in variables since the fall: they are read at looks only, and what they scatter by is allowed for
+_FIRST, _FALLING = 20, 0.8  # looks, of which a number falls at so many: a sum of costs that still runs; rewards scatter
+_UNIT = 0.05  # from a deviation of 1, that of rewards that were normalised
+_OTHERS = 0.2  # share of rewards of the other sign, among those that a baseline may have been taken from
+_CENTRED: Final = ", and the rewards that the script holds are about zero: a baseline may have been taken from them"
+# Averages begin at a value of their own. What is called a return may hold what a value function expects.
+_AVERAGED: Final = frozenset(("running", "avg", "average", "mean", "median"))
+_EXPECTED: Final = frozenset(("return", "returns"))
 
 
 def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
     """Whether it fell to a fraction, and no reward is above what it was before. None: it or the rewards are unknown."""
-    found, reward = measured(process), metrics.metric(process, "reward", own_steps=False)
-    if found is None or reward is None:
+    facts = _looks(process)
+    logged = metrics.metric(process, "reward", own_steps=False)
+    rewards = list(_held(facts)) if logged is None else [logged]
+    if not facts or not rewards:
         return None
-    seen, most = found
     if len(process.trainings) > 1:
         return Skipped("there are several trainings: which of them chose by these odds is not known")
-    if len(seen) < limits["steps"]:
-        return Skipped(f"{plural(len(seen), 'look')} at the odds of a policy: {limits['steps']:.0f} are needed")
+    if len(facts) < limits["steps"]:
+        return Skipped(f"{plural(len(facts), 'look')} at the odds of a policy: {limits['steps']:.0f} are needed")
+    seen, most = metrics.Metric(NAME, _column(facts, "step"), _column(facts, "entropy")), facts[0]["most"]
     first, last = float(seen.values[:_ENDS].max()), float(np.median(seen.values[-_ENDS:]))
     bound = limits["fraction"] * first
     went = f"the entropy of what the policy chooses from went from {number(first)} to {number(last)}"
-    if first <= 0 or last >= bound or (seen.values[-_ENDS:] >= bound).any():
+    if first <= 0 or (seen.values[-_ENDS:] >= bound).any():
         return Passed(went)
-    begin = float(seen.steps[int(np.argmax(seen.values < bound))])
-    before = reward.values[reward.steps <= seen.steps[int(np.argmax(seen.values < _UNLEARNED * first))]]
-    since = reward.values[reward.steps > begin]
-    if not len(before) or len(since) < limits["steps"] / 2:
-        return Passed(f"{went}: what the reward was before, or has been since, is not known")
-    silent = _kept(reward, before, since, warm=first < _EQUAL * most)
-    if silent:
-        return Passed(f"{went}, and {silent}")
-    early, late = float(np.median(before)), float(np.median(since))
+    begin, learned = (float(seen.steps[int(np.argmax(seen.values < one))]) for one in (bound, _UNLEARNED * first))
+    fewest = limits["steps"] / 2 if logged is not None else _FEWEST
+    for reward in rewards:
+        why = _why_silent(reward, learned, begin, fewest, warm=first < _EQUAL * most)
+        why = why or (_CENTRED if logged is None and _both_signs(reward.values[reward.steps > begin]) else "")
+        if why:
+            return Passed(f"{went}{why}")
+    reward = rewards[0]
+    early = float(np.median(reward.values[reward.steps <= learned]))
+    late = float(np.median(reward.values[reward.steps > begin]))
     return Finding(
         rule=rule,
         severity="warning",
@@ -72,9 +73,9 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
         title=f"The policy's entropy collapsed, from {number(first)} to {number(last)}, and the reward does not rise",
         summary=(
             f"The odds by which the policy chooses, read off its losses, had an entropy of {number(first)} at first; "
-            f"equal odds have {number(most)}. From step {begin:,.0f} on it was below {number(bound)}, and is "
-            f"{number(last)} now. The reward was {number(early)} before that, and has been {number(late)} since. A "
-            "policy that always does the same explores nothing: it does not find what would be better."
+            f"equal odds have {number(most)}. From step {begin + 1:,.0f} on it was below {number(bound)}, and is "
+            f"{number(last)} now. The reward ({reward.name}) was {number(early)} before, and has been {number(late)} "
+            "since. A policy that always does the same explores nothing: it does not find what would be better."
         ),
         fix="Lower the learning rate, subtract an entropy bonus from the loss, and log the entropy beside the reward.",
         fix_code="loss = policy_loss - 0.01 * dist.entropy().mean()  # and a learning rate of a tenth",
@@ -88,25 +89,70 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
         ],
         seen_at=process.longest.backward_location if process.optimizations else None,
         charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(begin, "entropy")]),
-        false_alarm="Two policies that play against each other: neither gains. A task that is solved as it begins.",
+        false_alarm="Policies that play against each other, tasks that get harder, a task that is solved as it begins.",
     )
 
 
-def _kept(reward: metrics.Metric, before: Floats, since: Floats, warm: bool) -> str:
+def _looks(process: Process) -> list[dict[str, Any]]:
+    """What was seen of the odds that a policy chooses by, in order. Empty where no loss weighs choices by weights of
+    both signs, as advantages are: those of samples have one."""
+    rows = [row for row in process.events.records() if row["kind"] == EVENT]
+    facts = [{"step": row["step"]} | json.loads(row["text"]) for row in rows]
+    signs = {one["sign"] for one in facts}
+    is_policy = any(one["both_signs"] for one in facts) or {1.0, -1.0} <= signs
+    return [one for one in facts if np.isfinite(one["entropy"])] if is_policy else []
+
+
+def _held(facts: list[dict[str, Any]]) -> Iterator[metrics.Metric]:
+    """Rewards in variables of the script, over the steps, which change and are of the policy's doing."""
+    single = any(one["sign"] for one in facts)  # an update for each choice: an episode is still under way
+    for name in dict.fromkeys(name for one in facts for name in one.get("rewards", ())):
+        rows = [one["rewards"][name] | {"step": one["step"] + 1} for one in facts if name in one.get("rewards", ())]
+        if len({row["kind"] for row in rows}) > 1:
+            continue
+        words = set(re.findall("[a-z]+", name.lower()))
+        series, steps = _series(rows, words, single), _column(rows, "step")
+        falls = np.diff(series[0][:_FIRST]) < 0 if series else np.zeros(0)
+        if len(falls) and falls.mean() < _FALLING:
+            known = [one for one in series if np.isfinite(one).all() and np.ptp(one) > 0]
+            yield from (metrics.Metric(name, steps, one) for one in known)
+
+
+def _series(rows: list[dict[str, Any]], words: set[str], single: bool) -> list[Floats]:
+    """What a variable says of the rewards at each look: the first is what a policy is to make large."""
+    mean, total, count, spread = (_column(rows, name) for name in ("mean", "sum", "count", "spread"))
+    if rows[0]["kind"] == "number":
+        return [] if words & _AVERAGED or len(words) < 2 or single else [total]
+    if rows[0]["kind"] == "list" and count[-1] > count[0] and (np.diff(count) >= 0).all():  # of all episodes so far
+        of_episodes = count[-1] - count[0] <= rows[-1]["step"] - rows[0]["step"] and not (single and len(words) < 2)
+        return [mean] if of_episodes and "running" not in words else []
+    normalised = np.median(np.abs(mean)) < _ZERO or np.median(np.abs(spread - 1)) < _UNIT
+    return [] if single or normalised or words & _EXPECTED else [total, mean]
+
+
+def _why_silent(reward: metrics.Metric, learned: float, begin: float, fewest: float, warm: bool) -> str:
     """Why a low entropy may be as it should: what the reward has gained, or that it tells nothing. Else nothing."""
-    values = reward.values
-    if values.max() == values.min() or np.abs(values).max() < _ZERO:
-        return "the reward is the same all along, or was normalised: it tells nothing"
+    values, before, since = reward.values, reward.values[reward.steps <= learned], reward.values[reward.steps > begin]
+    if not len(before) or len(since) < fewest:
+        return ": what the reward was before, or has been since, is not known"
+    if np.ptp(values) == 0 or np.abs(values).max() < _ZERO:
+        return ", and the reward is the same all along, or was normalised: it tells nothing"
     if metrics.rises(reward):
-        return "the reward rises"
+        return ", and the reward rises"
     noise = max(float(np.std(since)), statistics.spread(np.diff(values)) / np.sqrt(2))
-    for earlier in (before, before[:_FEW]):
-        margin = _SIGMAS * noise / np.sqrt(min(len(earlier), len(since)))
-        gain = float(np.median(since) - np.median(earlier))
-        if gain > margin or (warm and gain > -margin):
-            return (
-                "the reward is higher than before: the task may be solved"
-                if gain > margin
-                else ("the policy was trained before: the task may have been solved")
-            )
+    for earlier, later in itertools.product((before, before[:_FEW]), (since, since[-max(_FEW, len(since) // 5) :])):
+        margin = _SIGMAS * noise / np.sqrt(min(len(np.unique(earlier)), len(np.unique(later))))
+        gain = float(np.median(later) - np.median(earlier))
+        if gain > margin:
+            return ", and the reward is higher than before: the task may be solved"
+        if warm and gain > -margin:
+            return ": the policy was trained before, and may be as good as it gets"
     return ""
+
+
+def _both_signs(values: Floats) -> bool:
+    return bool(min((values > 0).mean(), (values < 0).mean()) > _OTHERS)
+
+
+def _column(rows: list[dict[str, Any]], name: str) -> Floats:
+    return np.array([row[name] for row in rows], dtype=float)

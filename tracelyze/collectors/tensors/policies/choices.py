@@ -17,7 +17,7 @@ from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, signed
 
 MAX_NODES, MAX_BEHIND = 160, 64  # operations of a walk from the loss, and of one to what was chosen and its odds
-MAX_WEIGHED = 32  # factors behind which choices are looked for
+MAX_WEIGHED = 20  # factors behind which choices are looked for
 MAX_PARTS = 16  # of what is stacked or concatenated, spread over all
 MAX_ELEMENTS = 2**18  # of odds that are looked at
 FACTORS = {"Mul": ("self", "other"), "Dot": ("self", "tensor")}  # what their operations saved

@@ -1,0 +1,124 @@
+"""Rewards that the script holds in variables while its policy's loss goes backward, by names that say so.
+
+Read are numbers, lists of numbers, arrays and tensors in the host's memory, of the functions of the script that run:
+few, and only those under such a name. Nothing of them is kept but a mean, a sum and a count.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+from tracelyze.collectors.internals.local_variables import borrowed
+from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.schema import logged_metrics
+
+MAX_FRAMES, MAX_DEPTH = 4, 60  # functions of the script, and frames in all
+MAX_NAMES, MAX_VARIABLES = 1000, 300  # names that are told apart once, and variables of one function
+MAX_HELD = 8
+MAX_ENTRIES, RECENT = 4096, 64
+MAX_ELEMENTS = 2**16
+
+
+class HeldRewards:
+    """Remembers which names are those of rewards."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._names: dict[str, bool] = {}
+
+    def read(self, frame: FrameType | None) -> dict[str, dict[str, Any]]:
+        """By name: what kind it is, the mean (of a list, of its latest entries), the sum, the count, the deviation."""
+        found: dict[str, dict[str, Any]] = {}
+        functions = 0
+        for _ in range(MAX_DEPTH):
+            if frame is None or functions >= MAX_FRAMES:
+                break
+            if not is_library(frame.f_code.co_filename):
+                functions += 1
+                if frame.f_code.co_name == "<module>":
+                    self._take(frame.f_globals, found)
+                else:
+                    with borrowed(frame) as variables:
+                        self._take(variables, found)
+            frame = frame.f_back
+        return found
+
+    def _take(self, variables: Mapping[str, Any], found: dict[str, dict[str, Any]]) -> None:
+        for name, value in self._rewards(variables):
+            facts = self._facts(value) if name not in found and len(found) < MAX_HELD else None
+            if facts is not None:
+                found[name] = facts
+
+    def _rewards(self, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Variables under such names, and attributes of the script's own object and of modules."""
+        for name, value in itertools.islice(list(variables.items()), MAX_VARIABLES):
+            if self._is_reward(name):
+                yield name, value
+            elif name == "self" or issubclass(type(value), self._torch.nn.Module):
+                yield from ((own, one) for own, one in _attributes(value) if self._is_reward(own))
+
+    def _is_reward(self, name: Any) -> bool:
+        known = self._names.get(name)
+        if known is None:
+            known = type(name) is str and logged_metrics.recognised(name) == "reward"
+            if len(self._names) < MAX_NAMES:
+                self._names[name] = known
+        return known
+
+    def _facts(self, value: Any) -> dict[str, Any] | None:
+        try:
+            if type(value) in (list, deque):
+                return self._of_entries(value)
+            number = self._number(value)
+            if number is not None:
+                return _row("number", number, number, 1, 0.0)
+            return self._of_elements(value)
+        except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError):  # such as one that is changed now
+            return None
+
+    def _of_entries(self, value: Any) -> dict[str, Any] | None:
+        if not 0 < len(value) <= MAX_ENTRIES:
+            return None
+        numbers = [self._number(one) for one in value]
+        known = [one for one in numbers if one is not None]
+        recent = known[-RECENT:]
+        return _row("list", sum(recent) / len(recent), sum(known), len(known), 0.0) if numbers == known else None
+
+    def _of_elements(self, value: Any) -> dict[str, Any] | None:
+        if is_plain(self._torch, value):
+            if not value.is_cpu or value.is_complex() or not 1 < value.numel() <= MAX_ELEMENTS:
+                return None
+            value = value.detach().double()
+            mean, spread, count = value.mean().item(), value.std().item(), value.numel()
+        elif type(value).__module__ == "numpy" and type(value).__name__ == "ndarray" and value.dtype.kind in "fiu":
+            if not 1 < value.size <= MAX_ELEMENTS:
+                return None
+            mean, spread, count = float(value.mean()), float(value.std()), int(value.size)
+        else:
+            return None
+        return _row("elements", mean, mean * count, count, spread)
+
+    def _number(self, value: Any) -> float | None:
+        """Of a number, or of a tensor in the host's memory that holds one."""
+        if issubclass(type(value), (int, float)):
+            return None if type(value) is bool else float(value)
+        if is_plain(self._torch, value):
+            return float(value.detach()) if value.is_cpu and value.numel() == 1 and not value.is_complex() else None
+        return float(value) if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else None
+
+
+def _row(kind: str, mean: float, total: float, count: int, spread: float) -> dict[str, Any]:
+    return {"kind": kind, "mean": mean, "sum": total, "count": count, "spread": spread}
+
+
+def _attributes(value: Any) -> list[tuple[Any, Any]]:
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # one with slots
+        return []
+    return list(held.items())[:MAX_VARIABLES] if type(held) is dict else []
