@@ -182,6 +182,15 @@ def test_bare_weights_do_not_say_whether_a_training_was_to_go_on(make) -> None:
     assert (status, "holds no more" in reason) == ("skipped", True)
 
 
+@pytest.mark.parametrize(("missing", "status"), [(6, "skipped"), (1, "fired")])
+def test_a_file_of_which_no_name_fits_restores_nothing(make, missing: int, status: str) -> None:
+    """weights-not-loaded is the finding, and the training that follows begins anew."""
+    rows = [SAVE, LOAD | {"optimizer_restored": False, "time": 2.0}]
+    load = {"step": 200, "time": 2.5, "module": 0, "given": 6, "expected": 6, "missing": missing, "unexpected": missing}
+    process = make.process(more={"checkpoints": rows, "loads": [load]}, optimizers=ADAM)
+    assert make.check("resume-discontinuity", process)[0] == status
+
+
 def test_nothing_was_restored(make) -> None:
     assert judge(make, "resume-discontinuity", [SAVE, LOAD | {"model_restored": False}])[0] == "skipped"
 

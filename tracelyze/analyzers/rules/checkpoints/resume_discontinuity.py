@@ -20,6 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Files that a model was restored from before it trained on, and which of their other states were taken in."""
     rows = list(process.tables["checkpoints"].records())
     loads = [row for row in rows if row["action"] == "load" and row["model_restored"]]
+    loads = [row for row in loads if not resumed_states.nothing_fitted(process, row)]
     if not loads:
         return Skipped("no training went on from a file of weights", "not-applicable")
     saves = [row for row in rows if row["action"] == "save"]

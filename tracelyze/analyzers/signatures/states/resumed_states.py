@@ -71,6 +71,13 @@ def first_steps(process: Process) -> dict[tuple[str, int], Row]:
     return {(row["name"], facts["step"]): facts for row in events if (facts := json.loads(row["text"]))}
 
 
+def nothing_fitted(process: Process, row: Row) -> bool:
+    """Whether no load of a model's weights between the file and the next step found a name of that model."""
+    loads = [one for one in process.tables["loads"].records() if one["step"] == row["step"]]
+    loads = [one for one in loads if (one["time"] or 0.0) >= (row["time"] or 0.0)]
+    return bool(loads) and all(one["missing"] == one["expected"] for one in loads)
+
+
 def has_state(process: Process) -> bool:
     """Whether an optimizer keeps more than its parameters: moments, momentum."""
     for row in process.optimizers.records():
