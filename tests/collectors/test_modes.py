@@ -24,6 +24,8 @@ RULES = ("train-override-bypassed", "direct-forward-call", "unset-running-state"
     [
         ("override late", {"train-override-bypassed": "warning"}),
         ("restored", {"train-override-bypassed": "warning"}),
+        ("restored called", {"unset-running-state": "warning"}),
+        ("restored switched off", {}),
         ("frozen in init", {"unset-running-state": "warning"}),
         ("hooks", {"direct-forward-call": "warning"}),
         ("fresh", {"unset-running-state": "critical"}),
@@ -44,6 +46,10 @@ def test_what_is_seen(collect: Any, how: str, expected: dict[str, str]) -> None:
         (finding,) = diagnosis.findings
         assert finding.last_step == 20, "the first epoch"
         assert "def train" in finding.location.source
+    if how == "restored":
+        (finding,) = diagnosis.findings
+        assert "model.eval()" in finding.summary
+        assert "in the whole run" in finding.title
 
 
 class Freezes(torch.nn.Module):
@@ -81,6 +87,69 @@ class Evaluates(torch.nn.Sequential):
         super().train(mode)
         self[0].eval()
         return self
+
+
+class Behind:
+    freeze_norms = False
+
+
+class Switched(FreezesBackbone):
+    def __init__(self, *parts: Any, **settings: Any) -> None:
+        super().__init__(*parts)
+        vars(self).update(settings)
+
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+        self.hold()
+        return self
+
+    def hold(self) -> None:
+        if self.frozen_stages >= 0 and self.options.freeze_norms and self.more["statistics"]:
+            self[0].eval()
+
+
+class AsArgument(FreezesBackbone):
+    def train(self, mode: bool = True, freeze: bool = False) -> Any:
+        super().train(mode)
+        if freeze:
+            self[0].eval()
+        return self
+
+
+def test_which_are_switched_off() -> None:
+    on = type("On", (), {"freeze_norms": True})
+
+    def off(stages: int, options: Any, **more: Any) -> bool:
+        vars_of = {"frozen_stages": stages, "options": options, "more": more}
+        return mode_overrides.is_switched_off(Switched(torch.nn.Linear(3, 3), **vars_of))
+
+    held = on()
+    held.freeze_norms = True
+    switched = Behind()
+    switched.freeze_norms = False
+    assert not off(1, held, statistics=True)
+    assert off(-1, held, statistics=True)
+    assert off(1, switched, statistics=True)
+    assert off(1, held, statistics=None)
+    assert not mode_overrides.is_switched_off(FreezesBackbone(torch.nn.Linear(3, 3)))
+    assert mode_overrides.is_switched_off(AsArgument(torch.nn.Linear(3, 3)))
+
+
+def test_an_evaluation_that_is_written_as_a_mode() -> None:
+    class Held(torch.nn.Sequential):
+        def train(self, mode: bool = True) -> Any:
+            super().train(mode)
+            self[0].train(False)
+            return self
+
+    class Both(torch.nn.Sequential):
+        def train(self, mode: bool = True) -> Any:
+            super().train(mode)
+            self[0].train(mode)
+            return self
+
+    assert mode_overrides.freezes(Held, torch.nn.Module)
+    assert not mode_overrides.freezes(Both, torch.nn.Module)
 
 
 def test_what_is_untouched() -> None:

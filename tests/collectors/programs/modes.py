@@ -42,10 +42,13 @@ class Freezing(Net):
         return self
 
 
-class Evaluating(Net):
+class KeepsStatistics(Net):
+    frozen = HOW != "restored switched off"
+
     def train(self, mode=True):
         super().train(mode)
-        self.body[1].eval()
+        if self.frozen:
+            self.body[1].train(False)
         return self
 
 
@@ -59,10 +62,11 @@ net = {
     "override called": Freezing,
     "frozen in init": Freezing,
     "override late": Freezing,
-    "restored": Evaluating,
     "delegating": Delegating,
-}.get(HOW, Net)()
+}.get(HOW, KeepsStatistics if HOW.startswith("restored") else Net)()
 if HOW == "override called":
+    net.train()
+if HOW == "restored called":
     net.train()
 if HOW == "hooks":
     net.register_forward_hook(lambda m, i, o: None)
@@ -77,17 +81,17 @@ def validate(m):
         return sum(F.cross_entropy(m(X[i : i + 50]), Y[i : i + 50]).item() for i in range(500, 600, 50))
 
 
-def restore(modes):
-    """As Lightning does after a validation: the mode of each module as it was, without a call of train()."""
-    for module, mode in modes.items():
-        module.training = mode
+def validate_and_put_back(m):
+    """As Lightning does it: the mode of each module is put back by itself, and train() is not called."""
+    modes = {part: part.training for part in m.modules()}
+    m.eval()
+    validate(m)
+    for part, mode in modes.items():
+        part.training = mode
 
 
-if HOW == "restored":
-    before = {module: module.training for module in net.modules()}
-    net.eval()
-    validate(net)
-    restore(before)
+if HOW.startswith("restored"):
+    validate_and_put_back(net)
 if HOW in ("sanity", "spectral"):
     net.eval()
     validate(net)
@@ -100,7 +104,10 @@ for _epoch in range(4):
         opt.zero_grad()
         loss.backward()
         opt.step()
-    if HOW in ("override", "restored", "delegating", "direct", "hooks"):
+    if HOW in ("override", "delegating", "direct", "hooks"):
+        continue
+    if HOW.startswith("restored"):
+        validate_and_put_back(net)
         continue
     net.eval()
     if HOW == "partly":

@@ -24,14 +24,14 @@ def install(torch: Any, recorder: Callable[[], Any], like: Callable[[Any, Any], 
 
 
 def _train(original: Callable[..., Any], in_dynamo: Callable[[], bool]) -> Callable[..., Any]:
-    called = mode_overrides.called
+    called, evaluated = mode_overrides.called, mode_overrides.evaluated
 
     @unseen_by_warnings
     @functools.wraps(original)
     def train(self: Any, mode: bool = True) -> Any:  # called for every module of a model: no tuple, no dictionary
-        # eval() calls it as well; what sets each module back to its mode after that does not.
-        if mode is True and type(self).train is not train and not in_dynamo():
-            called.add(self)
+        if type(self).train is not train and not in_dynamo():
+            # eval() calls it as well; what sets each module back to its mode after that does not.
+            (evaluated if mode is False else called).add(self)
         try:
             return original(self, mode)
         except BaseException as error:

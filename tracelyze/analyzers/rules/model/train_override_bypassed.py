@@ -10,6 +10,11 @@ from tracelyze.diagnosis import Evidence, Finding, Location
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+EVALUATED = (
+    " model.eval() called it, with mode=False. What puts each module back to its mode after that, as Lightning's fit() "
+    "does, calls no train()."
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Events of modules whose own `train` had not run when they first trained."""
@@ -20,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     row = missed[0]
     later = next((e for e in events if e["kind"] == "train-called" and e["name"] == row["name"]), None)
     begin = int(row["step"] or 0)  # another model may have trained before
-    until = int(later["step"]) if later else len(process.longest.steps) if process.optimizations else 0
+    until = int(later["step"]) if later else sum(len(one.steps) for one in process.optimizations)
     if until - begin < limits["steps"]:
         return Passed(f"train() of {row['name']} was called after {until - begin} of its steps")
     return [_finding(row, begin, until, later is not None, limits)]
@@ -37,10 +42,13 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         summary=(
             f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called for "
             f"training before the first step, and {when} nothing in it was frozen: all its parameters were trainable. "
-            "A new module is in train mode without train() having been called, and Lightning's fit() does not call it."
+            f"A new module is in train mode without train() having been called.{EVALUATED if row['value'] else ''}"
             + (" From then on it did what it says, so the run changed under way." if later else "")
         ),
-        fix="Call model.train() before the first step, and at the start of each epoch.",
+        fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
+        "trainer.fit()."
+        if row["value"]
+        else "Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
         first_step=begin + 1,
         last_step=until,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dis
+from collections.abc import Iterator
+from itertools import pairwise
+from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 
 _FREEZING = ("eval", "requires_grad", "requires_grad_")
 _GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
+_CALLING = ("PRECALL", "PUSH_NULL", "CACHE", "EXTENDED_ARG")  # instructions between a method and its arguments
 
-called: SetByIdentity = SetByIdentity()  # modules with such a method, after its first call for training
+called: SetByIdentity = SetByIdentity()  # modules with a `train` of their own, after its first call for training
+evaluated: SetByIdentity = SetByIdentity()  # those that were put to evaluate since they were looked at last
 
 
 def freezes(kind: type, base: type) -> bool:
@@ -21,7 +27,26 @@ def freezes(kind: type, base: type) -> bool:
         return False
     names = _names(code)
     calls_original = "super" in names or "__class__" in code.co_freevars
-    return calls_original and any(name in _FREEZING or "freeze" in name.lower() for name in names)
+    by_name = any(name in _FREEZING or "freeze" in name.lower() for name in names)
+    return calls_original and (by_name or any(_evaluates(one) for one in _with_inner(code)))
+
+
+def is_switched_off(module: Any) -> bool:
+    """Whether the `train` of a module, or a method that it calls, reads a setting that is off: False, None, nothing or
+    below zero. What it does then depends on that, and it may do nothing at all."""
+    override = type(module).train
+    helpers = [getattr(type(module), name, None) for name in override.__code__.co_names]
+    codes = [one.__code__ for one in [override, *helpers] if isinstance(getattr(one, "__code__", None), CodeType)]
+    names = {name for code in codes for name in _names(code)} - {"training"}
+    keys = names | {one for code in codes for one in code.co_consts if isinstance(one, str)}
+    shared = override.__globals__
+    known = [*_own(module, names), *(shared[name] for name in names & shared.keys())]
+    for value in list(known):  # what holds settings of its own
+        inner = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+        if isinstance(inner, dict) and not callable(value):
+            known += [inner[key] for key in keys & inner.keys()]
+    known += [*(override.__defaults__ or ())[1:], *(override.__kwdefaults__ or {}).values()]
+    return any(map(_is_off, known))
 
 
 def untouched(module: Any) -> bool:
@@ -33,6 +58,33 @@ def untouched(module: Any) -> bool:
     return modes and all(parameter.requires_grad for parameter in module.parameters())
 
 
-def _names(code: Any) -> set[str]:
+def _own(module: Any, names: set[str]) -> list[Any]:
+    """Values of these names that a module holds, or its class."""
+    values = {name: value for kind in reversed(type(module).__mro__) for name, value in vars(kind).items()}
+    values |= vars(module)
+    return [values[name] for name in names & values.keys()]
+
+
+def _is_off(value: Any) -> bool:
+    number = type(value) in (bool, int, float)
+    return value is None or (number and value <= 0) or (type(value) is str and not value)
+
+
+def _evaluates(code: CodeType) -> bool:
+    """Whether a function calls `train(False)` of something."""
+    steps = [one for one in dis.get_instructions(code) if one.opname not in _CALLING]
+    return any(
+        one.argval == "train" and after.opname.startswith("LOAD_CONST") and after.argval is False
+        for one, after in pairwise(steps)
+    )
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    """A function, and those within it."""
+    yield code
+    yield from (one for one in code.co_consts if isinstance(one, CodeType))
+
+
+def _names(code: CodeType) -> set[str]:
     """What a function reads by name, functions within it included."""
-    return {*code.co_names, *(name for one in code.co_consts if hasattr(one, "co_names") for name in one.co_names)}
+    return {name for one in _with_inner(code) for name in one.co_names}

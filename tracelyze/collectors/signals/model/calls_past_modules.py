@@ -39,7 +39,7 @@ class CallsPastModules(Signal):
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         number = call.model.number
         if self._waiting:
-            self._ask_again()
+            self._ask_again(call.mode == GRAD and call.in_train and not call.replayed)
         if number not in self._seen:
             self._seen.add(number)
             self._find_direct_call(call.model.module())
@@ -63,18 +63,27 @@ class CallsPastModules(Signal):
             if index >= MAX_PARTS:
                 return
             freezes = mode_overrides.freezes(type(module), base) and module not in mode_overrides.called
-            if freezes and mode_overrides.untouched(module) and len(self._reported) < MAX_EVENTS:
+            freezes = freezes and mode_overrides.untouched(module) and not mode_overrides.is_switched_off(module)
+            if freezes and len(self._reported) < MAX_EVENTS:
                 name = type(module).__name__
                 self._reported.add(name)
                 self._waiting.append((weakref.ref(module), name))
                 code = type(module).train.__code__
-                self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno)
+                evaluated = float(module in mode_overrides.evaluated)
+                mode_overrides.evaluated.discard(module)
+                self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno, evaluated)
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, trains: bool) -> None:
+        """Note which modules have been frozen after all: by `train()`, or for good as they were put to evaluate."""
         for ref, name in list(self._waiting):
-            if ref() is None or ref() in mode_overrides.called:
+            module = ref()
+            frozen = module is None or module in mode_overrides.called
+            if not frozen and trains and module in mode_overrides.evaluated:
+                mode_overrides.evaluated.discard(module)
+                frozen = not mode_overrides.untouched(module)
+            if frozen:
                 self._waiting.remove((ref, name))
-                if ref() is not None:
+                if module is not None:
                     self.context.record_event("train-called", name)
 
     def _find_direct_call(self, module: Any) -> None:
