@@ -113,7 +113,8 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="The policy's entropy collapses",
-    about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up.",
+    about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up. Where none is "
+    "logged, it is read off the losses that weigh the policy's choices.",
     check=check,
     verify="Record the run again: the entropy declines slowly while the reward rises.",
     absent="The run logged no entropy and no reward, and no policy's loss holds an entropy.",
@@ -128,7 +129,7 @@ RULE = Rule(
         Threshold("punished", 0.9, "share", "a sign stands in the script, and is the same at all steps"),
         Threshold("left", 0.5, "", "of the start: a wrong sign without effect is no harm"),
     ),
-    not_when="A slow decline to a plateau while the reward rises, an entropy that the loss rewards, classifiers that "
-    "are to be sure of themselves, as in training without labels.",
+    not_when="A slow decline to a plateau while the reward rises, or has risen, an entropy that the loss rewards, "
+    "classifiers that are to be sure of themselves, as in training without labels.",
     references=("https://arxiv.org/abs/2505.22617", "https://arxiv.org/abs/2503.14476"),
 )
