@@ -74,6 +74,34 @@ def test_a_part_of_the_model_that_is_not_in_the_wrapper(make) -> None:
     assert judged(make, halves(make, 0, own, models=models), halves(make, 1, own))[0] == "passed"
 
 
+def unfreezing(make: Any, number: int, body: list[float], **more: Any) -> Any:
+    """A rank that trains its head from the start, and its body from the fourth look on."""
+    rows = [
+        {"step": step, "optimizer": 0, "parameter": name, "weight_norm": norm, "lr": 0.01}
+        for step, head, other in zip(LOOKS, NORMS, body, strict=True)
+        for name, norm in (("head.weight", head), ("body.weight", other))
+        if math.isfinite(norm)
+    ]
+    process = make.process(facts={"rank": number}, more={"parameters": rows}, **more)
+    process.name = f"rank{number:05d}"
+    return process
+
+
+def test_layers_that_are_unfrozen_behind_the_wrapper(make) -> None:
+    models = [{"model": 0, "name": "DistributedDataParallel", "called_as": "ddp", "parameters": 2}]
+    frozen = [math.nan] * 3
+    own, other = [*frozen, 2.5, 2.6, 2.7], [*frozen, 2.5 + 1e-3, 2.6 + 2e-3, 2.7 + 5e-3]
+    status, _, finding = judged(make, unfreezing(make, 0, own, models=models), unfreezing(make, 1, other))
+    assert (status, finding.first_step) == ("fired", LOOKS[3])
+    assert finding.title == "1 tensor, unfrozen after DistributedDataParallel was made, drifts apart on 2 ranks"
+    assert "From step 16 on they differ" in finding.summary
+    assert "(body.weight), which had no gradients before. 1 tensor that trained from the start is" in finding.summary
+    assert judged(make, unfreezing(make, 0, own, models=models), unfreezing(make, 1, own))[0] == "passed"
+    assert judged(make, unfreezing(make, 0, own), unfreezing(make, 1, other))[0] == "passed", "no wrapper averages"
+    meets = [*frozen, 2.5 + 1e-3, 2.6, 2.7 + 5e-3]
+    assert judged(make, unfreezing(make, 0, own, models=models), unfreezing(make, 1, meets))[0] == "passed"
+
+
 def test_tensors_that_never_train_are_not_taken_for_averaged_ones(make) -> None:
     """A frozen part is equal on all ranks, whatever becomes of the gradients of the other one."""
     apart = [4.7, 4.71 + 1e-4, 4.72 + 2e-4, 4.73 + 1e-3, 4.74 + 2e-3, 4.75 + 4e-3]

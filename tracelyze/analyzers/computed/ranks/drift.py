@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tracelyze.analyzers.computed.ranks import weights
+from tracelyze.analyzers.computed.ranks import outside_wrapper, weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +24,18 @@ class Drift:
 
     equal: the same weights, at the end or in between; parts: never the same, nor the gradients; few: too few looks.
     never-equal: the same gradients, but other weights from the start; rates: the same gradients, but other rates;
-    apart: equal at first, and never again.
+    apart: equal at first, and never again, or not since layers were unfrozen that nothing averages.
     """
 
     rank: int
     kind: Kind
+    since: int = 2  # step at which they are known to differ, where they do
+
+    def words(self) -> str:
+        """When they were equal, and since when they are not."""
+        if self.since == type(self).since:
+            return "At the first step the weights were equal on all ranks. Ever since, at the same steps, they differ"
+        return f"At first the weights were equal on all ranks. From step {self.since:,} on they differ"
 
 
 def of(process: Process, peer: Peer, own: Mapping[int, Sums], other: Mapping[int, Sums], *, looks: float,
@@ -43,4 +50,9 @@ def of(process: Process, peer: Peer, own: Mapping[int, Sums], other: Mapping[int
         if weights.same_gradients(process, [peer.open()], equal):
             return Drift(peer.rank, "never-equal" if distances[0] > equal else "rates")
         return Drift(peer.rank, "parts")
+    same = [at for at, distance in enumerate(distances) if distance <= equal]
+    later = steps[same[-1] + 1 :]
+    at_first = len(same) > 1 and same == list(range(len(same))) and len(later) >= looks - 1
+    if at_first and outside_wrapper.unfrozen(process, [peer.open()], equal) is not None:
+        return Drift(peer.rank, "apart", later[0])
     return Drift(peer.rank, "equal" if min(distances[2:]) <= equal else "apart")

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 
-NotAveraged = outside_wrapper.Outside | partly_averaged.LeftOut | passed_wrapper.PassedBy
+NotAveraged = outside_wrapper.Outside | outside_wrapper.Unfrozen | partly_averaged.LeftOut | passed_wrapper.PassedBy
 
 
 def of(process: Process, others: Sequence[Process], equal: float) -> NotAveraged | None:
     """What is known of it; None where nothing is."""
-    left_out = outside_wrapper.of(process, others, equal) or partly_averaged.of(process, others, equal)
+    late = outside_wrapper.unfrozen(process, others, equal)
+    left_out = late or outside_wrapper.of(process, others, equal) or partly_averaged.of(process, others, equal)
     return left_out or passed_wrapper.of(process)
 
 

@@ -11,6 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import fraction, plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.ranks.drift import Drift
     from tracelyze.analyzers.recorded.run import Process
 
 FIX = (
@@ -53,7 +54,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len({one.steps.has("loss") for one in (process, *opened)}) > 1:
         return Passed("some ranks have no loss and get their gradients from elsewhere, as stages of a pipeline do")
     averaged = weights.same_gradients(process, opened, limits["equal"])
-    return [_finding(process, apart, opened, averaged, limits)]
+    return [_finding(process, [one for one in drifts if one.rank in apart], opened, averaged, limits)]
 
 
 def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> Finding:
@@ -83,15 +84,15 @@ def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> F
     )
 
 
-def _finding(process: Process, apart: list[int], opened: list[Process], averaged: bool, limits: Limits) -> Finding:
+def _finding(process: Process, drifts: list[Drift], opened: list[Process], averaged: bool, limits: Limits) -> Finding:
     """`averaged`: the gradients are the same on these ranks, so that their optimizers make the difference."""
-    optimization = process.longest
+    optimization, apart = process.longest, [one.rank for one in drifts]
     ranks = [process.rank, *apart]
     most = weights.largest_distance(process, opened)
     treated = [] if averaged else settings.apart_by_step(process, opened[0])
     unlike = settings.apart(process, opened[0]) if averaged else treated
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
-    since, who = max([2, *(one.since for one in unlike)]), "" if treated else "Optimizers of "
+    since, who = max([drifts[0].since, *(one.since for one in unlike)]), "" if treated else "Optimizers of "
     title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
     effect, fix = ALONE, FIX
     outside = None if averaged or unlike else not_averaged.of(process, opened, limits["equal"])
@@ -107,10 +108,7 @@ def _finding(process: Process, apart: list[int], opened: list[Process], averaged
         severity="critical",
         confidence="likely",
         title=title,
-        summary=(
-            "At the first step the weights were equal on all ranks. Ever since, at the same steps, they differ, "
-            f"by {fraction(most)} of a tensor's norm in the end: {effect}"
-        ),
+        summary=f"{drifts[0].words()}, by {fraction(most)} of a tensor's norm in the end: {effect}",
         fix=fix,
         fix_code=outside.code() if outside else EXAMPLE if fix == FIX else "",
         first_step=since,
