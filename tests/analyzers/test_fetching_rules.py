@@ -221,6 +221,16 @@ def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), samples=pages))[0] == "passed"
 
 
+def test_a_metric_that_keeps_what_it_is_given_is_reset(make) -> None:
+    line = "self.auc.update(scores, target.long())"
+    grows = {"site": 9, "role": "grows", "file": "a.py", "line": 4, "function": "observe", "source": line}
+    grows |= {"excerpt": f"        {line}", "excerpt_line": 4}
+    finding = make.check("host-memory-leak", make.process(climbing(make, 1e6), sites=[*SITES, grows]))[2]
+    assert finding.location.line == 4
+    assert "hands `self.auc` something that it keeps until it is reset" in finding.fix
+    assert finding.fix_code.endswith("self.auc.reset()")
+
+
 CACHE = """\
     def features(self, i, start):
         key = (i, start)

@@ -19,7 +19,7 @@ EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system ca
 NOT_READ = (None,)
 
 SETTLED = 100  # steps, after which the memory of a loop has mostly settled
-GROWN = 16 * 2**20  # bytes since then; what the analyzers take for a leak is not much less
+GROWN = 8 * 2**20  # bytes since then; from there on the analyzers may take it for a leak
 AGAIN = 4  # times that growth, when lists are looked at once more: the first time a cache may have filled
 LARGE = 1024  # bytes of an entry; lists of numbers grow by less at every step, and are no harm
 NESTED = 8  # parts of an entry that are looked at

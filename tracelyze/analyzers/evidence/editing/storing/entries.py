@@ -39,10 +39,12 @@ def bounded(process: Process, place: Location | None, dataset: bool) -> Remedy |
     if isinstance(target, ast.Subscript) and isinstance(target.value, _HOLDERS):
         return _of_dictionary(process, place, own, ast.unparse(target.value), ast.unparse(target.slice), dataset)
     call = statement.value if isinstance(statement, ast.Expr) else None
-    append = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append"
-    if append and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-        return _of_list(own, ast.unparse(call.func.value), dataset)
-    return None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    held = ast.unparse(call.func.value)
+    if call.func.attr == "append":
+        return _of_list(own, held, dataset)
+    return _of_metric(own, held) if call.func.attr == "update" and not dataset else None
 
 
 def _of_dictionary(
@@ -74,3 +76,12 @@ def _of_list(own: OwnStatement, held: str, dataset: bool) -> Remedy:
         "tensor or array, or write them to disk."
     )
     return Remedy(fix, f"{own.dedented(own.text)}\ndel {held}[:-{_LAST}]  # the last {_LAST} stay")
+
+
+def _of_metric(own: OwnStatement, held: str) -> Remedy:
+    """An object of a library whose update() puts what it is given into a list of its own."""
+    fix = (
+        f"Line {own.line} hands `{held}` something that it keeps until it is reset: reset it each time that its value "
+        "was reported, and compute that value there alone, since it goes over all that was kept."
+    )
+    return Remedy(fix, f"value = {held}.compute()  # where it is reported, and not with each step\n{held}.reset()")
