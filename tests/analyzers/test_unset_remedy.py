@@ -1,6 +1,8 @@
-"""The line and the remedy where a model keeps its batch normalisations in eval mode from the start."""
+"""The line and the remedy where batch normalisations are in eval mode from the start, or are loaded without state."""
 
 from __future__ import annotations
+
+import pytest
 
 
 def test_a_train_method_that_calls_eval(make) -> None:
@@ -14,3 +16,24 @@ def test_a_train_method_that_calls_eval(make) -> None:
     assert (finding.severity, finding.location.line) == ("warning", 44)
     assert finding.fix.startswith("Leave the batch normalisations in train mode")
     assert not finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("load", "lacks"),
+    [
+        ({}, True),
+        ({"missing": 0}, False),
+        ({"missing": 2}, False),  # a head
+        ({"unexpected": 6}, False),  # names that do not match are another diagnosis
+        ({"step": 300}, False),  # it came later
+    ],
+)
+def test_a_load_that_lacks_what_normalisations_keep(make, load, lacks: bool) -> None:
+    row = {"step": 200, "model": 1, "modules": 3, "of": 3, "spectral": 0, "call": 1, "training": False}
+    read = {"step": 200, "time": 9.0, "module": 0, "name": "Net", "given": 8, "expected": 14, "missing": 6, "site": 9}
+    site = {"site": 9, "role": "load_state_dict", "file": "test.py", "line": 7, "function": "main", "source": "load()"}
+    more = {"unset": [row], "loads": [read | {"unexpected": 0} | load]}
+    finding = make.check("unset-running-state", make.process(make.steps(), sites=[site], more=more))[2]
+    place = finding.location
+    assert (place is not None and (place.file, place.line) == ("test.py", 7)) is lacks
+    assert ("named_parameters()" in finding.fix_code) is lacks

@@ -91,12 +91,26 @@ _COPIED: Final = """with torch.no_grad():  # where the averaged weights are made
         kept.copy_(current)"""
 
 
-def remedy(process: Process, serves: bool, trained_so: bool) -> tuple[str, str]:
+_WHOLE: Final = """torch.save(model.state_dict(), path)  # not of named_parameters(), which leaves buffers out
+evaluated.load_state_dict(torch.load(path))  # strict, as it is by itself: raises where something is missing"""
+
+
+def lacking_load(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
+    """The latest load_state_dict before a call with unset statistics (a row of the table unset), if it left out names
+    enough to be these and gave nothing that the model does not have."""
+    loads = [one for one in process.tables["loads"].records() if one["step"] <= row["step"] and one["given"]]
+    lacking = bool(loads) and row["modules"] and not loads[-1]["unexpected"] and loads[-1]["missing"] >= row["modules"]
+    return loads[-1] if lacking else None
+
+
+def remedy(process: Process, row: dict[str, Any], serves: bool, trained_so: bool) -> tuple[str, str]:
     """What to do about unset statistics, and an example, of a model that is evaluated, that serves the training of
     another one, or that is trained in eval mode itself."""
     if trained_so and not serves:
         return IN_TRAIN_MODE, ""
     fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
+    if lacking_load(process, row) is not None:
+        return f"{fix}: what load_state_dict was given lacks those of the normalisations.", _WHOLE
     return (
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
         _LOADED if _reads_weights(process) else _COPIED,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+ANEW = "A model made anew does that, or a copy whose buffers are not kept up."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -90,7 +91,10 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
             ),
         )
-    fix, code = batch_statistics.remedy(process, serves, trained_so)
+    load, whence = batch_statistics.lacking_load(process, row), ANEW
+    if load is not None:
+        whence = f"load_state_dict was not given {load['missing']} of its {load['expected']} names."
+    fix, code = batch_statistics.remedy(process, row, serves, trained_so)
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves else "info",
@@ -98,12 +102,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
             f"After step {row['step']:,} {name} was called in eval mode, and {state} "
-            + (
-                "What was measured with that says nothing of the weights. A model made anew does that, or a copy "
-                "whose buffers are not kept up."
-                if late
-                else same
-            )
+            + (f"What was measured with that says nothing of the weights. {whence}" if late else same)
         ),
         fix=fix,
         fix_code=code,
@@ -119,7 +118,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
         location=(batch_statistics.frozen_at(process) if trained_so else None)
-        or process.site(site)
+        or process.site(load["site"] if load is not None else site)
         or batch_statistics.normalisation(process, row["model"]),
         false_alarm="A random network that is meant to be random.",
     )
