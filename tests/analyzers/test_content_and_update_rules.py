@@ -113,6 +113,26 @@ def test_batches_with_nan_that_the_loop_gives_up(make, loader) -> None:
 
 
 @pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        ([10, 13, 17, 24, 30], "fired"),
+        ([10, 20, 30, 40, 50], "passed"),  # a validation that is called as in training
+        ([10, 13], "passed"),
+    ],
+)
+def test_batches_that_are_given_up_beside_a_loss_that_is_written_out(make, steps: list[int], status: str) -> None:
+    """No loss was seen: the model was called as in training, and no backward followed."""
+    count = len(steps)
+    evals = make.evals(count) | {"after_step": steps, "grad_mode": [2] * count, "model_in_train": [True] * count}
+    rows = [*(batch(at) for at in range(9)), *(skipped(at, batch=50 + n) for n, at in enumerate(steps))]
+    answer = make.check("nonfinite-input", make.process(make.steps(COUNT), evals=evals, more={"batches": rows}))
+    assert answer[0] == status
+    if status == "fired":
+        assert answer[2].confidence == "likely"
+        assert "no number" not in answer[2].summary
+
+
+@pytest.mark.parametrize(
     ("rows", "events"),
     [
         ([batch(3), skipped(10)], []),  # evaluated

@@ -579,6 +579,7 @@ NUMBERS: Final = (
         consequences=(*POISONED, "loss-spikes", "gradient-spikes"),
         extras=("loss-spikes", "gradient-spikes"),
     ),
+    pair("tide_windows", "own-loss", "nonfinite-input", consequences=POISONED, lines=("/ spread", "past.std(1")),
     pair(
         "tide_windows",
         "bare-spread",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding
@@ -40,7 +42,7 @@ class GivenUp:
     rows: list[Row]
     looked_at: int
     trained: int  # fields of batches that were trained on, all finite
-    events: list[Row]
+    events: list[Row]  # losses that were no number; empty where the script writes its loss out itself
 
 
 def with_nan(process: Process, suspects: list[Row], limits: Limits) -> GivenUp | None:
@@ -50,8 +52,8 @@ def with_nan(process: Process, suspects: list[Row], limits: Limits) -> GivenUp |
     that are not finite. Batches of another shape than those of the training are a validation's.
     """
     events = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
-    steps = {row["step"] for row in events}
-    if not events or not process.optimizations:
+    steps = {row["step"] for row in events} or _without_backward(process)
+    if not steps or not process.optimizations:
         return None
     rows = [row for row in process.tables["batches"].records() if row["nonfinite"] is not None]
     trained = [row for row in rows if row["trained"] != 0]
@@ -60,10 +62,27 @@ def with_nan(process: Process, suspects: list[Row], limits: Limits) -> GivenUp |
     there = [row for row in trained if (row["loader"], row["field"]) in fields]
     given_up = [row for row in rows if row["trained"] == 0 and row["step"] in steps and _is_of(row, trained)]
     looked_at = len({_batch(row) for row in given_up})
+    if not events and not _here_and_there(steps, bad, limits):
+        return None
     enough = len({_batch(row) for row in bad}) >= limits["most"] * looked_at
     if not bad or not enough or any(row["nonfinite"] for row in there):
         return None
     return GivenUp(bad, looked_at, len(there), events)
+
+
+def _without_backward(process: Process) -> set[float]:
+    """Steps after which the trained model was called as in training, and no backward followed."""
+    evals = process.evals
+    alike = (evals["grad_mode"] == validation.GRAD) & (evals["model_in_train"] == 1) & (evals["trained"] == 1)
+    return set(evals["after_step"][alike].tolist())
+
+
+def _here_and_there(steps: set[float], rows: list[Row], limits: Limits) -> bool:
+    """Whether it happens now and then: a validation that is called as in training comes at equal intervals."""
+    gaps = np.diff(np.sort(np.array(list(steps))))
+    if len({row["step"] for row in rows}) < limits["batches"] or len(gaps) < limits["batches"]:
+        return False
+    return bool(np.unique(gaps, return_counts=True)[1].max() < limits["regular"] * len(gaps))
 
 
 def _is_of(row: Row, trained: list[Row]) -> bool:
@@ -79,7 +98,8 @@ def _batch(row: Row) -> tuple[Any, ...]:
 def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Finding:
     """What is wrong with the batches that the loop gave up."""
     optimization, events = process.longest, found.events
-    begin = int(events[0]["step"] or 0) + 1
+    begin = int((events or found.rows)[0]["step"] or 0) + 1
+    loss = f"Their loss was {events[0]['name'] or 'NaN'}, and no" if events else "No"
     later = int((timing.numbers(optimization) >= begin).sum())
     lost = max(len(events), validation.unused_forwards(process))  # of a loop that has settled not every loss is seen
     share = lost / (lost + len(optimization.steps))
@@ -90,7 +110,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     place = divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
     divides = divided is not None or (place is not None and "/" in place.source.split("#")[0])
     came = "the loader handed them out" if loader else "the model was given them"
-    sure = count >= limits["batches"] and found.trained >= limits["batches"]
+    sure = bool(events) and count >= limits["batches"] and found.trained >= limits["batches"]
     return Finding(
         rule=rule,
         severity="critical" if not later else "info" if share < limits["lost"] else "warning",
@@ -99,7 +119,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
         summary=(
             f"Of {plural(found.looked_at, 'batch')} that the loop gave up and that were looked at, {count} held values "
             f"that are not numbers as {came}, in field {row['field']} ({row['dtype']}, "
-            f"{row['shape']}). No batch that was trained on did. Their loss was {events[0]['name'] or 'NaN'}, and no "
+            f"{row['shape']}). No batch that was trained on did. {loss} "
             "backward followed. What such batches have in common is never learned."
         ),
         fix=FIX_DIVISION if divides else FIX_DATA,

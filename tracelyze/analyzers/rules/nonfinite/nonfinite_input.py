@@ -130,6 +130,7 @@ RULE = Rule(
         Threshold("ahead", 3, "steps", "loaders that move batches to the device early are 1 or 2 ahead"),
         Threshold("most", 0.5, "share", "derived: of the batches that are given up; else there is another cause"),
         Threshold("batches", 3, "batches", "derived: of each kind, so that it is no coincidence which ones hold NaN"),
+        Threshold("regular", 0.8, "share", "of the intervals: an evaluation comes after as many steps each time"),
         Threshold("lost", 0.05, "share", "derived: one batch in twenty costs as much time; fewer are stray samples"),
     ),
     not_when="Missing values that the script fills or masks: the loss stays finite.",
