@@ -96,6 +96,26 @@ def test_an_average_without_buffers_that_one_call_evaluates(make, passes: int, c
     assert (status, finding.severity) == ("fired", severity)
 
 
+@pytest.mark.parametrize(("changed", "lines", "named"), [(1.0, 1, True), (1.0, 2, False), (0.0, 1, False)])
+def test_the_line_that_averages_weights_and_no_buffers(make, changed: float, lines: int, named: bool) -> None:
+    """A copy whose weights move with those of the trained model; of several such lines none is named."""
+    measured = make.evals(4, 40) | {name: [value] * 4 for name, value in {"model": 1, "losses": 1}.items()}
+    unset = [
+        {"step": step, "model": 1, "modules": 2, "of": 2, "call": 1, "training": False}
+        for step in measured["after_step"]
+    ]
+    copies = [{"step": row["step"], "model": 1, "of": 0, "changed": changed, "moved": changed} for row in unset]
+    sites = [
+        {"site": 7 + at, "role": "average", "file": "a.py", "line": 74 + at, "function": f"update{at}",
+         "source": "mine.lerp_(live, 1 - d)"}
+        for at in range(lines)
+    ]  # fmt: skip
+    more = {"unset": unset, "copies": copies, "links": [{"optimizer": 0, "model": 0}]}
+    _, _, finding = make.check("unset-running-state", make.process(evals=measured, sites=sites, more=more))
+    assert ("Its weights follow those of another model, by line 74" in finding.summary) == named
+    assert (finding.location is not None and finding.location.line == 74) == named
+
+
 @pytest.mark.parametrize(("every", "model", "severity"), [(1, 1, "warning"), (100, 1, "critical"), (1, 0, "critical")])
 def test_a_network_that_serves_the_training_of_another(make, every: int, model: int, severity: str) -> None:
     """Features of a network that no optimizer holds, computed without autograd in each step beside a loss."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.diagnosis import Finding, Setting
 
 if TYPE_CHECKING:
@@ -115,6 +115,20 @@ def remedy(process: Process, row: dict[str, Any], serves: bool, trained_so: bool
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
         _LOADED if _reads_weights(process) else _COPIED,
     )
+
+
+def averaged_at(process: Process, model: object) -> Location | None:
+    """The only line that mixes weights into others, where this model is a copy of another one whose weights move
+    between its evaluations: its state does not follow them by itself."""
+    moves = any(row["model"] == model and (row["changed"] or 0) > 0 for row in process.tables["copies"].records())
+    return script_lines.only(process, "average") if moves else None
+
+
+def why_unset(averaged: Location | None) -> str:
+    """What leaves the state of a model unset that is measured after training had begun."""
+    if averaged is None:
+        return "A model made anew does that, or a copy whose buffers are not kept up."
+    return f"Its weights follow those of another model, by line {averaged.line}, and its buffers do not."
 
 
 def _reads_weights(process: Process) -> bool:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
-ANEW = "A model made anew does that, or a copy whose buffers are not kept up."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -91,7 +90,9 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
                 "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
             ),
         )
-    load, whence = batch_statistics.lacking_load(process, row), ANEW
+    load = batch_statistics.lacking_load(process, row)
+    averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
+    whence = batch_statistics.why_unset(averaged)
     if load is not None:
         whence = f"load_state_dict was not given {load['missing']} of its {load['expected']} names."
     fix, code = batch_statistics.remedy(process, row, serves, trained_so)
@@ -117,9 +118,10 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             ),
             Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
         ],
-        location=(batch_statistics.frozen_at(process) if trained_so else None)
+        location=(batch_statistics.frozen_at(process) if trained_so else averaged)
         or process.site(load["site"] if load is not None else site)
         or batch_statistics.normalisation(process, row["model"]),
+        seen_at=process.site(site),
         false_alarm="A random network that is meant to be random.",
     )
 
