@@ -763,6 +763,22 @@ def test_a_mean_that_a_trainer_takes_to_be_divided(make, function, code) -> None
     assert make.check("unscaled-accumulation", unclipped)[2].severity == "info"
 
 
+def test_a_mean_that_a_compute_loss_func_returns(make) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    steps |= {"loss_is_mean": [True] * COUNT}
+    line = "return F.cross_entropy(out.logits, labels, label_smoothing=0.1)"
+    above = "def criterion(out, labels, num_items_in_batch=None):"
+    at = {"file": "/home/me/train.py"}
+    sites = [
+        {"site": 0, "role": "backward", "line": 7, "source": "trainer.train()", **at},
+        {"site": 1, "role": "loss", "line": 3, "source": line, "function": "criterion", **at}
+        | {"excerpt": f"{above}\n    {line}\n", "excerpt_line": 2},
+    ]
+    finding = make.check("unscaled-accumulation", make.process(steps, sites=sites))[2]
+    assert finding.fix_code == line[:-1] + ', reduction="sum") / num_items_in_batch'
+    assert "backward" not in finding.fix
+
+
 def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
     """Steps whose norm before clipping is about `times` the bound."""
     steps = make.steps()

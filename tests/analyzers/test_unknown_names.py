@@ -80,6 +80,15 @@ def test_what_a_text_says_is_no_name_and_what_it_computes_is_one(make, line: str
     assert unknown_names.noted(code, process, place) == (code if known else f"{unknown_names.NOTE}teacher\n{code}")
 
 
+def test_parameters_with_a_default_are_names_of_their_function(make) -> None:
+    text = (
+        "def criterion(outputs, labels, items=None, *, mean: bool = True):\n    return cross_entropy(outputs, weight=1)"
+    )
+    process, place = recorded(make, text, 2, "criterion")
+    assert unknown_names.noted("outputs / items * mean", process, place) == "outputs / items * mean"
+    assert "weight" in unknown_names.noted("outputs * weight", process, place).split("\n")[0]
+
+
 def test_self_is_the_scripts_own_where_its_attributes_are(make) -> None:
     text = "def helper(optimizer):\n    optimizer.zero_grad()\n\nclass A:\n    def fit(self):\n        self.opt.step()"
     process, place = recorded(make, text, 2, "helper")

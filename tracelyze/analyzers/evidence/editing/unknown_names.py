@@ -29,6 +29,8 @@ _ASSIGNED: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?:=(?!=)|,)")
 _STRING: Final = re.compile(r"""(?<![A-Za-z])(?P<kind>[rbfRBF]{0,2})(?:"[^"\n]*"|'[^'\n]*')""")
 _FIELD: Final = re.compile(r"\{([^{}]*?)(?:![rsa])?(?::[^\[\](){}]*)?\}")
 _DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
+_HEAD: Final = re.compile(r"\s*(?:async )?def \w+\(")
+_DEFAULT: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?::[^,=]*)?=(?!=)")  # a parameter, in a head
 _ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
@@ -152,7 +154,8 @@ def attributes_of_self(code: str) -> set[str]:
 
 def _words(line: str) -> set[str]:
     text = _STRING.sub(_fields, line).split("  #")[0]
-    return set(_WORD.findall(text)) | set(_ASSIGNED.findall(text.split("(")[0]))
+    taken = _DEFAULT if _HEAD.match(text) else _ASSIGNED
+    return set(_WORD.findall(text)) | set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
 
 
 def _fields(string: re.Match[str]) -> str:

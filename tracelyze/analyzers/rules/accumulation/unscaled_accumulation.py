@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import of_trainer
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask, Table
     from tracelyze.diagnosis import Location
-
-
-TRAINER = (
-    "Say that your compute_loss returns a mean. Where a model accepts loss arguments (**kwargs), the Trainer of "
-    "transformers expects a loss that was divided by num_items_in_batch, and divides it by nothing. Or return a sum "
-    "over the targets, divided by num_items_in_batch."
-)
-EXAMPLE = (
-    "trainer.loss_is_scaled_for_ga = False  # before trainer.train(), transformers 5\n"
-    "trainer.model_accepts_loss_kwargs = False  # instead of it, before version 5"
-)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -76,7 +66,8 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         if matters
         else f"{name} divides most of that out again, but gradient clipping and logged norms are off by that factor."
     )
-    computes = _compute_loss(optimization) if by_framework else None
+    computes = of_trainer.method(optimization) if by_framework else None
+    fix, code = of_trainer.remedy(optimization, count)
     mean = "Each loss is a mean over its batch:" if by_framework else "If each loss is a mean over its batch,"
     logged = ", and so is the training loss that the Trainer logs" if computes else ""
     # What transformers' own models do under its own Trainer is nobody's mistake who uses them: that is a hint.
@@ -97,11 +88,8 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
             f"observed losses were not divided by anything. {mean} the gradient is {count} times too large{logged}. "
             f"{effect}"
         ),
-        fix=TRAINER
-        if computes
-        else f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. Leave the "
-        "learning rate as it is, unless it was chosen to suit these sums.",
-        fix_code=EXAMPLE if computes else f"(loss / {count}).backward()",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -114,14 +102,6 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
     )
-
-
-def _compute_loss(optimization: Optimization) -> Location | None:
-    """The line of a method with the name that the Trainer of transformers calls, which computes the loss or calls the
-    model."""
-    process = optimization.process
-    lines = [one for role in ("loss", "training-call") for one in process.locations(role)]
-    return next((one for one in lines if one.function.rpartition(".")[2] == "compute_loss"), None)
 
 
 def _line(place: Location | None) -> tuple[str, int] | None:

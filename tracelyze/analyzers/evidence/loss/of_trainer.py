@@ -1,0 +1,68 @@
+"""What to change in a loss that the Trainer of transformers takes to be divided already."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
+
+METHOD: Final = (
+    "Say that your compute_loss returns a mean. Where a model accepts loss arguments (**kwargs), the Trainer of "
+    "transformers expects a loss that was divided by num_items_in_batch, and divides it by nothing. Or return a sum "
+    "over the targets, divided by num_items_in_batch."
+)
+OF_METHOD: Final = (
+    "trainer.loss_is_scaled_for_ga = False  # before trainer.train(), transformers 5\n"
+    "trainer.model_accepts_loss_kwargs = False  # instead of it, before version 5"
+)
+FUNCTION: Final = (
+    "Return a sum over the targets, divided by num_items_in_batch: the Trainer gives that number of all batches of a "
+    "step to a compute_loss_func, and divides what it returns by nothing."
+)
+OF_FUNCTION: Final = 'return F.cross_entropy(logits, labels, reduction="sum") / num_items_in_batch'
+_NAMES: Final = ("num_items_in_batch", "compute_loss_func")
+
+
+def method(optimization: Optimization) -> Location | None:
+    """The line of a method with the name that the Trainer of transformers calls, which computes the loss or calls the
+    model."""
+    process = optimization.process
+    lines = [one for role in ("loss", "training-call") for one in process.locations(role)]
+    return next((one for one in lines if one.function.rpartition(".")[2] == "compute_loss"), None)
+
+
+def remedy(optimization: Optimization, count: int) -> tuple[str, str]:
+    """Words and an example, where so many batches make a step."""
+    process, place = optimization.process, optimization.loss_location
+    if method(optimization) is not None:
+        return METHOD, OF_METHOD
+    around = edits.recorded_lines(process, place).values() if place else ()
+    if any(name in line for line in around for name in _NAMES):
+        return FUNCTION, _summed(process, place) or OF_FUNCTION
+    fix = (
+        f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. Leave the "
+        "learning rate as it is, unless it was chosen to suit these sums."
+    )
+    return fix, f"(loss / {count}).backward()"
+
+
+def _summed(process: Process, place: Location | None) -> str:
+    """The script's own line with a sum in place of the mean; empty where it does not return or assign one call of a
+    loss function of torch."""
+    own = own_statement.at(process, place)
+    parsed = own.parsed.statement if own is not None else None
+    value = parsed.value if isinstance(parsed, ast.Return | ast.Assign) else None
+    if own is None or not isinstance(value, ast.Call):
+        return ""
+    called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    summed = own.with_argument((called,), "reduction", '"sum"') if called in _FUNCTIONS else ""
+    return f"{own.dedented(summed)} / num_items_in_batch" if summed else ""
+
+
+_FUNCTIONS: Final = ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
