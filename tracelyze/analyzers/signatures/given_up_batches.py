@@ -31,7 +31,7 @@ FIX_DIVISION: Final = (
     "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
 )
 CODE_DIVISION: Final = (
-    "inputs = (inputs - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
+    "scaled = (values - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
 )
 
 
