@@ -278,6 +278,36 @@ def test_first_steps_of_a_second_phase(make, load, seen) -> None:
     assert ("took in all" in reason) != left
 
 
+@pytest.mark.parametrize(
+    ("source", "fix", "example"),
+    [
+        ("self.acc.load_state(folder)", "accelerator.prepare()", "register_for_checkpointing(scheduler)"),
+        ('optimizer.load_state_dict(torch.load("opt.pt"))', "Save the state", 'torch.load("scheduler.pt")'),
+    ],
+)
+def test_a_schedule_that_a_folder_of_states_leaves_out(make, source: str, fix: str, example: str) -> None:
+    of_optimizer = {"file": "opt.pt", "keys": "param_groups state", "tensors": 0, "progress": True, "site": 3}
+    event = {"kind": "resumed", "time": 1.0, "step": 201, "name": "opt.pt", "text": json.dumps(SEEN | UNDER_WAY)}
+    rows = [SAVE | of_optimizer | {"progress": False}, LOAD | of_optimizer]
+    site = {"site": 3, "role": "load", "file": "train.py", "line": 7, "function": "main", "source": source}
+    process = make.process(more={"checkpoints": rows, "events": [event]}, sites=[site], optimizers=ADAM)
+    status, _, finding = make.check("resume-discontinuity", process)
+    assert (status, finding.location.line) == ("fired", 7)
+    assert fix in finding.fix
+    assert example in finding.fix_code
+    assert "**saved" not in finding.fix_code
+
+
+def test_weights_and_an_optimizer_in_files_of_their_own(make) -> None:
+    """That of the weights says how far the training is, and the other one holds the moments."""
+    weights = {"optimizer": False, "keys": "epoch model"}
+    states = {"file": "opt.pt", "keys": "param_groups state", "tensors": 0}
+    saved = [SAVE | weights, SAVE | states]
+    assert judge(make, "resume-discontinuity", [*saved, LOAD | weights, LOAD | states])[0] == "passed"
+    left = {"optimizer_restored": False}
+    assert judge(make, "resume-discontinuity", [*saved, LOAD | weights | left, LOAD | states | left])[0] == "fired"
+
+
 def test_an_optimizer_of_another_method_takes_in_no_state(make) -> None:
     """Pretraining by Adam, fine-tuning by SGD, in one program."""
     load, seen = {"optimizer_restored": False}, {"optimizer": 1}

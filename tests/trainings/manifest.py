@@ -420,6 +420,7 @@ SAVED: Final = (
     ),
     pair("saved_and_resumed", "fresh-optimizer", "resume-discontinuity", lines=("torch.load(",), fast=True),
     pair("resumed_schedule", "schedule-lost", "resume-discontinuity", lines=("torch.load(path)",), fast=True),
+    pair("resumed_folder", "scheduler-left-out", "resume-discontinuity", lines=('torch.load(self.at("optimizer"))',)),
     pair(
         "resumed_schedule",
         "optimizer-anew",

@@ -76,6 +76,9 @@ class Resumed:
         kinds = [kind.__name__ for kind in type(scheduler).__mro__]
         if lr is None or initial is None or lr == initial or KEEPS_NO_PLACE in kinds:
             return False
+        bases = getattr(scheduler, "base_lrs", None)
+        if type(bases) is list and bases and _number(bases[0]) not in (initial, None):
+            return False  # made for another rate than the one under way
         sets_it = any(kind in kinds for kind in SETS_THE_RATE)
         return getattr(scheduler, "last_epoch", None) == 0 and (sets_it or group.get("lr") in (lr, initial, 0.0))
 

@@ -67,7 +67,7 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
         return Lost(["optimizer", *lost], "half in file")
     if lost:
         return Lost(lost, "in file")
-    if row["progress"] and not row["optimizer"] and resumed_states.has_state(process):
+    if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and resumed_states.has_state(process):
         return Lost(["optimizer"], "not in file")
     if facts.get("renewed") and resumed_states.has_state(process):
         return Lost(["optimizer"], "renewed")

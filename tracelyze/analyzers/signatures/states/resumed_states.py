@@ -55,6 +55,12 @@ _TITLES = {
     "average": "The training goes on from a checkpoint without the average of its weights",
     "epoch counter": "The training goes on from a checkpoint, and counts from zero again",
 }
+ACCELERATE: Final = (
+    "Hand the scheduler to accelerator.prepare() beside its optimizer, or register it before load_state(). "
+    "save_state() leaves out everything else."
+)
+REGISTER: Final = "accelerator.register_for_checkpointing(scheduler)  # before load_state() and save_state()"
+_OF_ONE: Final = ["param_groups", "state"]  # the keys of a file that holds the state of an optimizer and no more
 _FIX = {
     "unread": "Restore {unread} of the file as well.",
     "in file": "Restore the state of the {names} as well, right where the weights are restored.",
@@ -198,6 +204,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read = process.site(row["site"])
     fix = _FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words)
+    whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
+    if whole:
+        fix = ACCELERATE
     if lost.names[:2] == ["optimizer", "scheduler"]:
         fix += " The optimizer comes first: it brings the rate, which no scheduler sets when it takes in its state."
     return Finding(
@@ -209,7 +218,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         else "The training goes on from a checkpoint, and its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
         fix=fix,
-        fix_code=own_loads.in_example(_code(lost, (row["keys"] or "").split(), never_read(facts)), process, read),
+        fix_code=REGISTER
+        if whole
+        else own_loads.in_example(_code(lost, (row["keys"] or "").split(), never_read(facts)), process, read),
         first_step=1 if training else step + 1,
         first_second=row["time"],
         trainings=[training] if training else [],
@@ -233,6 +244,11 @@ def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
     loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
     if lost.how == "renewed":
         return "\n".join(["optimizer = torch.optim.AdamW(model.parameters())  # before its state", *loads])
+    if keys == _OF_ONE:
+        path = '"scheduler.pt"' if lost.names == ["scheduler"] else "path"
+        saving = [f"torch.save({name}.state_dict(), {path})  # where the optimizer's is saved" for name in lost.names]
+        taking = [f"{name}.load_state_dict(torch.load({path}))" for name in lost.names]
+        return "\n".join(taking if lost.how == "in file" else [*saving, *taking])
     absent = lost.names[:1] if lost.how == "half in file" else lost.names
     states = ", ".join(f'"{name}": {name}.state_dict()' for name in absent)
     saving = [f"torch.save({{**saved, {states}}}, path)  # saved: what is written to the file today"]

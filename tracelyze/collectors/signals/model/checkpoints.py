@@ -74,6 +74,9 @@ class Checkpoints(Signal):
         self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]], Resumed]] = []
         self._resumed: list[tuple[dict[str, Any], Resumed]] = []  # no step since
         self._schedulers = SetByIdentity()
+        # Models that took in weights, after how many steps; after how many a file was read that counts epochs or steps.
+        self._models: tuple[int, list[weakref.ref[Any]]] = (0, [])
+        self._progress_read: int | None = None
 
     def opened(self) -> None:
         modules = [module for _, module in self.program.calls.modules()]
@@ -308,11 +311,17 @@ class Checkpoints(Signal):
         if self._loads > MAX_LOADS:
             return
         file = File(self.torch, content)
-        if not file.tensors:
+        if file.progress:
+            self._progress_read = self.progress.steps
+        if not file.tensors and not file.optimizer:
             return
         row = self._facts("load", file, name) | {"time": self.context.now(), "step": self.progress.steps}
         row |= dict.fromkeys(("model_restored", "optimizer_restored", "scheduler_restored", "scaler_restored"), False)
         resumed = Resumed(file.groups, file.moments)
+        if not file.tensors and self._models[0] == self.progress.steps:
+            for module in filter(None, (ref() for ref in self._models[1])):  # from a file of its own, read before
+                row["model_restored"] = True
+                resumed.load(module)
         self._loaded.append((row, [weakref.ref(one) for one in file.all_tensors()[:4]], resumed))
         self._resumed.append((row, resumed))
         self.activate()
@@ -324,6 +333,15 @@ class Checkpoints(Signal):
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
         for _, resumed in self._files_of(given):
             resumed.load(module)
+        step, known = self._models
+        if step != self.progress.steps:
+            known = []
+        if len(known) < MAX_LOADS:
+            self._models = self.progress.steps, [*known, weakref.ref(module)]
+        for row, resumed in self._resumed:
+            if not row["tensors"] and row["step"] == self.progress.steps:  # of an optimizer alone
+                row["model_restored"] = True
+                resumed.load(module)
 
     def _files_of(self, given: Any) -> list[tuple[dict[str, Any], Resumed]]:
         """The files that a state which is loaded comes from."""
@@ -351,6 +369,7 @@ class Checkpoints(Signal):
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         """The first step after a file was read shows what was made of it."""
         for read, resumed in self._resumed:
+            read["progress"] |= not read["tensors"] and self._progress_read == read["step"]
             if read["model_restored"]:
                 facts = {"site": read["site"], "step": read["step"], "unread": _unread(read["keys"])}
                 facts |= resumed.facts(tracked, list(self._schedulers))
