@@ -46,7 +46,8 @@ def test_a_loop_that_skips_what_is_no_number(collect: Any, tmp_path: Path) -> No
 def test_a_loop_that_skips_such_a_batch_now_and_then(collect: Any, tmp_path: Path) -> None:
     """Few lost batches are information; once the loop has settled not every one of them is looked at."""
     diagnosis = recorded(collect, tmp_path, "step % 110 == 100", "not torch.isfinite(loss)")
-    (finding,) = diagnosis.findings
+    cause, finding = diagnosis.findings
+    assert (cause.rule, cause.severity, finding.caused_by) == ("nonfinite-input", "info", "nonfinite-input")
     assert (finding.rule, finding.severity, finding.confidence) == ("loss-nonfinite", "info", "certain")
     seen = finding.evidence[0].value
     assert 1 <= seen <= 3
