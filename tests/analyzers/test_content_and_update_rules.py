@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.diagnosis import Exit
+from tracelyze.diagnosis import Exit, Location
 
 COUNT = 400  # steps, of 0.05 s each
 
@@ -273,8 +274,18 @@ def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) 
     assert "trust" not in other.fix + other.summary
 
 
-def test_a_line_that_makes_a_new_tensor_is_written_in_place(make) -> None:
-    line = 'p = p - group["lr"] * p.grad'
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ('p = p - group["lr"] * p.grad', 'p.copy_(p - group["lr"] * p.grad)'),
+        (
+            "p.reshape(len(p), -1).add_(u, alpha=-lr)",
+            "p.copy_(p.reshape(len(p), -1).add_(u, alpha=-lr).reshape(p.shape))",
+        ),
+        ("p.data.float().sub_(u)", "p.data.copy_(p.data.float().sub_(u))"),
+    ],
+)
+def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, example: str) -> None:
     sites = [
         {"site": number, "role": role, "file": "a.py", "line": 10 * number, "function": "step", "source": text}
         for number, (role, text) in enumerate([("optimizer-step", "def step(self):"), ("rebound", line)], 1)
@@ -282,7 +293,23 @@ def test_a_line_that_makes_a_new_tensor_is_written_in_place(make) -> None:
     optimizers = [{"optimizer": 0, "name": "Own", "step_defined_at": 1}]
     process = make.process(more={"parameters": looks(1.0, **STILL)}, sites=sites, optimizers=optimizers)
     finding = make.check("updates-not-applied", process)[2]
-    assert finding.fix_code == 'with torch.no_grad():\n    p.copy_(p - group["lr"] * p.grad)'
+    assert finding.fix_code == f"with torch.no_grad():\n    {example}"
+    assert ("returns" in finding.summary) is (".copy_(p -" not in example)
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("slow = slow.mul(d).add_(new[name], alpha=1 - d)", "slow.copy_(slow.mul(d).add_(new[name], alpha=1 - d))"),
+        ("slow = d * slow + (1 - d) * new", "slow.copy_(d * slow + (1 - d) * new)"),
+        ("slow = slow.lerp_(new, 1 - d)", None),
+        ("ema = update_parameters(model)", None),
+    ],
+)
+def test_an_average_that_is_made_anew_is_written_in_place(line: str, example: str | None) -> None:
+    fix, code = copies.remedy(Location("a.py", 3, "track", line), updated=False)
+    assert (code == f"{example}  # under torch.no_grad()") is (example is not None)
+    assert ("Line 3" in fix) is (example is not None)
 
 
 @pytest.mark.parametrize(

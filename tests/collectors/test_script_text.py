@@ -157,6 +157,8 @@ def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
     [
         ("a.data.mul_(self.d).add_(b.data, alpha=1 - self.d)", True),
         ("a.copy_(self.d * a + (1 - self.d) * b)", True),
+        ("a = a.mul(self.d).add_(b, alpha=1 - self.d)", True),
+        ("a = self.d * a + (1 - self.d) * b", True),
         ("a.mul_(0.9).sub_(b.grad, alpha=self.d)", False),  # a step
         ("print(a.shape == b.shape)", False),
     ],
@@ -165,6 +167,45 @@ def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
     loop = "for a, b in zip(self.ema.parameters(), model.parameters()):"
     *_, function = codes(f"def update(self, model):\n    {loop}\n        {text}")
     assert script_text.averages(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("slow = slow.mul(d).add_(new[name], alpha=1 - d)", [4]),
+        ("slow = slow.lerp(new[name], 1 - d)", [4]),
+        ("slow.mul_(d).add_(new[name], alpha=1 - d)", []),  # as before: only pairs of weights tell
+        ("mine[name] = slow.mul(d)", []),
+    ],
+)
+def test_an_average_that_is_made_anew(text: str, line: list[int]) -> None:
+    body = "    for name, slow in self.net.state_dict().items():\n        if slow.is_floating_point():\n"
+    source = (
+        f"def track(self, new, d, mine):\n{body}            {text}\n        else:\n            slow.copy_(new[name])"
+    )
+    *_, function = codes(source)
+    assert script_text.averages(function) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("p.reshape(p.shape[0], -1).add_(update, alpha=-group['lr'] * ratio)", True),
+        ("p.data.flatten().sub_(update)", True),
+        ("p.float().add_(update)", True),
+        ("p.view(p.shape[0], -1).add_(update)", False),  # which never copies
+        ("buf = p.clone().mul_(0.9)", False),
+        ("update.reshape(-1).mul_(0.9)", False),
+        ("p.add_(update.reshape(p.shape))", False),
+        ("p.copy_(p.reshape(-1) - update)", False),
+    ],
+)
+def test_steps_that_change_what_may_be_a_copy(text: str, found: bool) -> None:
+    source = (
+        f"def step(self, update, ratio):\n    for group in self.groups:\n        for p in group:\n            {text}"
+    )
+    *_, function = codes(source)
+    assert script_text.rebound(function) == [4] * found
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -134,6 +136,33 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
     near = np.abs(losses - start) <= limits["near"] * start
     moves = float(np.ptp(losses)) > limits["follows"] * (start - end)
     return (start, end) if near.all() and not moves else None
+
+
+UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
+LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
+ANEW = "gives the loop's variable a new tensor, and the average itself stays as it was: write into it"
+
+
+def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
+    """Words and an example. `line`: the one that updates the average; `updated`: it does so, and too slowly."""
+    own = parsed_line.parse(line.source) if line is not None and not updated else None
+    made = own.statement if own is not None else None
+    if line is not None and own is not None and isinstance(made, ast.Assign) and _is_new(made):
+        code = f"{own.text_of(made.targets[0])}.copy_({own.text_of(made.value)})  # under torch.no_grad()"
+        return f"Line {line.line} {ANEW}.", code
+    fix = f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps."
+    return fix, example(line if updated else None)
+
+
+def _is_new(made: ast.Assign) -> bool:
+    """Whether a variable is given what is computed of it: by operators, or by a method that leaves it as it is."""
+    target, value = made.targets[0], made.value
+    name, first = target.id if isinstance(target, ast.Name) else "", ""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        first, value = value.func.attr, value.func.value
+    itself = first in ("mul", "lerp") and isinstance(value, ast.Name) and value.id == name
+    used = {one.id for one in ast.walk(value) if isinstance(one, ast.Name)}
+    return bool(name) and (itself or (isinstance(value, ast.BinOp) and not first and name in used))
 
 
 def example(line: Location | None) -> str:

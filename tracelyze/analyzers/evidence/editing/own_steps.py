@@ -17,6 +17,11 @@ FIX: Final = (
     "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere."
 )
 FIX_CODE: Final = 'with torch.no_grad():\n    p.sub_(group["lr"] * p.grad)'
+FIX_COPY: Final = (
+    "Write the result into the parameter itself. reshape() and flatten() return a copy where the memory does not fit "
+    "the new shape, as under channels_last; clone(), contiguous() and a change of type do so as well."
+)
+_SHAPES: Final = ("reshape", "flatten")
 AT_ZERO: Final = (
     " They are all zero, and an update in proportion to the size of the weights, as by the trust ratio of LARS and "
     "LAMB, is nothing for these; no gradient flows back through a weight of zero, either."
@@ -47,13 +52,36 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
         return FIX_AT_ZERO, CODE_AT_ZERO
     line = parsed_line.parse(made_anew.source) if made_anew else None
     own = line.statement if line is not None else None
-    if line is None or not isinstance(own, ast.Assign) or not isinstance(own.targets[0], ast.Name):
+    if line is not None and isinstance(own, ast.Assign) and isinstance(own.targets[0], ast.Name):
+        return FIX, f"with torch.no_grad():\n    {own.targets[0].id}.copy_({line.text_of(own.value)})"
+    copy = _copy(made_anew)
+    if line is None or copy is None or not isinstance(own, ast.Expr):
         return FIX, FIX_CODE
-    return FIX, f"with torch.no_grad():\n    {own.targets[0].id}.copy_({line.text_of(own.value)})"
+    held, whole = line.text_of(copy.value), line.text_of(own.value)
+    shape = f".reshape({held}.shape)" if copy.attr in _SHAPES else ""
+    return FIX_COPY, f"with torch.no_grad():\n    {held}.copy_({whole}{shape})"
+
+
+def doing(line: Location | None) -> str:
+    """What such a line does instead of changing the parameter, behind "the only place that "."""
+    copy = _copy(line)
+    if copy is None:
+        return "gives the loop's variable a new tensor instead of changing it"
+    return f"changes what {copy.attr}() returns: where that is a copy, the parameter stays as it was"
+
+
+def _copy(place: Location | None) -> ast.Attribute | None:
+    """What makes the copy that a statement changes in place, `p.reshape` in `p.reshape(-1).add_(update)`."""
+    line = parsed_line.parse(place.source) if place else None
+    own = line.statement if line is not None else None
+    changes = own.value.func if isinstance(own, ast.Expr) and isinstance(own.value, ast.Call) else None
+    made = changes.value if isinstance(changes, ast.Attribute) and changes.attr.endswith("_") else None
+    return made.func if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) else None
 
 
 def rebound(process: Process, defined: Location | None) -> Location | None:
-    """The only line of the optimizer's own step, `defined` there, that gives the variable of its loop a new value."""
+    """The only line of the optimizer's own step, `defined` there, that gives the variable of its loop a new value, or
+    changes a copy of it."""
     if defined is None:
         return None
     lines = [one for one in process.locations("rebound") if one.file == defined.file and one.line > defined.line]

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 SLOW = ", or so slowly that it is"
 HARM = "what is evaluated, and perhaps saved, is not what was trained."
-UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
-LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -99,14 +97,15 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
                      limits.source("falls"), role="most"),
             count,
         ]  # fmt: skip
+    fix, code = copies_of_the_model.remedy(average, bool(updated))
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=title,
         summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
-        fix=f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps.",
-        fix_code=copies_of_the_model.example(average if updated else None),
+        fix=fix,
+        fix_code=code,
         first_step=first,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],

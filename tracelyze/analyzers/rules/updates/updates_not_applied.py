@@ -98,7 +98,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
             "them, and their learning rate is not zero: each step leaves them exactly as they were."
             + own_steps.AT_ZERO * at_zero
-            + script_lines.said(rebound, "gives the loop's variable a new tensor instead of changing it", "in it")
+            + script_lines.said(rebound, own_steps.doing(rebound), "in it")
         ),
         fix=fix,
         fix_code=code,

@@ -56,6 +56,7 @@ ASSIGNED: Final = {
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
+COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
@@ -146,17 +147,25 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
 
 def averages(code: CodeType) -> list[int]:
     """Lines of a function that mix weights into others, as an average or a target network does: neither steps of an
-    optimizer, which read gradients, nor trainings."""
+    optimizer, which read gradients, nor trainings. Those that give a loop's variable the mixture, where there are."""
     names = set(code.co_names)
-    if len(code.co_code) > LONGEST or "zip" not in names or names & {"grad", "backward"} or not names & _WEIGHTS:
+    if len(code.co_code) > LONGEST or not names & {"zip", "items"} or names & {"grad", "backward"}:
         return []
-    found: set[int] = set()
-    line = code.co_firstlineno
+    found, anew, variables = set[int](), set[int](), set[str]()
+    line, begins, mixed, kept = code.co_firstlineno, False, 0, not names & _WEIGHTS
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        if one.opname in METHODS and one.argval in _MIXES:
+        begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(_stored(one))))
+        kept |= one.opname == "STORE_SUBSCR"  # a new state is put together
+        if one.opname in METHODS and one.argval in _MIXES and "zip" in names:
             found.add(line)
-    return sorted(found)
+        if (one.opname in METHODS and one.argval in ("mul", "lerp")) or (one.opname, one.argrepr) == ("BINARY_OP", "*"):
+            mixed = line
+        if begins:
+            variables.update(_stored(one))
+        elif mixed == line and variables.intersection(_stored(one)):
+            anew.add(line)
+    return [] if not names & _WEIGHTS else sorted(anew if anew and not kept else found)
 
 
 def bests(code: CodeType) -> list[tuple[str, int]]:
@@ -298,18 +307,25 @@ def kept(code: CodeType) -> list[int]:
 
 
 def rebound(code: CodeType) -> list[int]:
-    """Lines that give the variable of a `for` a sum or a difference: the tensor that it stood for stays as it was."""
+    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, or change what a
+    method of it has returned, which may be a copy."""
     found: set[int] = set()
     if len(code.co_code) > LONGEST:
         return []
-    line, before, variables = code.co_firstlineno, "", set[str]()
+    line, before, owner, copied, variables = code.co_firstlineno, "", "", 0, set[str]()
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
+        stored, method = _stored(one), one.argval if one.opname in METHODS else ""
         if before == "FOR_ITER":
-            variables.update(_stored(one))
-        elif before in ("+", "-") and variables.intersection(_stored(one)):
+            variables.update(stored)
+        elif before in ("+", "-") and variables.intersection(stored):
             found.add(line)
+        elif method in COPIES and owner in variables:
+            copied = line
+        elif copied == line and (stored or (method.endswith("_") and before.startswith("CALL"))):
+            found = found - {line} if stored else found | {line}
         before = one.argrepr if one.opname == "BINARY_OP" else one.opname
+        owner = owner if method == "data" else _last(one)
     return sorted(found)
 
 
