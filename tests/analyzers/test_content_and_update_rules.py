@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tracelyze.analyzers import diagnose
@@ -387,6 +388,44 @@ def test_small_updates_in_random_directions_that_add_up(changed: float, make) ->
     assert make.check("lost-updates", make.process(more={"parameters": sixteen(1 - changed, held)}))[0] == "passed"
     few = make.process(more={"parameters": sixteen(1 - changed, held[:6])})  # stretches of nine steps tell nothing yet
     assert make.check("lost-updates", few)[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("how", "zeros", "other", "status"),
+    [
+        ("round", 0.0, 1, "fired"),
+        ("copies", 0.0, 1, "passed"),
+        ("round", 0.2, 1, "passed"),  # rows of a table, of which many have no gradient
+        ("round", 0.0, 9, "passed"),  # a small part of the weights
+    ],
+)
+def test_a_half_of_the_weights_that_never_moves(how: str, zeros: float, other: int, status: str, make) -> None:
+    """Weights of many sizes: updates move the small ones, and are less than half a step of the large ones."""
+    random = np.random.default_rng(0)
+    weights = (0.02 * random.standard_normal(4000)).astype(np.float32)
+
+    def short(values: Any) -> Any:
+        bits = values.astype(np.float32).view(np.uint32)
+        return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+    weights, drift = short(weights), random.standard_normal(4000)
+    rows = sixteen(0.0, [0.0] * len(gaps()))
+    last, at = weights, {row["step"]: row for row in rows}
+    for step in range(1, max(STEPS) + 1):
+        before = short(weights)
+        drift = 0.97 * drift + 0.243 * random.standard_normal(4000)
+        weights = weights + 4e-5 * drift
+        weights = short(weights) if how == "round" else weights
+        if step in at:
+            at[step]["unchanged"] = at[step]["unchanged_reached"] = float((short(weights) == before).mean())
+            if at[step]["since"] is not None:
+                at[step]["unchanged_since"] = float((before == last).mean())
+            at[step]["grad_zeros"], last = zeros, before
+    rest = [row | {"parameter": "moves", "unchanged_reached": 0.5, "unchanged_since": 0.1} for row in rows]
+    rest = [row | {"elements": rows[0]["elements"] * other} for row in rest] if other > 1 else []
+    answer = make.check("lost-updates", make.process(more={"parameters": rows + rest}))
+    assert answer[0] == status
+    assert not answer[2] or answer[2].confidence == "likely"
 
 
 def test_weights_that_need_no_wider_copies(make) -> None:

@@ -31,6 +31,7 @@ class SampledUpdates:
     reached: Floats  # the same, of those with a gradient
     since: Floats  # steps since the measurement before
     unchanged_since: Floats  # share of elements that are as they were then
+    zeros: Floats  # share of elements without a gradient
     expected: Floats  # size of rate times gradient against the weights, element by element, in the mean
 
 
@@ -62,6 +63,20 @@ def pooled(tensors: list[SampledUpdates]) -> Pooled:
             at[3] = since
     rows = np.array([[lost / n, since, held / n] for n, lost, held, since in sums.values()]).reshape(-1, 3)
     return Pooled(rows[:, 0], rows[:, 1], rows[:, 2])
+
+
+def stays_more_than_a_walk(updates: SampledUpdates, sparse: float) -> Floats:
+    """How many elements of one tensor are as they were n steps ago, against n steps in random directions that add up:
+    where a step changes the share x, one in pi * x * sqrt(n) is back, once x * sqrt(n) is above 1. Of stretches that
+    long, the longest last. A tensor whose gradient has zeros holds elements that no step was to change."""
+    known = ~np.isnan(updates.reached) & ~np.isnan(updates.unchanged_since)
+    lost, held, since = updates.reached[known], updates.unchanged_since[known], updates.since[known]
+    if not len(lost) or float(np.median(updates.zeros[known])) > sparse:
+        return np.empty(0)
+    walked = (1.0 - np.maximum(lost[1:], lost[:-1])) * np.sqrt(since[1:])
+    times = np.pi * held[1:] * walked
+    order = np.argsort(since[1:], kind="stable")
+    return times[order][walked[order] >= 1.0]
 
 
 @measured_once
@@ -99,5 +114,6 @@ def _updates_of(parameters: Table, at: np.ndarray, parameter: str, dtype: str) -
         parameters["unchanged_reached"][at],
         parameters["since"][at],
         parameters["unchanged_since"][at],
+        parameters["grad_zeros"][at],
         expected,
     )

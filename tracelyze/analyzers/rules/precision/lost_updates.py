@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     SampledUpdates,
     pooled,
     sampled_updates,
+    stays_more_than_a_walk,
 )
 from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
@@ -36,10 +37,12 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
         return Skipped("the run is too short to see whether small updates add up")
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     if share < limits["lost"] or held < limits["held"]:
+        if share >= limits["half"] and _stuck(short, limits) >= limits["most"]:
+            return _finding(optimization, short, pool, limits, "likely")
         return Passed(f"steps change {percent(1 - share)} of the 16-bit weights, several steps {percent(1 - held)}")
     long = pool.since >= limits["stretch"]
     if _stays(pool, limits):
-        return _finding(optimization, short, pool, limits)
+        return _finding(optimization, short, pool, limits, "certain")
     if int(long.sum()) < limits["looks"]:
         return Skipped("the run is too short to see whether small updates add up")
     return Passed(
@@ -62,19 +65,36 @@ def _stays(pool: Pooled, limits: Limits) -> bool:
     return never >= limits["never"] and float(pool.since.sum()) >= limits["steps"]
 
 
-def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits) -> Finding:
+def _stuck(tensors: list[SampledUpdates], limits: Limits) -> float:
+    """Share of the elements that lie in tensors a half of which, about, moves and the other half never does. Each
+    tensor is judged by itself: one of large weights beside one of small ones looks the same."""
+    stuck = 0
+    for one in tensors:
+        looks = int(limits["looks"])
+        times = stays_more_than_a_walk(one, limits["sparse"])[-looks:]  # the longest stretches tell most
+        half = np.isfinite(one.reached).any() and np.nanmedian(one.reached) >= limits["half"]
+        if half and len(times) == looks and float(np.median(times)) >= limits["walk"]:
+            stuck += one.elements
+    return stuck / sum(one.elements for one in tensors)
+
+
+def _finding(
+    optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits, confidence: Any
+) -> Finding:
+    certain = confidence == "certain"
+    least, still = "lost" if certain else "half", (limits["held"], limits.source("held"))
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
     return Finding(
         rule=RULE.id,
         severity="warning",
-        confidence="certain",
+        confidence=confidence,
         title=f"{percent(share)} of the weight updates are lost to rounding in {dtype}",
         summary=(
             f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient exactly "
             f"as they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
-            f"{rate:g} the updates are smaller than half the distance from the old value to the next one in {dtype}, "
+            f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value to the next one in {dtype}, "
             "and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
@@ -84,10 +104,8 @@ def _finding(optimization: Optimization, short: list[SampledUpdates], pool: Pool
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("weights that a step leaves as they were", share, "share", limits["lost"], limits.source("lost")),
-            Evidence(
-                "weights that many steps leave as they were", held, "share", limits["held"], limits.source("held")
-            ),
+            Evidence("weights that a step leaves as they were", share, "share", limits[least], limits.source(least)),
+            Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
         location=script_lines.made_short(optimization.process) or optimization.step_location,
@@ -112,6 +130,12 @@ RULE = Rule(
     thresholds=(
         Threshold("lost", 0.75, "share", "three of four updates without effect: the rate is a quarter of what it says"),
         Threshold("held", 0.5, "share", "most weights are where they were several steps ago"),
+        Threshold("half", 0.5, "share", "half of the updates without effect, where the same weights keep still"),
+        Threshold(
+            "walk", 2.0, "times", "measured: 0.2 to 1.7 where updates add up, of normal weights; up to 3 where not"
+        ),
+        Threshold("sparse", 0.1, "share", "derived: of ten weights nine have a gradient: what keeps still could move"),
+        Threshold("most", 0.5, "share", "derived: most of the weights lie in tensors that keep still"),
         Threshold("adding_up", 0.5, "share", "half as many have moved as if updates went in random directions"),
         Threshold("stretch", 16, "steps", "derived: a walk gets four times as far in them, stuck weights do not"),
         Threshold("never", 0.99, "share", "where one weight in a hundred moves in all, nothing is learned either way"),
