@@ -30,6 +30,24 @@ def test_a_written_loss_that_is_no_number(make, values, source, severity) -> Non
     assert finding.location.line == 40
 
 
+@pytest.mark.parametrize(("samples", "line", "single"), [(257, 40, True), (256, 40, False), (257, 30, True)])
+def test_what_a_framework_reads_is_computed_where_the_model_is_called(make, samples, line, single) -> None:
+    sites = [
+        {"site": 7, "role": "read-evaluated", "file": "train.py", "line": 40, "function": "fit", "source": "t.fit()"},
+        {"site": 8, "role": "forward", "file": "train.py", "line": 12, "function": "validation_step", "source": "x"},
+        {"site": 9, "role": "backward", "file": "train.py", "line": line, "function": "fit", "source": "trainer.fit()"},
+    ]
+    change = {"read_sum": [math.nan] * 4, "read_site": [7] * 4, "site": [8] * 4, "samples": [samples] * 4}
+    evals = make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4, "loader": [0] * 4} | change
+    loaders = [{"loader": 0, "batch_size": 32}]
+    forwards = {"forwards": [-(-samples // 32)] * 4}
+    process = make.process(evals=evals | forwards, more={"sites": sites, "loaders": loaders})
+    finding = make.check(RULE, process)[2]
+    assert finding.location.line == (12 if line == 40 else 40)
+    assert ("single sample" in finding.summary) is single
+    assert ("unbiased" in finding.fix_code) is single
+
+
 @pytest.mark.parametrize(
     ("values", "source", "status"),
     [
