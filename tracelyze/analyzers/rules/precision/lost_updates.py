@@ -94,7 +94,8 @@ def _finding(
         summary=(
             f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient exactly "
             f"as they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
-            f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value to the next one in {dtype}, "
+            f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value "
+            f"to the next one in {dtype}, "
             "and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
