@@ -292,6 +292,30 @@ def test_where_modules_datasets_and_steps_are_defined(recorded: Callable[[str], 
         assert [one.line for one in process.locations(role)] == [_line(LAYERS, role)]
 
 
+OF_A_LIBRARY = """
+import torch
+from torch import nn
+
+class Pretrained(nn.Linear):
+    pass
+
+method = "def to(self, *args, **kwargs):\\n    return super(Pretrained, self).to(*args, **kwargs)"
+exec(compile(method, torch.__file__, "exec"))
+Pretrained.to = to
+net = Pretrained(4, 1).to(torch.bfloat16)  # cast
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    net(torch.randn(8, 4, dtype=torch.bfloat16)).float().square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_cast_by_a_method_of_a_library(recorded: Callable[[str], Process]) -> None:
+    process = recorded(OF_A_LIBRARY)
+    assert [one.line for one in process.locations("cast")] == [_line(OF_A_LIBRARY, "cast")]
+
+
 COMPILED = """
 import torch
 from torch import nn

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.program.call_sites import is_library
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
+_METHODS = ("to", "half", "bfloat16")
 
 
 def install(torch: Any, cast: Callable[[Any], None]) -> None:
@@ -18,6 +21,13 @@ def install(torch: Any, cast: Callable[[Any], None]) -> None:
     owner.half, owner.bfloat16 = _always(owner.half, in_dynamo, cast), _always(owner.bfloat16, in_dynamo, cast)
     owner.to = _to(owner.to, in_dynamo, cast, short)
     wrappers.extend((owner.half, owner.bfloat16, owner.to))
+
+
+def _asked(frame: FrameType | None) -> FrameType | None:
+    """Who asked for a cast: not the method of a library's own kind of module that passes it on."""
+    while frame is not None and frame.f_code.co_name in _METHODS and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
 
 
 def _always(original: Callable[..., Any], in_dynamo: Callable[[], bool], cast: Callable[[Any], None]) -> Any:
@@ -30,7 +40,7 @@ def _always(original: Callable[..., Any], in_dynamo: Callable[[], bool], cast: C
             leave_no_frame(error)
             raise
         if not in_dynamo():
-            cast(sys._getframe(1))
+            cast(_asked(sys._getframe(1)))
         return result
 
     return short
@@ -48,7 +58,7 @@ def _to(
             leave_no_frame(error)
             raise
         if not in_dynamo() and any(one is dtype for one in (*args, *kwargs.values()) for dtype in short):
-            cast(sys._getframe(1))
+            cast(_asked(sys._getframe(1)))
         return result
 
     return to
