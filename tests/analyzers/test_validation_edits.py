@@ -29,9 +29,9 @@ EVALUATED_IN_COMPUTE_LOSS = {"forward": "scores = ", "evaluation": "x, y = batch
 TRAINS = {"training-call": "scores = "}
 
 
-def found(make: Any, roles: dict[str, str], loop: str = "val_loader") -> Finding:
+def found(make: Any, roles: dict[str, str], loop: str = "val_loader", script: str = SCRIPT) -> Finding:
     """The finding of a run whose validations call the model at the line of role forward, under this loop."""
-    sites = sites_of(SCRIPT, **roles, loader="train_loader", exhausted=loop)
+    sites = sites_of(script, **roles, loader="train_loader", exhausted=loop)
     for row in sites:
         row["function"] = "validate" if 6 <= row["line"] < 11 else "compute_loss" if row["line"] < 6 else "fit"
     at = {row["role"]: row["site"] for row in sites}
@@ -47,6 +47,13 @@ def test_a_call_of_the_validation_alone_goes_under_no_grad(make) -> None:
     assert "        with torch.no_grad():\n            answers = model(x)\n" in applied(SCRIPT, finding.diff)
     assert finding.location
     assert finding.location.source == "model.eval()"
+
+
+def test_a_method_that_returns_what_the_model_says_does_so_under_no_grad(make) -> None:
+    """As an engine of Ignite calls it, batch by batch."""
+    script = SCRIPT.replace("        answers = model(x)", "        return model(x), y")
+    finding = found(make, EVALUATED_IN_VALIDATE | {"forward": "return model(x)"} | TRAINS, script=script)
+    assert "        with torch.no_grad():\n            return model(x), y\n" in applied(script, finding.diff)
 
 
 def test_of_a_call_that_trains_too_the_loop_that_validates_is_named(make) -> None:

@@ -277,6 +277,9 @@ def line_for(process: Process, place: Location | None, line: str) -> Diff | None
 
 def under(process: Process, place: Location | None, head: str) -> Diff | None:
     """A whole statement inside of a block that begins with this line."""
+    own = own_statement.at(process, place)
+    if own is not None and isinstance(own.parsed.statement, ast.Return):
+        return own.under(head)
     inserted = line_before(process, place, head)
     there = edits.statement(process, place) if place else None
     if inserted is None or there is None:
