@@ -218,3 +218,16 @@ def test_batch_norm_by_the_mode_of_its_module(make, function: str, line: str, ad
     process = make.process(sites=[{**row, "source": line, "excerpt": excerpt}])
     diff = line_edits.normalising_by_mode(process, process.location("batch-norm"))
     assert (diff.added[0].strip() if diff else None) == added
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("loss = f(z.view(-1, v), y.view(-1))", "loss = f(z[:, :-1].reshape(-1, v), y[:, 1:].reshape(-1))"),
+        ("loss = f(z.flatten(0, 1), y.flatten())", "loss = f(z[:, :-1].flatten(0, 1), y[:, 1:].flatten())"),
+        ("loss = f(z.flatten(1), y.flatten())", None),  # classes are joined with positions
+    ],
+)
+def test_targets_are_shifted_where_scores_and_targets_are_flattened(line: str, example: str | None) -> None:
+    shifted = line_edits.shifted(Location("a.py", 3, "f", line))
+    assert shifted.startswith(f"{example}  # ") is (example is not None)

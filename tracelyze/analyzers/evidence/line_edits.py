@@ -292,7 +292,7 @@ def shifted(place: Location | None) -> str:
     """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
     lines to copy where it does not flatten both of them."""
     line = parsed_line.parse(place.source) if place else None
-    flattened = [call for call in line.calls("reshape", "view") if _flattens(call)] if line else []
+    flattened = [call for call in line.calls("reshape", "view", "flatten") if _flattens(call)] if line else []
     if line is None or len(flattened) != len(("scores", "targets")):
         return _SHIFTED
     scores, targets = sorted((_held(call) for call in flattened), key=lambda node: node.col_offset)
@@ -389,10 +389,10 @@ def _has_a_name(process: Process, place: Location, line: ParsedLine, call: ast.C
 
 
 def _flattens(call: ast.Call) -> bool:
-    """`name.reshape(-1, ...)` of a plain name."""
-    first = call.args[0] if call.args else None
-    negative = isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.USub) and _is_integer(first)
-    return negative and isinstance(_held(call), ast.Name)
+    """`name.reshape(-1, ...)` of a plain name, or `name.flatten()` from its first dimension on."""
+    first = ast.unparse(call.args[0]) if call.args else "0"
+    flat = isinstance(call.func, ast.Attribute) and call.func.attr == "flatten" and first == "0"
+    return (flat or first == "-1") and isinstance(_held(call), ast.Name)
 
 
 def _held(call: ast.Call) -> ast.expr:
