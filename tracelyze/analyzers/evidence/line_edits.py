@@ -270,11 +270,6 @@ def squeezed(process: Process, place: Location | None, argument: int, dimension:
     return _edit(process, place, changed)
 
 
-def line_for(process: Process, place: Location | None, line: str) -> Diff | None:
-    """Another statement in place of the one that stands there."""
-    return _edit(process, place, lambda _: line)
-
-
 def under(process: Process, place: Location | None, head: str) -> Diff | None:
     """A whole statement inside of a block that begins with this line."""
     own = own_statement.at(process, place)
