@@ -51,12 +51,18 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     assert finding.location.line == 9, "the line of the dataset that makes the slow rank's samples"
 
 
+def test_a_rank_that_needs_a_third_more_than_the_other(make) -> None:
+    ranks = named(rank(make, 0, 0.039, 0.033), rank(make, 1, 0.052, 0.02))
+    assert make.check("straggler", *ranks)[2].ranks == [1]
+
+
 @pytest.mark.parametrize(
     ("own", "backward"),
     [
         ((0.05, 0.05), (0.02, 0.02)),  # equally slow
         ((0.02, 0.021), (0.02, 0.019)),  # noise
         ((0.02, 0.05), (0.02, 0.02)),  # nobody waits
+        ((0.06, 0.0725), (0.015, 0.0025)),  # a fifth more, in steps of nothing but own work
     ],
 )
 def test_ranks_that_keep_pace(make, own, backward) -> None:

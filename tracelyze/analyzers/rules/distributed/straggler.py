@@ -117,7 +117,7 @@ RULE = Rule(
         Threshold("seconds", contention.SHORTEST, "s", "derived: what others do to processors is read once a second"),
         Threshold("share", 0.15, "share", "derived: of a step; machines of one kind differ by less"),
         Threshold("least", 0.002, "s", "derived: scheduling on a shared machine costs a step up to 2 ms"),
-        Threshold("ratio", 1.5, "times", "derived: half as much again as the others"),
+        Threshold("ratio", 1.25, "times", "derived: a quarter more than the others, of a step whose half is own work"),
         Threshold("waited", 0.5, "share", "derived: most of what it takes longer is waited for: it holds others up"),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
         Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
