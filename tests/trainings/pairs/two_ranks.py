@@ -5,7 +5,8 @@
 `--fault no-wrapper`: nothing averages the gradients. `--fault one-seed`: batches are drawn without a loader, alike on
 both; `--fault own-seed` is no fault: they are drawn from generators with seeds of their own. `--fault rate-by-rank`: the
 optimizer's rate depends on the rank; `--fault one-schedule`: rank 0 alone steps the scheduler. `--fault past-wrapper`:
-the module inside the wrapper is called.
+the module inside the wrapper is called. `--fault unfrozen`: a layer that was frozen as the wrapper was made trains from
+the second epoch on; `--fault unfrozen-wrapped` is no fault: the wrapper is made again there.
 """
 
 import os
@@ -45,6 +46,7 @@ def train(rank, port):
     size = 12 if FAULT == "small-batches" and rank == 1 else 20
     loader = DataLoader(dataset, batch_size=size, shuffle=sampler is None, sampler=sampler)
     model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1))
+    model[0].requires_grad_(not FAULT.startswith("unfrozen"))
     if FAULT != "no-wrapper":
         model = DistributedDataParallel(model)
         KEPT.append(model)
@@ -53,6 +55,11 @@ def train(rank, port):
     for epoch in range(5):
         if FAULT not in ("no-sampler", "no-set-epoch"):
             sampler.set_epoch(epoch)
+        if FAULT.startswith("unfrozen") and epoch == 1:
+            model.requires_grad_(True)
+        if FAULT == "unfrozen-wrapped" and epoch == 1:
+            model = DistributedDataParallel(model.module)
+            KEPT.append(model)
         for x, y in islice(drawn(inputs, targets, rank) if FAULT.endswith("seed") else loader, 20):
             if FAULT == "slow-rank" and rank == 1:
                 time.sleep(0.04)
