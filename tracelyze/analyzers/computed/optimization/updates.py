@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Table
 
 SIXTEEN_BITS = ("bfloat16", "float16")
+_OF_TORCH: Final = frozenset((
+    "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop",
+    "SGD",
+))  # fmt: skip
 SMALL_RATE = 0.1  # of the largest rate: groups of a lower one move by design less than what is looked for
 
 
@@ -63,6 +67,12 @@ def pooled(tensors: list[SampledUpdates]) -> Pooled:
             at[3] = since
     rows = np.array([[lost / n, since, held / n] for n, lost, held, since in sums.values()]).reshape(-1, 3)
     return Pooled(rows[:, 0], rows[:, 1], rows[:, 2])
+
+
+def keeps_no_copies(optimization: Optimization) -> bool:
+    """Whether the optimizer is known to write each update into the weights themselves. Others may keep copies of more
+    bits, round at random, or carry on what was rounded away: their weights keep still about a minimum, too."""
+    return optimization.facts.get("name") in _OF_TORCH
 
 
 def stays_more_than_a_walk(updates: SampledUpdates, sparse: float) -> Floats:

@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     SIXTEEN_BITS,
     Pooled,
     SampledUpdates,
+    keeps_no_copies,
     pooled,
     sampled_updates,
     stays_more_than_a_walk,
@@ -37,7 +38,7 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
         return Skipped("the run is too short to see whether small updates add up")
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     if share < limits["lost"] or held < limits["held"]:
-        if share >= limits["half"] and _stuck(short, limits) >= limits["most"]:
+        if share >= limits["half"] and keeps_no_copies(optimization) and _stuck(short, limits) >= limits["most"]:
             return _finding(optimization, short, pool, limits, "likely")
         return Passed(f"steps change {percent(1 - share)} of the 16-bit weights, several steps {percent(1 - held)}")
     long = pool.since >= limits["stretch"]
