@@ -95,7 +95,7 @@ def _binds(node: ast.AST) -> set[str]:
 
 def passed_off(training: Training, finding: dict[str, Any]) -> list[str]:
     """What an example without an edit would break if it were put in place of the line that the finding marks, without
-    saying so: names that are not the script's there."""
+    saying so: names that are not the script's there, nor where the fault was seen and the example makes a call anew."""
     place, code = finding["location"], finding["fix_code"]
     if place is None or not code or Path(place["file"]).name != training.script.name:
         return []
@@ -103,6 +103,10 @@ def passed_off(training: Training, finding: dict[str, Any]) -> list[str]:
     first = code.split("\n")[0]
     said = first.removeprefix(unknown_names.NOTE).split(", ") if first.startswith(unknown_names.NOTE) else []
     known = names_at(source, place["line"])
+    seen_at = finding["seen_at"]
+    seen_here = seen_at is not None and Path(seen_at["file"]).name == training.script.name
+    if seen_here and unknown_names.make_one_call(code, seen_at["source"]):
+        known |= names_at(source, seen_at["line"])
     if unknown_names.attributes_of_self(code) <= unknown_names.attributes_of_self(source):
         known |= {"self"}  # the example is for the method that has them
     return [

@@ -32,20 +32,28 @@ _DEFINED: Final = re.compile(r"(?:async def|def|class) (?P<name>\w+)")
 _HEAD: Final = re.compile(r"\s*(?:async )?def \w+\(")
 _DEFAULT: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?::[^,=]*)?=(?!=)")  # a parameter, in a head
 _ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
+_CALLED: Final = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
 def noted(code: str, process: Process, location: Location | None, seen_at: Location | None = None) -> str:
     """The example, below a comment with the names that the script does not have there, as far as its lines tell; nor
-    where the fault was seen, whose statements an example may hold."""
+    where the fault was seen, if the example makes the same call as the statement there."""
     if location is None or not any(row["excerpt"] for row in process.sites.records()):
         return code  # nothing is known of what the script calls things
-    known = _known(process, location) | (_known(process, seen_at) if seen_at is not None else set())
+    known = _known(process, location)
+    if seen_at is not None and make_one_call(code, seen_at.source):
+        known |= _known(process, seen_at)
     unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
     if not unknown:
         return code
     shown = ", ".join(unknown[:_MOST]) + (", ..." if len(unknown) > _MOST else "")
     return f"{NOTE}{shown}\n{code}"
+
+
+def make_one_call(code: str, statement: str) -> bool:
+    """Whether both call a function of the same name: then the example is likely to be that statement, changed."""
+    return not set(_CALLED.findall(statement)).isdisjoint(_CALLED.findall(code))
 
 
 def foreign(code: str) -> list[str]:
