@@ -1,4 +1,5 @@
-"""A part of a model outside of its DistributedDataParallel: its weights differ between ranks, and others do not."""
+"""A part of a model that its DistributedDataParallel does not average, since it lies outside or was unfrozen later: its
+weights differ between ranks, and others do not."""
 
 from __future__ import annotations
 
