@@ -55,9 +55,12 @@ class _Watch:
             self.calls.reached.append(self.call)
 
     def __del__(self) -> None:
-        self.call.watched -= 1
-        if self.call.watched == 0:
-            self.call.dead = True
+        call = getattr(self, "call", None)
+        if call is None:  # a signal's handler raised before the first line above
+            return
+        call.watched -= 1
+        if call.watched == 0:
+            call.dead = True
             self.calls.live_graphs -= 1
 
 
@@ -71,7 +74,9 @@ class LiveGraph:
         calls.live_graphs += 1
 
     def __del__(self) -> None:
-        self._calls.live_graphs -= 1
+        calls = getattr(self, "_calls", None)
+        if calls is not None:
+            calls.live_graphs -= 1
 
 
 class Recomputation:

@@ -20,6 +20,7 @@ from tracelyze.collectors.internals.private_names import FUNCTION_MODES
 from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, Unavailable
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 READS = ("item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__")
 COPIES = ("cpu", "numpy")  # These read a tensor on a device only: one in the host's memory is there already.
@@ -148,6 +149,8 @@ class Reads(Signal):
         try:
             self._count(window, name, tensor, frame)
         except Exception as error:  # The signal is switched off when it is sampled next.
+            if raised_by_a_signal_handler(error):
+                raise
             self._error, window.ended = error, self.progress.steps
 
     def _count(self, window: _Window, name: str, tensor: Any, frame: FrameType | None) -> None:
