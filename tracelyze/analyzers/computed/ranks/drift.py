@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from tracelyze.analyzers.computed.ranks import outside_wrapper, weights
+from tracelyze.analyzers.computed.ranks import weights
+from tracelyze.analyzers.computed.ranks.averaging import unfrozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,6 @@ def of(process: Process, peer: Peer, own: Mapping[int, Sums], other: Mapping[int
     same = [at for at, distance in enumerate(distances) if distance <= equal]
     later = steps[same[-1] + 1 :]
     at_first = len(same) > 1 and same == list(range(len(same))) and len(later) >= looks - 1
-    if at_first and outside_wrapper.unfrozen(process, [peer.open()], equal) is not None:
+    if at_first and unfrozen.of(process, [peer.open()], equal) is not None:
         return Drift(peer.rank, "apart", later[0])
     return Drift(peer.rank, "equal" if min(distances[2:]) <= equal else "apart")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, not_averaged, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks import drift, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks.averaging import not_averaged
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

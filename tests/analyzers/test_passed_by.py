@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.test_edits import sites_of
-from tracelyze.analyzers.computed.ranks import not_averaged, passed_wrapper
+from tracelyze.analyzers.computed.ranks.averaging import not_averaged, passed_by
 
 STEP = """\
 def step(self, x, y):
@@ -24,7 +24,7 @@ def passed(make: Any, call: str, then: str = "log(loss)", called: bool = False) 
     sites.append(made | {"source": "self.net = DistributedDataParallel(Net())"})
     if called:
         sites.append(sites[0] | {"site": 9, "role": "training-call", "line": 3, "source": call})
-    return passed_wrapper.of(make.process(sites=sites))
+    return passed_by.of(make.process(sites=sites))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import outside_wrapper
+from tracelyze.analyzers.computed.ranks.averaging import tensors
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LeftOut:
     def summary(self) -> str:
         """Which tensors those are, behind "they differ, by ... in the end: "."""
         return (
-            f"those of {self._count()} that were looked at ({listed(self.names, outside_wrapper.MOST_NAMED)}). "
+            f"those of {self._count()} that were looked at ({listed(self.names, tensors.MOST_NAMED)}). "
             f"{plural(self.equal, 'other')} {'is' if self.equal == 1 else 'are'} trained and "
             f"{'stays' if self.equal == 1 else 'stay'} equal, so gradients are averaged, but not those of the former. "
             "Each rank trains these on its part of the data only, and what is saved is one of them."
@@ -60,10 +60,10 @@ class LeftOut:
 def of(process: Process, others: Sequence[Process], equal: float) -> LeftOut | None:
     """What the averaging leaves out; None where all tensors differ, where those that do not differ never train, and
     where a wrapper averages."""
-    if outside_wrapper.is_used(process):
+    if tensors.are_wrapped(process):
         return None
-    apart, same = outside_wrapper.told_apart(process, others, equal)
-    trained = [key for key in same if key in outside_wrapper.moved(process, equal)]
+    apart, same = tensors.told_apart(process, others, equal)
+    trained = [key for key in same if key in tensors.moved(process, equal)]
     if not apart or not trained:
         return None
     return LeftOut([name for name, _ in apart], len(trained))

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.computed.ranks import outside_wrapper
+from tracelyze.analyzers.computed.ranks.averaging import tensors
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.called import assigned
 from tracelyze.analyzers.evidence.editing import own_statement
@@ -42,7 +42,7 @@ class PassedBy:
         instead = "by `.module`, by the variable that was wrapped, or by another method than forward"
         where = f"in line {self.called_at.line}" if self.called_at is not None else instead
         return (
-            f"line {self.made_at.line} makes a {outside_wrapper.DDP}, but no call went through it. It averages the "
+            f"line {self.made_at.line} makes a {tensors.DDP}, but no call went through it. It averages the "
             f"gradients of its own calls alone; here the module inside it is called in its place, {where}. "
             "What is saved is the model of one rank."
         )
@@ -61,7 +61,7 @@ class PassedBy:
 
 def of(process: Process) -> PassedBy | None:
     """None where a wrapper was called, and where none was made, or several were."""
-    made = [] if outside_wrapper.is_used(process) else process.locations("wrapper")
+    made = [] if tensors.are_wrapped(process) else process.locations("wrapper")
     if len(made) != 1:
         return None
     called = _called_at(process, _name(made[0]))

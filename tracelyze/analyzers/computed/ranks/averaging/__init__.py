@@ -1,0 +1,1 @@
+"""What ranks do not average, one file for each cause of it."""
