@@ -193,6 +193,16 @@ def climbing(make: Any, pace: float) -> dict[str, Any]:
     return steps
 
 
+@pytest.mark.parametrize(("dense_first", "leaks"), [(True, True), (False, True), (None, False)])
+def test_a_leak_of_so_much_a_step_is_even_however_often_memory_is_read(make, dense_first, leaks) -> None:
+    """It is read every few milliseconds: at each step while they are slow, at every fifth while they are fast."""
+    grown = 500e6 + 1e6 * np.minimum(np.arange(400), 400 if leaks else 200)
+    every = [5 if dense_first == (step >= 200) else 1 for step in range(400)]
+    read = [int(value) if step % every[step] == 0 else None for step, value in enumerate(grown)]
+    status = make.check("host-memory-leak", make.process(make.steps() | {"host_rss": read}))[0]
+    assert status == ("fired" if leaks else "passed")
+
+
 def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     _, _, finding = make.check("host-memory-leak", make.process(climbing(make, 1e6)))
     assert finding.location is None
@@ -229,6 +239,24 @@ def test_a_metric_that_keeps_what_it_is_given_is_reset(make) -> None:
     assert finding.location.line == 4
     assert "hands `self.auc` something that it keeps until it is reset" in finding.fix
     assert finding.fix_code.endswith("self.auc.reset()")
+
+
+@pytest.mark.parametrize(
+    ("line", "edited"),
+    [
+        ("@lru_cache(maxsize=None)", "@lru_cache(maxsize=128)"),
+        ("@functools.lru_cache(None)", "@functools.lru_cache(maxsize=128)"),
+        ("@functools.cache", "@functools.lru_cache(maxsize=128)"),
+        ("@cache", None),  # a name that the file has not imported
+    ],
+)
+def test_a_cache_without_a_bound_gets_one(make, line: str, edited: str | None) -> None:
+    caches = {"site": 9, "role": "caches", "file": "a.py", "line": 4, "function": "features", "source": line}
+    caches |= {"excerpt": f"    {line}\n    def features(self, i):", "excerpt_line": 4}
+    finding = make.check("host-memory-leak", make.process(climbing(make, 1e6), sites=[*SITES, caches]))[2]
+    assert finding.location.line == 4
+    assert f"`{line}` keeps the results of features" in finding.summary
+    assert (finding.diff.added if finding.diff else None) == ([f"    {edited}"] if edited else None)
 
 
 CACHE = """\

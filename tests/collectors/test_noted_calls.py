@@ -110,6 +110,44 @@ def test_the_append_that_takes_memory(collect: Collect, tmp_path, how: str, line
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
 
 
+CACHES = """
+import functools, sys, torch
+from torch import nn
+how = sys.argv[1]
+torch.manual_seed(0)
+@functools.lru_cache(maxsize=None)
+def features(index, shift):
+    return torch.ones(64, 1024)
+class Data:
+    @functools.lru_cache(None)
+    def label(self, index):
+        return index % 2
+    @functools.lru_cache(maxsize=64)
+    def weight(self, index, shift):
+        return shift
+data, kept = Data(), []
+net = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(300):
+    index, shift = step % 20, torch.rand(1).item() if how == "anew" else 0.0
+    x = features(index, shift)[:8, :4] * data.weight(index, shift)
+    kept.append(torch.ones(64, 1024) * data.label(index))
+    optimizer.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("how", "lines"), [("anew", ["@functools.lru_cache(maxsize=None)"]), ("again", [])])
+def test_the_cache_that_keeps_more_until_the_end(collect: Collect, tmp_path, how: str, lines: list[str]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CACHES, encoding="utf-8")
+    (process,) = collect(sys.executable, str(script), how).run.processes
+    assert [one.source for one in process.locations("caches")] == lines
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+
+
 CLEARS = """
 import sys
 import torch

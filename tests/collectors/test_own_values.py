@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import own_values
-from tracelyze.collectors.program.lines.growing_values import LONG, LOOKS, GrowingValues
+from tracelyze.collectors.program.lines.growing import own_values
+from tracelyze.collectors.program.lines.growing.values import LONG, LOOKS, GrowingValues
 
 
 def code_of(text: str) -> CodeType:

@@ -28,7 +28,8 @@ _FIRST_PASS = 1.2  # passes over the data: what is fetched ahead of the second o
 
 @dataclass(frozen=True)
 class Series:
-    """Memory by step, shape [steps where it was measured]. `limit` in bytes, `rows` are rows of the step table."""
+    """Memory by step, shape [steps where it was measured]. `limit` in bytes, `rows` are rows of the step table, as far
+    apart everywhere."""
 
     name: str
     device: bool
@@ -70,14 +71,25 @@ def series(optimization: Optimization, host: bool = False) -> Series | None:
     if not known.any():
         return None
     pace = steps["seconds"][np.isfinite(steps["seconds"])]
+    rows, last = _evenly(np.flatnonzero(known))
     return Series(
         "device" if device else "host",
         bool(device),
-        steps[column][known],
-        np.flatnonzero(known),
+        steps[column][known][last],
+        rows,
         _limit(optimization, bool(device)),
         statistics.median(pace) if len(pace) else float("nan"),
     )
+
+
+def _evenly(rows: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """As many rows as far apart everywhere, and the last of the measured ones before each.
+
+    The host's memory is read every few milliseconds, so that there are more readings where steps are slow. A leak that
+    is even from step to step is uneven from reading to reading then.
+    """
+    even = np.linspace(rows[0], rows[-1], len(rows)).astype(np.intp)
+    return even, np.searchsorted(rows, even, side="right") - 1
 
 
 def _limit(optimization: Optimization, device: bool) -> float | None:

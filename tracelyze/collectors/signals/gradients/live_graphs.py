@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tracelyze.collectors.program.lines.growing_lists import GrowingLists
-from tracelyze.collectors.program.lines.growing_values import GrowingValues
+from tracelyze.collectors.program.lines.growing.lists import GrowingLists
+from tracelyze.collectors.program.lines.growing.values import GrowingValues
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 

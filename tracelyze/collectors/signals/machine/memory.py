@@ -1,7 +1,8 @@
 """Memory at the same point of every step: resident memory of the process, and the device allocator's counters.
 
 Where resident memory has grown since the first steps, the appends of the next steps are noted (GrowingLists): a list
-that grows from step to step, of entries of some size, may be what takes it.
+that grows from step to step, of entries of some size, may be what takes it. So may a cache without a bound, which keeps
+more and more results (GrowingCaches).
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tracelyze.collectors.program.lines.growing_lists import GrowingLists
+from tracelyze.collectors.program.lines.growing.caches import GrowingCaches
+from tracelyze.collectors.program.lines.growing.lists import GrowingLists
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -44,6 +46,7 @@ class Memory(Signal):
         self._settled: int | None = None  # bytes
         self._grown = GROWN
         self._lists: GrowingLists | None = None
+        self._caches: GrowingCaches | None = None
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[int | None]:
         return (self._resident(),) if self._due(time) else NOT_READ
@@ -80,16 +83,25 @@ class Memory(Signal):
         if self._settled is None:
             self._settled = resident if self.progress.steps >= SETTLED else None
         elif resident - self._settled >= self._grown:
-            self._look_at_lists(resident - self._settled)
+            self._look_at_what_grows(resident - self._settled)
+        elif self._caches is not None:
+            self._caches.look(self.progress.steps)
         return resident
 
-    def _look_at_lists(self, grown: int) -> None:
-        self.finished()
+    def _look_at_what_grows(self, grown: int) -> None:
+        self._check()
         lists = GrowingLists(self.program.sites, "grows", self._is_large)
         if lists.begin():
             self._lists, self._grown = lists, AGAIN * grown
+        if self._caches is None:
+            self._caches = GrowingCaches(self.program.sites, "caches")
 
     def finished(self) -> None:
+        self._check()
+        if self._caches is not None:
+            self._caches.tell(self.progress.steps)
+
+    def _check(self) -> None:
         if self._lists is not None:
             self._lists.check()
 

@@ -16,7 +16,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
-from tracelyze.collectors.program.lines import own_values
+from tracelyze.collectors.program.lines.growing import own_values
 
 LOOKS = 3  # steps after which what grows with every step has done so
 LONG = 10  # entries: a list that a step makes for itself is seldom as long

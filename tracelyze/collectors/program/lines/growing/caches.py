@@ -1,0 +1,80 @@
+"""Functions of the script whose results functools keeps without a bound, and which keep more of them all the time.
+
+`@cache` and `@lru_cache(maxsize=None)` hold every argument and every result until the program ends. How many there are,
+such a function knows itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import linecache
+import sys
+import weakref
+from types import CodeType, ModuleType
+from typing import Any
+
+from tracelyze.collectors.program.call_sites import Sites, is_library
+
+LONG = 10  # results, as of a list that is taken to grow (growing/lists.py)
+LAST = 0.1  # share of the steps in which a cache without an end has still grown
+MAX_MODULES, MAX_NAMES = 200, 1000  # of the script's own modules, and of one module or class
+_CACHED = type(functools.lru_cache(maxsize=None)(len))
+
+
+class GrowingCaches:
+    """Follows how many results they keep, and records those that still keep more at the end as sites of a role."""
+
+    def __init__(self, sites: Sites, role: str) -> None:
+        self._sites = sites
+        self._role = role
+        self._kept = {weakref.ref(cached): (cached.cache_info().currsize, 0) for cached in _without_bound()}
+
+    def look(self, steps: int) -> None:
+        """Count once more, behind so many steps."""
+        for reference, (before, _) in self._kept.items():
+            cached = reference()
+            if cached is not None and (now := cached.cache_info().currsize) > before:
+                self._kept[reference] = now, steps
+
+    def tell(self, steps: int) -> None:
+        """At the end, behind so many steps: one that was full earlier has met all there is."""
+        self.look(steps)
+        for reference, (results, grown_at) in self._kept.items():
+            cached = reference()
+            if cached is not None and results >= LONG and grown_at >= (1 - LAST) * steps:
+                code = cached.__wrapped__.__code__
+                self._sites.at(self._role, code, _decorated_at(code))
+
+
+def _without_bound() -> list[Any]:
+    """Those of the script's modules and of the classes there."""
+    found: dict[int, Any] = {}
+    for module in itertools.islice(filter(_of_script, list(sys.modules.values())), MAX_MODULES):
+        for value in _values(module):
+            for one in (value, *(_values(value) if isinstance(value, type) else ())):
+                if type(one) is _CACHED and _of_script(one) and one.cache_parameters()["maxsize"] is None:
+                    found[id(one)] = one
+    return list(found.values())
+
+
+def _of_script(thing: Any) -> bool:
+    """Whether a module or a function stands in a file of the user's."""
+    if isinstance(thing, ModuleType):
+        return not is_library(vars(thing).get("__file__") or "<")
+    code = getattr(getattr(thing, "__wrapped__", None), "__code__", None)
+    return isinstance(code, CodeType) and not is_library(code.co_filename)
+
+
+def _values(owner: Any) -> list[Any]:
+    return list(vars(owner).values())[:MAX_NAMES]
+
+
+def _decorated_at(code: CodeType) -> int:
+    """The line of the decorator that caches; the first one of the function where none says so."""
+    line = code.co_firstlineno
+    while (text := linecache.getline(code.co_filename, line).strip()).startswith("@"):
+        if "cache" in text:
+            return line
+        line += 1
+    return code.co_firstlineno
