@@ -239,6 +239,29 @@ def test_a_best_model_that_is_the_model(make: Any, source: str) -> None:
     assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "likely", 9)
 
 
+@pytest.mark.parametrize(
+    ("source", "edited"),
+    [
+        ("best_weights = [p.data for p in model.parameters()]", "p.data.clone()"),
+        ("self.best = {name: p for name, p in self.net.named_parameters()}", "p.detach().clone()"),
+        ("best = [p.data.clone() for p in model.parameters()]", None),
+        ("best = [p.grad for p in model.parameters()]", None),
+        ("best = [score(p.data) for p in model.parameters()]", None),
+        ("best = [p.data for p in candidates]", None),
+    ],
+)
+def test_best_weights_that_are_the_model_s_own_tensors(make: Any, source: str, edited: str | None) -> None:
+    """They are put back one by one, by no load_state_dict."""
+    kept = IN_LOOP | {"source": source, "excerpt": f"            {source}", "excerpt_line": 9}
+    used = AFTER | {"source": f"for p, b in zip(model.parameters(), {source.partition(' =')[0]}):"}
+    status, _, finding = kept_by_name(make, kept, used)
+    assert status == ("fired" if edited else "passed")
+    if finding:
+        assert "holds the model's own tensors" in finding.title
+        assert edited in finding.diff.added[0]
+        assert finding.location.line == 9
+
+
 def test_best_models_that_are_others(make: Any) -> None:
     copied = IN_LOOP | {"site": 6, "line": 11, "source": "best_model = copy.deepcopy(model)"}
     asked = AFTER | {"source": "if best_model is None:"}

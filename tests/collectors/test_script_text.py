@@ -452,6 +452,14 @@ def wait(model, best_net=None):
             best_net = model
     save(best_net)
 
+def restore(model, best_weights=None):
+    for epoch in range(9):
+        best_weights = [p.data for p in model.parameters()]
+        for p, b in zip(model.parameters(), best_weights):
+            compare(p, b)
+    for p, b in zip(model.parameters(), best_weights):
+        p.data = b
+
 class Stopping:
     def __init__(self, model):
         self.best_model = model
@@ -466,7 +474,8 @@ def test_where_the_best_model_is_kept_and_used() -> None:
     exec(BESTS, space)
     assert script_text.bests(space["fit"].__code__) == [("best", 6), ("best-used", 8)]
     assert script_text.bests(space["wait"].__code__) == [("best", 13), ("best-used", 14)]
-    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 21)]
+    assert script_text.bests(space["restore"].__code__) == [("best", 18), ("best-used", 21)]
+    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 29)]
     assert script_text.bests(space["Stopping"].__init__.__code__) == []
 
 

@@ -1,4 +1,5 @@
-"""A model that is kept as the best so far by its name alone: `best_model = model` is the model that trains on."""
+"""A model that is kept as the best so far by its name alone: `best_model = model` is the model that trains on, and
+`best = [p.data for p in model.parameters()]` are its tensors."""
 
 from __future__ import annotations
 
@@ -8,15 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 _MODEL: Final = re.compile(r"^(?:self\.)?_?(?:model|net|network|policy|classifier|encoder)$")
 _NONE: Final = re.compile(r"=\s*None\b")
 _ASKED: Final = re.compile(r"\bis (?:not )?None\b")
+_ALL: Final = re.compile(r"\b(?:named_)?parameters\(\)|\bstate_dict\(\)\.(?:items|values)\(\)")
+_SAME_MEMORY: Final = re.compile(r"(?:\w+|\(\w+\))(?:\.data|\.detach\(\))*")
 
 
 def lines(process: Process) -> list[Location]:
@@ -28,8 +32,9 @@ def lines(process: Process) -> list[Location]:
     if not kept or len(process.optimizers) != 1 or not _trains_on(process):
         return []
     used = [one for one in process.locations("best-used") if not _ASKED.search(one.source)]
-    plain = [one for one in kept if _assigned(one) is not None]
-    names = {(_assigned(one) or "").rpartition(".")[2] for one in plain}
+    named = [(one, _assigned(one) or _of_weights(process, one)[0]) for one in kept]
+    plain = [one for one, name in named if name]
+    names = {name.rpartition(".")[2] for _, name in named if name}
     others = [one for one in kept if one not in plain and _speaks_of(one, names) and not _NONE.search(one.source)]
     if any("load_state_dict" in one.source for one in used if _speaks_of(one, names)):  # it is given the best weights
         return []
@@ -64,12 +69,51 @@ def _assigned(line: Location) -> str | None:
     return None
 
 
+def _of_weights(process: Process, line: Location) -> tuple[str, Diff | None]:
+    """The name to which a statement gives a list or dictionary of all of a model's tensors, where it copies none of
+    them, and the statement that does; empty where it does not."""
+    own = own_statement.at(process, line)
+    statement = own.parsed.statement if own is not None else None
+    if own is None or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return "", None
+    target, value = own.parsed.text_of(statement.targets[0]), statement.value
+    if not isinstance(value, ast.ListComp | ast.DictComp) or "best" not in target or len(value.generators) != 1:
+        return "", None
+    one = value.value if isinstance(value, ast.DictComp) else value.elt
+    text = own.parsed.text_of(one)
+    if not _ALL.search(own.parsed.text_of(value.generators[0].iter)) or not _SAME_MEMORY.fullmatch(text):
+        return "", None
+    copied = f"{text if '.' in text else f'{text}.detach()'}.clone()"
+    return target, own.changed(own.parsed.with_parts({one: copied}))
+
+
 def finding(process: Process, kept: list[Location], rule: str) -> Finding:
     """`kept`: the lines that keep the best model."""
     line = kept[0]
-    name = _assigned(line) or "the best model"
     after = process.evals["after_step"]
     first = int(np.nanmin(after))
+    weights, diff = _of_weights(process, line)
+    if weights:
+        return Finding(
+            rule=rule,
+            severity="warning",
+            confidence="likely",
+            title=f"{weights[:30]} holds the model's own tensors, which train on",
+            summary=(
+                f"Line {line.line} puts the tensors themselves together and copies none: .data and .detach() share "
+                f"their memory. The program trains one model, on past its first validation after step {first:,}: "
+                f"{weights} has the weights of the last step, whenever it was set, and putting them back changes "
+                "nothing."
+            ),
+            fix="Copy each tensor when you keep it.",
+            fix_code=(diff and "\n".join(text.strip() for text in diff.added)) or line.source,
+            diff=diff,
+            first_step=first,
+            evidence=[Evidence("lines that keep the best weights without a copy", len(kept), "lines")],
+            location=line,
+            false_alarm="A second name that is meant to follow the model.",
+        )
+    name = _assigned(line) or "the best model"
     plain = re.match(r"(\s*)([\w.]+) = ([\w.]+)$", line.source)
     copied = f"{plain[2]} = copy.deepcopy({plain[3]})" if plain else None
     return Finding(

@@ -63,7 +63,9 @@ _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "bu
 _MIXES: Final = frozenset({"mul_", "copy_"})
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
-BEST: Final = re.compile(r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights)?$")
+BEST: Final = re.compile(
+    r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights|params|parameters|tensors|state)?$"
+)
 WAITED: Final = re.compile(
     r"(?:^|_)(?:wait(?:ed|ing)?|stale|strikes|bad_epochs|no_improve\w*|not_improved|since_best|without_\w+)$"
     r"|patience_(?:count|left|used)",
@@ -178,17 +180,25 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
         return []
     found: dict[tuple[str, int], None] = {}
     around = loops(code)
-    line = code.co_firstlineno
+    line, outermost = code.co_firstlineno, _outermost_heads(code)
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
         stored = names.intersection(_stored(one))
+        inside = any(first <= line <= last for first, last in around)
         if stored and code.co_name != "__init__":
             called = not around and one.opname == "STORE_ATTR"
-            if called or any(first <= line <= last for first, last in around):
+            if called or inside:
                 found["best", line] = None
-        elif not stored and _last(one) in names and not any(first <= line <= last for first, last in around):
+        elif not stored and _last(one) in names and (not inside or line in outermost):
             found["best-used", line] = None
     return list(found)
+
+
+def _outermost_heads(code: CodeType) -> list[int]:
+    """Lines of `for` in no other loop: what they go over is computed once."""
+    around = loops(code)
+    heads = [one.positions.lineno for one in dis.get_instructions(code) if one.opname == "FOR_ITER" and one.positions]
+    return [line for line in heads if line and sum(first <= line <= last for first, last in around) == 1]
 
 
 def waits(code: CodeType) -> list[tuple[str, int]]:
