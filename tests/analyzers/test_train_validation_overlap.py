@@ -264,3 +264,50 @@ def test_one_model_that_is_trained_through_all_folds(make) -> None:
 def test_a_model_whose_weights_are_put_back_with_each_fold(make) -> None:
     assert folds(make, 1.0)[0] == "passed"
     assert folds(make, 0.6)[0] == "passed", "part of it is put back"
+
+
+@pytest.mark.parametrize(
+    ("common", "source", "function", "status"),
+    [
+        (400, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "fired"),
+        (400, "val_loader = DataLoader(val_set, batch_size=32)", "main", "fired"),
+        (400, "return DataLoader(part, batch_size=32)", "get_loader", "passed"),  # nothing says what it is for
+        (800, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "passed"),  # measures training
+        (0, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "passed"),
+    ],
+)
+def test_a_clean_test_set_does_not_excuse_a_validation_set_that_is_partly_trained_on(
+    make, common: int, source: str, function: str, status: str
+) -> None:
+    """The test set has its own origin, and is larger than half of the training data."""
+    rows = passes(list(range(3200)), list(range(3200 - common, 4000 - common)))
+    rows += one_pass(2, 0, 400, list(range(9000, 11200)), False)
+    places = [(source, function), ("return DataLoader(self.test_set, batch_size=32)", "test_dataloader")]
+    sites = [
+        {"site": 3 + at, "role": "dataloader", "file": "t.py", "line": 9 + at, "function": name, "source": line}
+        for at, (line, name) in enumerate(places)
+    ]
+    loaders = [TRAIN, HELD | {"made_at": 3}, HELD | {"loader": 2, "length": 69, "made_at": 4}]
+    evals = make.evals() | {"loader": [1, 1, 1, 2], "losses": [25, 25, 25, 69]}
+    process = make.process(loaders=loaders, more={"batches": rows}, evals=evals, sites=sites)
+    assert make.check(RULE, process)[0] == status
+
+
+def test_copies_before_the_split_are_named_by_their_line_and_counted_by_what_was_met(make) -> None:
+    """How often copies are met says nothing of how many there are: the share is that of what was looked at."""
+    draw = random.Random(0)
+    data = [*range(2000), *draw.choices(range(60), k=2000)]
+    draw.shuffle(data)
+    held = data[3200:]
+    rows = [row | {"dtype": "float32", "min": -at, "max": at} for at, row in enumerate(passes(data[:3200], held))]
+    split = "train, val = random_split(x, [0.8, 0.2])"
+    excerpt = f"def load():\n    x, y = read()\n    x, y = upsample_minority(x, y)\n    {split}"
+    site = {"site": 5, "role": "split", "file": "t.py", "line": 13, "function": "load"}
+    site |= {"source": split, "excerpt": excerpt, "excerpt_line": 10}
+    process = make.process(loaders=[TRAIN, HELD], more={"batches": rows}, evals=make.evals(), sites=[site])
+    status, reason, finding = make.check(RULE, process)
+    assert status == "fired", reason
+    looked = len({held[at + place] for at in range(0, 800, 32) for place in range(8)})
+    assert finding.evidence[1].value == pytest.approx(finding.evidence[0].value / looked)
+    assert "copies before they were split" in finding.summary
+    assert (finding.location.line, finding.seen_at.line) == (12, 13)

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
 from tracelyze.formatting import percent
@@ -33,7 +35,9 @@ AGAIN = 400  # times that a sample was met once more: from there on the estimate
 DIFFERENT = 0.25  # of them that have to differ: a grid has few extremes, and copies have theirs again and again
 
 _HELD_OUT = "val|valid|validation|test|testing|dev|held_?out"
-_NAMED = re.compile(rf"""(self\.)?["']?(\w+_)?({_HELD_OUT})(_?(loader|dataloader|dl|iter|batches))?["']?\s*[=:]""")
+_LOADER = r"_?(loader|dataloader|dl|iter|batches)"
+_NAMED = re.compile(rf"""(self\.)?["']?(\w+_)?({_HELD_OUT})({_LOADER})?["']?\s*[=:]""")
+_MAKES = re.compile(rf"_*(?:(?:get|make|build|create)_)?({_HELD_OUT}){_LOADER}s?")  # a function, which returns it
 
 
 @dataclass
@@ -62,6 +66,7 @@ class Overlap:
     expected: float
     rate: float  # share of them that one pass shows
     chance: float  # share of samples that have an equal one among those looked at in the same pass
+    doubled: float = 0.0  # share of the validation samples that have one in the same pass, which draws none twice
 
     @property
     def at_most(self) -> float:
@@ -89,11 +94,23 @@ class Overlap:
         return "in training, of which a part was looked at" if estimated else "in training"
 
 
-def worst(judged: Mapping[int, tuple[Overlap, Seen]], complete: float, unknown: str) -> int | None:
+class Judged(NamedTuple):
+    """A validation set that shares samples with the training data, and its first pass."""
+
+    found: Overlap
+    first: Seen
+    named: bool  # the script calls it validation
+
+    def is_split(self, limits: Limits) -> bool:
+        """Whether a split went wrong here: what measures training, beside a clean set, meets all or has its name."""
+        return self.named and self.found.at_most < limits["complete"]
+
+
+def worst(judged: Mapping[int, Judged], complete: float, unknown: str) -> int | None:
     """The validation set of which most is trained on, None if none is faulty. Where another is `unknown`, that may be
     free of training data, and a set of which all is trained on may measure training."""
-    faulty = [number for number, (found, _) in judged.items() if not unknown or found.at_most < complete]
-    return max(faulty, key=lambda number: judged[number][0].share, default=None)
+    faulty = [number for number, one in judged.items() if not unknown or one.found.at_most < complete]
+    return max(faulty, key=lambda number: judged[number].found.share, default=None)
 
 
 def seen(process: Process) -> tuple[list[Seen], list[Seen]]:
@@ -136,9 +153,13 @@ def measure(one: Seen, row: Row) -> None:
 
 
 def is_named_for_validation(process: Process, loader: Row) -> bool:
-    """Whether the script's own name for the loader says that it holds data which are not trained on."""
+    """Whether the script's own name for the loader, or for the function that makes it, says that it holds data which
+    are not trained on."""
     made = process.loader_location(loader)
-    return made is not None and _NAMED.match(made.source.strip()) is not None
+    if made is None:
+        return False
+    by_function = _MAKES.fullmatch(made.function.rpartition(".")[2]) and made.source.strip().startswith("return")
+    return bool(by_function) or _NAMED.match(made.source.strip()) is not None
 
 
 def size_of(passes: list[Seen], length: int) -> float:
@@ -151,6 +172,18 @@ def sizes_of(passes: list[Seen], lengths: Mapping[int, int]) -> dict[int, float]
     """Samples of a pass by loader."""
     numbers = sorted({one.loader for one in passes})
     return {number: size_of([one for one in passes if one.loader == number], lengths[number]) for number in numbers}
+
+
+def validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
+    """Whether the passes measure something on held-out data, rather than training accuracy or a few examples.
+
+    Data that hold their samples several times over were copied before they were split.
+    """
+    evals = process.evals
+    rows = np.isin(evals["loader"], loaders)
+    losses = np.nansum(evals["losses"][rows]) > 0
+    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.at_most < limits["complete"]
+    return bool(losses or several or found.chance >= limits["copies"])
 
 
 def continuous(passes: list[Seen]) -> bool:
@@ -221,6 +254,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
         expected=expected,
         rate=hits / looked_at if looked_at else 0.0,
         chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),
+        doubled=_doubled([one for evaluated, _ in pairs for one in evaluated]),
     )
 
 
@@ -239,6 +273,13 @@ def _chance(training: list[Seen], validation: list[Seen]) -> float:
     there, of_them = _twins(validation)
     more = (looked / len(training)) / (there / len(validation)) if there and training else 1.0
     return min(1.0, max((twins + 1) / (looked + 1), of_them / there * max(1.0, more) if there else 0.0))
+
+
+def _doubled(passes: list[Seen]) -> float:
+    """Samples with an equal one, in the pass of which most was looked at: small parts show few copies of any."""
+    largest = max(passes, key=lambda one: len(one.contents), default=None)
+    counts = Counter(largest.contents).values() if largest is not None else ()
+    return sum(count for count in counts if count > 1) / max(1, sum(counts))
 
 
 def _twins(passes: list[Seen]) -> tuple[int, int]:

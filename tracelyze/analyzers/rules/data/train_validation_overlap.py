@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.splits import by_index, carried_folds, overlap
+from tracelyze.analyzers.computed.splits import by_index, carried_folds, copies, overlap
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.splits.overlap import Overlap, Seen
+    from tracelyze.analyzers.computed.splits.overlap import Judged, Overlap, Seen
     from tracelyze.analyzers.recorded.run import Process
 
 
@@ -27,7 +27,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _of_loaders(process: Process, limits: Limits) -> Outcome:
-    """Every validation set against the training data: beside one that is free of them, the others are deliberate."""
+    """Every validation set against the training data. Beside one that is free of them the others are deliberate, but
+    for one that the script calls validation, and of which a part alone is trained on."""
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -46,7 +47,7 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
     if folds is not None and folds.found.beyond_chance(overlap.continuous(trained), limits):
         finding = _finding(process, loaders[folds.loader], folds.found, folds.first, limits)
         return [carried_folds.told(process, finding, folds)]
-    judged, unknown = {}, ""
+    judged, unknown, clean = {}, "", None
     for numbers in overlap.validation_sets(loaders, own, evaluated):
         passes = [one for one in evaluated if one.loader in numbers]
         if not passes or not set(numbers) <= lengths.keys():
@@ -56,28 +57,30 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         shared = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
         if not shared.beyond_chance(overlap.continuous(trained), limits):
-            if shared.expected * limits["share"] < limits["enough"]:
-                unknown = f"too few validation samples were compared: {shared.looked:,}"
-                continue
-            return Passed(shared.by_chance(limits))
-        if not named and not _validates(process, shared, numbers, limits):
+            few = shared.expected * limits["share"] < limits["enough"]
+            unknown = f"too few validation samples were compared: {shared.looked:,}" if few else unknown
+            clean = clean if few else Passed(shared.by_chance(limits))
+        elif not named and not overlap.validates(process, shared, numbers, limits):
             said = f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
             return Skipped(said + "a measure of training accuracy looks the same")
-        judged[numbers[0]] = shared, passes[0]
+        else:
+            judged[numbers[0]] = overlap.Judged(shared, passes[0], named)
+    return _worst(process, loaders, judged, clean, unknown, limits)
+
+
+def _worst(
+    process: Process, loaders: dict[int, Any], judged: dict[int, Judged], clean: Passed | None, unknown: str,
+    limits: Limits,
+) -> Outcome:  # fmt: skip
+    """The finding of the set of which most is trained on."""
+    if clean is not None:
+        judged = {number: one for number, one in judged.items() if one.is_split(limits)}
     index = overlap.worst(judged, limits["complete"], unknown)
-    return Skipped(unknown) if index is None else [_finding(process, loaders[index], *judged[index], limits)]
-
-
-def _validates(process: Process, found: Overlap, loaders: list[int], limits: Limits) -> bool:
-    """Whether the passes measure something on held-out data, rather than training accuracy or a few examples.
-
-    Data that hold their samples several times over were copied before they were split.
-    """
-    evals = process.evals
-    rows = np.isin(evals["loader"], loaders)
-    losses = np.nansum(evals["losses"][rows]) > 0
-    several = float(np.median(np.nan_to_num(evals["forwards"][rows]))) >= 2 and found.at_most < limits["complete"]
-    return bool(losses or several or found.chance >= limits["copies"])
+    if index is None:
+        return clean or Skipped(unknown)
+    found, first, _ = judged[index]
+    finding = _finding(process, loaders[index], found, first, limits)
+    return [copies.told(finding, found, process) if found.doubled >= limits["copies"] else finding]
 
 
 def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
@@ -139,8 +142,9 @@ RULE = Rule(
         ),
         Threshold("splits", 3, "splits", "two may be two phases; three that share samples are no folds"),
     ),
-    not_when="Evaluation on the training data: by its loader, beside any set that is clean, or on a set more than half "
-    "as large, unless the script calls its loader val or test. Folds, active learning, blank samples, few distinct "
-    "values. A small set that is all in training: only if losses are computed on it and nothing else is evaluated.",
+    not_when="Evaluation on the training data: by its loader, on a set more than half as large, or beside any set that "
+    "is clean, unless the script calls its loader val or test; then only if all of it is trained on. "
+    "Folds, active learning, blank samples, few distinct values. A small set that is all in training: only if losses "
+    "are computed on it and nothing else is evaluated.",
     references=("https://arxiv.org/abs/1902.00423",),
 )
