@@ -49,16 +49,19 @@ def _is_missed(row: Row, limits: Limits) -> bool:
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     # A head that the file does not have stays missing under any prefix.
     both = min(row["missing"], row["unexpected"])
-    known = bool(row["renamed"]) and row["renamed"] >= limits["unexpected"] * both
+    places = row["renamed"] or 0
+    known, most = places >= limits["unexpected"] * both, places >= limits["renamed"] * both
     given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
     none = row["missing"] == row["expected"]
     state, all_of_them = prefixes.name_of(process.site(row["site"])), row["renamed"] == row["given"]
-    if known:
+    if most:
         names = "All names" if all_of_them else f"{row['renamed']} of them are names of the model's, but they"
         why = prefixes.said(given, expected, names)
+        why += "" if known else f" By that name {places} of them have a place in the model."
         code = prefixes.renamed(given, expected, state, bool(expected) or not all_of_them)
     else:
-        why = "No change of prefix explains it: they are another model's weights, or lie one level deeper."
+        what = "most of it" if places else "it"
+        why = f"No change of prefix explains {what}: they are another model's weights, or lie one level deeper."
         code = f"print(list({state})[:5], list(model.state_dict())[:5])"
         code += f'  # perhaps {state}["model"] or {state}["state_dict"]'
     return Finding(
@@ -93,7 +96,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
                 limits["unexpected"],
                 limits.source("unexpected"),
             ),
-            *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if known else []),
+            *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if most else []),
         ],
         location=process.site(row["site"]),
         false_alarm="A model that takes a few tensors out of a large file of another model, on purpose.",
@@ -116,6 +119,9 @@ RULE = Rule(
     thresholds=(
         Threshold("tensors", 2, "tensors", "a single tensor is an experiment"),
         Threshold("missing", 0.9, "share", "a new head or adapter leaves most of the names in place"),
+        Threshold(
+            "renamed", 0.5, "share", "derived: what else is missing is then the smaller part, such as a new head"
+        ),
         Threshold("layers", 2, "layers", "whose inputs differ in number: a first layer may, and a position table"),
         Threshold("unexpected", 0.9, "share", "a part of a sharded file misses much, but has nothing unexpected"),
     ),

@@ -15,7 +15,7 @@ def said(given: str, expected: str, names: str = "Its names") -> str:
         return f"{names} begin with {given!r}, which the model's names do not."
     if expected and not given:
         return f"The model's names begin with {expected!r}, which these do not."
-    return f"What it calls {given + '...'!r} the model calls {expected + '...'!r}."
+    return f"What it calls {given + '*'!r} the model calls {expected + '*'!r}."
 
 
 def renamed(given: str, expected: str, state: str, some: bool) -> str:
