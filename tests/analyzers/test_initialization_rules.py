@@ -66,6 +66,43 @@ def test_what_is_usual(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
 
 
+VECTORS = {"loaded": 1, "overwritten": 1, "overwritten_site": 3, "beside": 2}
+SEEN = {"name": "Embedding", "site": 3, "tensors": 1, "step": 0, "compared": 1, "gone": 1, "elements": 64,
+        "correlation": 0.2, "refilled": 1, "refilled_site": 3}  # fmt: skip
+
+
+def swept(make: Any, seen: dict[str, Any], **more: Any) -> Any:
+    row = {"step": 1, "optimizer": 0, "weights": 3, "repeated": 0, "most": 2} | VECTORS | more
+    event = {"kind": "loaded-weights", "time": 1.0, "step": 0, "text": json.dumps(SEEN | seen)}
+    loads = [{"missing": 0, "time": 1.0, "step": 0}]
+    return make.check(RULE, make.process(more={"initializations": [row], "loads": loads, "events": [event]}))
+
+
+def test_one_loaded_table_that_is_filled_with_the_rest_of_the_model(make: Any) -> None:
+    status, _, finding = swept(make, {})
+    assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "critical", "likely", 60)
+    assert "along with 2 weights that were not loaded" in finding.summary
+    assert "1 of 1" not in finding.title + finding.summary
+    two = {"tensors": 2, "compared": 2, "gone": 2, "refilled": 2}
+    assert swept(make, two, weights=12, loaded=2, overwritten=2, beside=10)[0] == "fired"
+
+
+@pytest.mark.parametrize(
+    ("seen", "more"),
+    [
+        ({}, {"beside": 0}),  # it is to begin anew
+        ({}, {"beside": 1}),
+        ({}, {"beside": None}),  # recorded before this was counted
+        ({"gone": 0, "refilled": 0, "refilled_site": None}, {}),  # used as it was loaded, and then filled
+        ({"gone": 0}, {}),  # filled in part, or filled and copied in by hand
+        ({"refilled_site": 2}, {}),
+        ({}, {"loaded": 2}),  # of two loaded ones
+    ],
+)
+def test_one_loaded_weight_that_begins_anew_on_purpose(make: Any, seen: dict[str, Any], more: dict[str, Any]) -> None:
+    assert swept(make, seen, **more)[0] == "passed"
+
+
 LOOKED = {"name": "Net", "site": 3, "tensors": 12, "step": 0, "compared": 12, "gone": 12, "elements": 768,
           "correlation": 0.02}  # fmt: skip
 FILL = "module.weight.data.normal_(0.0, 0.02)"

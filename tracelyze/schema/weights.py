@@ -74,5 +74,11 @@ INITIALIZATIONS = Table(
         Column("loaded", "int64", "tensors", "weights that were filled, and then loaded by load_state_dict"),
         Column("overwritten", "int64", "tensors", "of these, those that were filled once more after that"),
         Column("overwritten_site", "int32", "", "line of the script that did so last"),
+        Column(
+            "beside",
+            "int64",
+            "tensors",
+            "weights that were not loaded, and that the same functions of the script filled once more as well",
+        ),
     ),
 )

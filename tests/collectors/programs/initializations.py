@@ -46,6 +46,16 @@ if how == "loaded first":
 if how == "loaded last":
     model.apply(fill)
     model.load_state_dict(pretrained)
+if how.startswith("part"):
+    if how == "part anew":
+        model.apply(fill)
+    model[2].load_state_dict({"weight": pretrained["2.weight"], "bias": pretrained["2.bias"]})
+    if how == "part used, then filled":
+        model(torch.randn(4, 6))
+    if how == "part anew":
+        model[2].apply(fill)
+    else:
+        model.apply(fill)
 if how == "new head":
     model.load_state_dict(pretrained)
     model[-1].reset_parameters()

@@ -81,6 +81,52 @@ def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
     )
 
 
+def swept(row: Row, loads: list[Row], limits: Limits) -> bool:
+    """Whether all of the few weights that were loaded, such as a table of word vectors, were filled along with others.
+
+    What is to begin anew is filled alone. What was used first, as it was loaded, had served its purpose.
+    """
+    own = [one for one in loads if one.get("refilled") and one["refilled_site"] == row["overwritten_site"]]
+    unused = bool(own) and all(one["compared"] == one["gone"] == one["refilled"] for one in own)
+    return bool(0 < row["loaded"] == row["overwritten"] and unused and (row["beside"] or 0) >= limits["beside"])
+
+
+def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: bool) -> Finding:
+    """`row`: what torch.nn.init was seen to fill before a first step. `few`: the model has more weights than these."""
+    loaded, beside = int(row["loaded"]), int(row["beside"] or 0)
+    title = f"Loaded weights are initialised again: {row['overwritten']} of {loaded} were overwritten"
+    which, left = ("it", "it") if loaded == 1 else (f"{row['overwritten']} of them", "them")
+    along = f", along with {plural(beside, 'weight')} that were not loaded" if few else ""
+    return Finding(
+        rule=rule,
+        severity="critical",
+        confidence="likely",
+        title="The one weight that was loaded is initialised again" if loaded == 1 else title,
+        summary=(
+            f"load_state_dict set {plural(loaded, 'weight')} of the model. Before the first step a function of "
+            f"torch.nn.init filled {which} with random numbers{along}: the training begins from scratch, and nothing "
+            f"of what was loaded is left in {left}."
+        ),
+        fix="Initialise first, then load; or initialise the new layers alone.",
+        fix_code=loaded_last(process, process.site(row["overwritten_site"])),
+        first_step=int(row["step"]),
+        evidence=[
+            Evidence(
+                "loaded weights that were overwritten",
+                row["overwritten"] / loaded,
+                "share",
+                limits["overwritten"],
+                limits.source("overwritten"),
+            ),
+            Evidence("weights filled along with them", beside, "tensors", limits["beside"], limits.source("beside"))
+            if few
+            else Evidence("weights loaded", loaded, "tensors", limits["weights"], limits.source("weights")),
+        ],
+        location=process.site(row["overwritten_site"]),
+        false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
+    )
+
+
 def fills(process: Process) -> list[Location]:
     """Lines of the script that fill a weight with random numbers, past torch.nn.init and past a model's own making."""
     found = [one for one in process.locations("refill") if _FILLS.search(one.source)]

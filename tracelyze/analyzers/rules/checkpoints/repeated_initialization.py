@@ -22,9 +22,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not rows and not loads:
         return Skipped("no optimizer holds weights that torch.nn.init was seen to fill", "not-applicable")
     found = [
-        _overwritten(process, row, limits)
+        refilled_weights.overwritten(process, row, RULE.id, limits, few=row["loaded"] < _most_of(row, limits))
         for row in rows
-        if row["loaded"] >= _most_of(row, limits) and row["overwritten"] >= limits["overwritten"] * row["loaded"]
+        if row["overwritten"] >= limits["overwritten"] * row["loaded"]
+        and (row["loaded"] >= _most_of(row, limits) or refilled_weights.swept(row, loads, limits))
     ]
     if found:
         return found
@@ -49,35 +50,6 @@ def _most_of(row: Row, limits: Limits) -> float:
     """How many weights must have been loaded: several, or most of those that a small model has."""
     few = max(limits["few"], limits["part"] * row["weights"])
     return min(limits["weights"], few) if row["weights"] >= limits["weights"] else limits["weights"]
-
-
-def _overwritten(process: Process, row: Row, limits: Limits) -> Finding:
-    return Finding(
-        rule=RULE.id,
-        severity="critical",
-        confidence="likely",
-        title=f"Loaded weights are initialised again: {row['overwritten']} of {row['loaded']} were overwritten",
-        summary=(
-            f"load_state_dict set {plural(row['loaded'], 'weight')} of the model. Before the first step a function of "
-            f"torch.nn.init filled {row['overwritten']} of them with random numbers: the training begins from "
-            "scratch, and nothing of what was loaded is left in them."
-        ),
-        fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code=refilled_weights.loaded_last(process, process.site(row["overwritten_site"])),
-        first_step=int(row["step"]),
-        evidence=[
-            Evidence(
-                "loaded weights that were overwritten",
-                row["overwritten"] / row["loaded"],
-                "share",
-                limits["overwritten"],
-                limits.source("overwritten"),
-            ),
-            Evidence("weights loaded", row["loaded"], "tensors", limits["weights"], limits.source("weights")),
-        ],
-        location=process.site(row["overwritten_site"]),
-        false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
-    )
 
 
 def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
@@ -130,6 +102,7 @@ RULE = Rule(
         Threshold(
             "part", 0.5, "share", "derived: where most of the weights were loaded, they are no head but the model"
         ),
+        Threshold("beside", 2, "tensors", "derived: what is to begin anew is filled alone, or with one layer more"),
         Threshold("share", 0.6, "share", "of a GPT-2 a third gets a scale of its own after the initialisation of all"),
         Threshold("correlation", 0.3, "", "derived: an average of two models has 0.7 with each, of five 0.45"),
         Threshold("overwritten", 0.8, "share", "to initialise up to half of the upper layers again is a known method"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
@@ -35,6 +35,8 @@ class _Weight:
         self.since_loaded = 0
         self.again_by_script = False  # code of the script filled it once more, not a library that builds the model
         self.site: int | None = None
+        self.filler: CodeType | None = None  # the script's function that had it filled once more, the last time
+        self.filled_at = self.loaded_at = 0  # counted in fills
 
 
 class Initializations(Signal):
@@ -52,6 +54,7 @@ class Initializations(Signal):
             "loaded",
             "overwritten",
             "overwritten_site",
+            "beside",
         )
     )
     about = "How often weights were filled with random numbers before their first step; what was loaded before that."
@@ -83,6 +86,8 @@ class Initializations(Signal):
         known.fills += 1
         known.since_loaded += known.loaded
         known.again_by_script |= known.fills > 1 and self._filled_by_script()
+        known.filler = self._filler() if known.fills > 1 else None
+        known.filled_at = MAX_FILLS - self._fills_left
         if known.fills >= OFTEN or known.loaded:
             known.site = self.program.sites.of(self._caller(), "initialization")
 
@@ -95,6 +100,13 @@ class Initializations(Signal):
                 found = frame.f_back
             frame = frame.f_back
         return found
+
+    def _filler(self) -> CodeType | None:
+        """The function of the script that has a weight filled, or a whole model; None for one of a library."""
+        frame = self._caller()
+        while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, self._torch_folder)):
+            frame = frame.f_back
+        return None if frame is None or is_library(frame.f_code.co_filename) else frame.f_code
 
     def _refilled(self, parameter: Any) -> tuple[bool, int | None]:
         """Whether a function of torch.nn.init filled a weight since it was loaded, and the line that did."""
@@ -122,7 +134,7 @@ class Initializations(Signal):
         for name, parameter in module.named_parameters():
             known = filled.get(id(parameter))
             if known is not None and name not in missing:
-                known.loaded, known.since_loaded = True, 0
+                known.loaded, known.since_loaded, known.loaded_at = True, 0, MAX_FILLS - self._fills_left
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         self._values.compare(call.model.module())
@@ -159,6 +171,7 @@ class Initializations(Signal):
             row["site"] = repeated[-1][1].site
         if gone:
             row["overwritten_site"] = gone[-1].site
+            row["beside"] = sum([not known.loaded and _filled_beside(known, gone) for _, known in weights])
         self.context.emit("initializations", row)
 
     def _known(self, address: int, elements: int) -> _Weight | None:
@@ -172,3 +185,10 @@ class Initializations(Signal):
     def _by_identity(self) -> dict[int, _Weight]:
         """Those that are still there, which may have moved to a device after they were filled."""
         return {id(p): known for known in self._weights.values() if (p := known.parameter()) is not None}
+
+
+def _filled_beside(weight: _Weight, gone: list[_Weight]) -> bool:
+    """Whether a function of the script filled this weight and one that had been loaded, both after that load."""
+    return weight.filler is not None and any(
+        weight.filler is one.filler and weight.filled_at > one.loaded_at for one in gone
+    )
