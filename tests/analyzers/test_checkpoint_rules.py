@@ -249,6 +249,8 @@ def resumed(make: Any, load: dict[str, Any], seen: dict[str, Any], **more: Any) 
         ({}, UNDER_WAY, "scheduler"),
         ({"optimizer_restored": False}, {}, "optimizer"),
         ({"optimizer_restored": False}, {"rate": 0.03, "file_rate": 0.001}, "optimizer"),  # decayed, and reset
+        ({"optimizer_restored": False}, {"fresh": 0, "groups": [4], "file_groups": [4]}, "optimizer"),
+        ({}, UNDER_WAY | {"fresh": 1}, "scheduler"),  # the optimizer's state was taken in: it goes on
     ],
 )
 def test_what_the_first_step_after_a_file_shows(make, load, seen, lacks) -> None:
@@ -265,6 +267,8 @@ def test_what_the_first_step_after_a_file_shows(make, load, seen, lacks) -> None
         ({}, {"renewed": True, "rate": 0.001}),  # a second phase with a lower rate
         ({"optimizer_restored": False}, {"rate": 0.001}),
         ({"optimizer_restored": False}, {"parameters": 2}),  # of which only the head is trained
+        ({"optimizer_restored": False}, {"groups": [3, 1], "file_groups": [4], "rate": 0.03}),  # a rate for the head
+        ({"optimizer_restored": False}, {"fresh": 2, "rate": 0.03}),  # a head for other classes
         ({"optimizer_restored": False}, {"same_model": False}),  # the next fold, after the best of the last
         ({}, UNDER_WAY | {"anew": None}),
         ({"progress": False}, UNDER_WAY),  # a schedule that is to begin anew
@@ -345,6 +349,13 @@ def test_rates_that_begin_anew(make) -> None:
         assert not finding or "starts over" in finding.title
 
 
+def test_a_new_head_on_weights_with_the_number_of_an_epoch(make) -> None:
+    """Pretraining and fine-tuning that save alike, without their optimizers."""
+    weights = {"optimizer": False, "optimizer_restored": False}
+    assert resumed(make, weights, {"fresh": 0})[0] == "fired"
+    assert resumed(make, weights, {"fresh": 2})[0] == "skipped"
+
+
 def test_a_training_that_goes_on_from_weights_alone(make) -> None:
     """A hint, since a training in stages looks the same."""
     bare = {"keys": "", "optimizer": False, "optimizer_restored": False, "progress": False}
@@ -366,3 +377,4 @@ def test_a_training_that_goes_on_from_weights_alone(make) -> None:
     assert judged(again="tuned.pt")[0] == "skipped"
     assert judged(optimizer=0)[0] == "skipped", "the optimizer goes on"
     assert judged(same_model=False)[0] == "skipped"
+    assert judged(fresh=2)[0] == "skipped", "a new head"

@@ -114,6 +114,57 @@ def test_what_steps_after_a_file_was_taken_in(
     assert seen["unread"] == (["epoch"] if sys.version_info < (3, 14) else [])
 
 
+TRANSFERRED = """
+import sys, torch
+how, file = sys.argv[1], sys.argv[2]
+def build(classes):
+    return torch.nn.ModuleDict({"body": torch.nn.Linear(4, 8), "head": torch.nn.Linear(8, classes)})
+def train(model, optimizer):
+    for _ in range(4):
+        optimizer.zero_grad()
+        model["head"](model["body"](torch.rand(16, 4))).square().mean().backward()
+        optimizer.step()
+model = build(5)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+train(model, optimizer)
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+state = torch.load(file)["model"]
+model = build(5 if how in ("parts", "frozen") else 3)
+body = {name.removeprefix("body."): one for name, one in state.items() if name.startswith("body.")}
+head = {name.removeprefix("head."): one for name, one in state.items() if name.startswith("head.")}
+if how == "renamed":
+    model.load_state_dict({"body." + name: one for name, one in body.items()}, strict=False)
+else:
+    model["body"].load_state_dict(body)
+if how == "parts":
+    model["head"].load_state_dict(head)
+if how == "frozen":
+    model["head"].requires_grad_(False)
+groups = [{"params": one.parameters(), "lr": 0.01} for one in model.values()]
+train(model, torch.optim.Adam(groups if how == "renamed" else model.parameters(), lr=0.01))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "fresh", "groups"),
+    [
+        ("renamed", 2, [2, 2]),  # a part of the names, and a rate for each part
+        ("body", 2, [4]),  # one part of the model
+        ("parts", 0, [4]),
+        ("frozen", 0, [4]),  # what took in nothing is not trained either
+    ],
+)
+def test_parameters_that_took_in_nothing_of_a_file(
+    how: str, fresh: int, groups: list[int], collect: Collect, tmp_path: Path
+) -> None:
+    done = collect(sys.executable, "-c", TRANSFERRED, how, str(tmp_path / "source.pt"))
+    (process,) = done.run.processes
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    (seen,) = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "resumed"]
+    assert (seen["same_model"], seen["fresh"]) == (True, fresh)
+    assert (seen["groups"], seen["file_groups"]) == (groups, [4])
+
+
 @pytest.mark.parametrize(("how", "restored"), [("own", False), ("restored", True)])
 def test_an_optimizer_that_takes_in_its_own_empty_state(
     how: str, restored: bool, collect: Collect, tmp_path: Path

@@ -13,13 +13,32 @@ KEEPS_NO_PLACE = "ReduceLROnPlateau"  # what it watches, and no schedule, decide
 SETS_THE_RATE = ("LambdaLR", "OneCycleLR", "CyclicLR")  # when it is made, whatever rate the optimizer has
 
 
+class Given:
+    """Parameters that took in weights by name since the last step, after a file was read."""
+
+    def __init__(self) -> None:
+        self._parameters = SetByIdentity()
+
+    def add(self, module: Any, missing: Any) -> None:
+        """`missing`: names that the load did not find; None where the module's own `load_state_dict` does not say."""
+        left = set(missing or ())
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            if name not in left:
+                self._parameters.add(parameter)
+
+    def fresh(self, groups: list[Any]) -> int:
+        """How many of the parameters that an optimizer trains took in nothing: those of a new head, say."""
+        trained = [parameter for group in groups for parameter in group["params"] if parameter.requires_grad]
+        return sum([parameter not in self._parameters for parameter in trained])
+
+
 class Resumed:
     """States that are taken in after one file was read, up to the first step. Holds none of the program's objects."""
 
     def __init__(self, groups: list[Any], moments: bool = False) -> None:
         self.moments = moments  # whether the optimizers' states in the file hold more than settings
         self.file_rate = _base_rate(groups)  # in the optimizer's state in the file
-        self.file_parameters = sum([len(group.get("params", ())) for group in groups])
+        self.file_groups = [len(group.get("params", ())) for group in groups]
         self._took = False
         self._restored = SetByIdentity()
         self._there_before = SetByIdentity()  # optimizers that existed when one of them took in its state
@@ -42,7 +61,7 @@ class Resumed:
         """A model took in weights of the file."""
         self._model += [weakref.ref(p) for p in module.parameters() if p.requires_grad][:SOME]
 
-    def facts(self, tracked: Tracked, schedulers: list[Any]) -> dict[str, Any]:
+    def facts(self, tracked: Tracked, schedulers: list[Any], given: Given) -> dict[str, Any]:
         """What is to be said at the first step after: `tracked` made it."""
         optimizer = tracked.optimizer
         if optimizer is None:
@@ -53,8 +72,9 @@ class Resumed:
         found: dict[str, Any] = {"optimizer": tracked.index, "file_rate": self.file_rate, "rate": rate}
         found["steps"] = tracked.count
         found["same_model"] = any(id(ref()) in held for ref in self._model)
-        found["parameters"] = sum([len(group["params"]) for group in groups])
-        found["file_parameters"] = self.file_parameters
+        found["groups"], found["file_groups"] = [len(group["params"]) for group in groups], self.file_groups
+        found["parameters"], found["file_parameters"] = sum(found["groups"]), sum(self.file_groups)
+        found["fresh"] = given.fresh(groups)
         if not self._took or optimizer not in constructed:
             return found
         if optimizer not in self._there_before:

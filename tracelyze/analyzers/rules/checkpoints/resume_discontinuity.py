@@ -56,6 +56,8 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     """Which states the training that goes on lacks; None where it has what it needs, or is a second phase."""
     if facts.get("same_model") is False:  # it was evaluated, and another model trained after that
         return None
+    if resumed_states.has_new_part(facts) and not row["optimizer_restored"]:  # another task begins
+        return None
     lost = [name for name in STATES if row[name] and not row[f"{name}_restored"]]
     lost = [name for name in lost if name != "scheduler" or schedules]
     # A scheduler that takes in its state sets no rate: that of an optimizer without moments is lost as well.
@@ -104,6 +106,6 @@ RULE = Rule(
         Threshold("jump", 1.2, "times", "derived: less is within the noise of most trainings"),
     ),
     not_when="Weights of another program, optimizers without state, evaluation only, bare weights without an epoch, a "
-    "fresh optimizer with a lower rate or other parameters, a rate that is set by hand.",
+    "fresh optimizer with a lower rate or other parameters, a new head, a rate that is set by hand.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

@@ -94,15 +94,22 @@ def has_state(process: Process) -> bool:
 
 
 def is_second_phase(process: Process, facts: Row) -> bool:
-    """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's, or
-    another method than that of the training before it in this program, whose state it cannot take in."""
+    """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's or
+    other groups of them, or another method than that of the training before it in this program. The state of other
+    groups, or of another method, it cannot take in."""
     if not facts:
         return False
     rate, of_file = facts.get("rate"), facts.get("file_rate")
     lower = rate is not None and of_file is not None and rate < of_file
     methods = [str(one["name"]) for one in process.optimizers.records() if one["optimizer"] <= facts["optimizer"]]
     another = len(methods) > 1 and methods[-1] != methods[-2]
-    return bool(lower or another or facts.get("parameters") != facts.get("file_parameters"))
+    others = any(facts.get(name) != facts.get(f"file_{name}") for name in ("parameters", "groups"))
+    return bool(lower or another or others)
+
+
+def has_new_part(facts: Row) -> bool:
+    """Whether parameters are trained that took in nothing of any file: a new head on weights from another task."""
+    return bool(facts.get("fresh"))
 
 
 def never_read(facts: Row) -> list[str]:
@@ -128,7 +135,7 @@ def goes_on_from_weights(process: Process, row: Row, saves: list[Row], facts: Ro
     same = [one for one in saves if one["file"] and one["file"] == row["file"]]
     before = [one["step"] for one in same if one["step"] <= row["step"]]
     again = any(one["step"] > row["step"] and not one["optimizer"] for one in same)
-    if not facts.get("same_model") or facts.get("restored_lr") is not None or not again:
+    if not facts.get("same_model") or has_new_part(facts) or facts.get("restored_lr") is not None or not again:
         return False
     made = {one["optimizer"]: one for one in process.optimizers.records()}
     own = made.pop(facts["optimizer"], None)

@@ -18,7 +18,7 @@ from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
-from tracelyze.collectors.program.resumed_states import Resumed
+from tracelyze.collectors.program.resumed_states import Given, Resumed
 from tracelyze.collectors.program.saved_files import File, is_mapping, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -73,6 +73,7 @@ class Checkpoints(Signal):
         self._saves = self._taken = self._loads = 0
         self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]], Resumed]] = []
         self._resumed: list[tuple[dict[str, Any], Resumed]] = []  # no step since
+        self._given = Given()
         self._schedulers = SetByIdentity()
         # Models that took in weights, after how many steps; after how many a file was read that counts epochs or steps.
         self._models: tuple[int, list[weakref.ref[Any]]] = (0, [])
@@ -331,6 +332,8 @@ class Checkpoints(Signal):
             row["model_restored"], row["step"] = True, self.progress.steps
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        if self._resumed:
+            self._given.add(module, getattr(result, "missing_keys", None))
         for _, resumed in self._files_of(given):
             resumed.load(module)
         step, known = self._models
@@ -372,9 +375,9 @@ class Checkpoints(Signal):
             read["progress"] |= not read["tensors"] and self._progress_read == read["step"]
             if read["model_restored"]:
                 facts = {"site": read["site"], "step": read["step"], "unread": _unread(read["keys"])}
-                facts |= resumed.facts(tracked, list(self._schedulers))
+                facts |= resumed.facts(tracked, list(self._schedulers), self._given)
                 self.context.record_event("resumed", read["file"], json.dumps(facts))
-        self._resumed = []
+        self._resumed, self._given = [], Given()
 
     def finished(self) -> None:
         self._emit_loaded()
