@@ -235,3 +235,10 @@ def test_an_average_in_the_loop_is_a_tensor_and_a_kept_graph_may_be_needed(make:
     assert inside.diff is not None, "where backward is called, what a loss is made of is a tensor"
     (retained,) = kept_tensors.lines(meter(make, line, graph_retained=[True] * 400))
     assert retained.diff is None
+
+
+def test_where_graphs_are_retained_the_loss_may_be_computed_from_the_new_average(make: Any) -> None:
+    line = "self.value = 0.9 * self.value + 0.1 * m"
+    optimization = meter(make, line, graph_retained=[True] * 400)
+    instead = kept_tensors.guarded(optimization, kept_tensors.lines(optimization))
+    assert instead == f"if torch.is_tensor(self.value):\n    self.value = self.value.detach()\n{line}"

@@ -169,7 +169,7 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     """The line as it would store a tensor without its graph, and anything else as before: for an append of a name, or a
     running average, in another function than the loop's, which may be given numbers too. Empty without such a line."""
     line = stored[0].location if stored and stored[0].diff is None else None
-    averaged = averages.guarded(optimization.process, line)
+    averaged = averages.guarded(optimization.process, line, retains(optimization))
     if averaged:
         return averaged
     text = line and edits.statement(optimization.process, line)

@@ -2,7 +2,7 @@
 
 Detached is what the whole statement makes: the graph that would grow is that of the value before. Nothing that the loss
 needs is cut off: a backward through such an average would reach the graph of the step before, which is freed, and fail.
-Not so where backwards retain their graphs: the caller looks at that.
+Not so where backwards retain their graphs: the loss may be computed from the new value, so the old one is detached.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ def detached(optimization: Optimization, place: Location) -> Diff | None:
     return own.changed(own.parsed.with_parts({value: f"{own.parsed.operand(value)}.detach()"}))
 
 
-def guarded(process: Process, place: Location | None) -> str:
-    """The statement, and behind it its value without the graph, for a method that may be given numbers, too."""
+def guarded(process: Process, place: Location | None, retained: bool) -> str:
+    """The statement, and behind it its value without the graph, for a method that may be given numbers, too; in front
+    of it that of the step before, where backwards retain their graphs."""
     own, value = _average(process, place) if place else (None, None)
     if own is None or value is None or not isinstance(own.parsed.statement, ast.Assign):
         return ""
     name = own.parsed.text_of(own.parsed.statement.targets[0])
-    return f"{own.dedented(own.text)}\nif torch.is_tensor({name}):\n    {name} = {name}.detach()"
+    guard, statement = f"if torch.is_tensor({name}):\n    {name} = {name}.detach()", own.dedented(own.text)
+    return f"{guard}\n{statement}" if retained else f"{statement}\n{guard}"
 
 
 def _average(process: Process, place: Location) -> tuple[OwnStatement | None, ast.expr | None]:
