@@ -200,3 +200,15 @@ def test_attention_without_a_mask_is_the_line_to_change(make, sites: Any, line: 
     finding = make.check(COPY, process)[2]
     assert finding.location.line == line
     assert example in finding.fix_code
+
+
+def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_loss(make) -> None:
+    losses = [3.0 * 0.98**step for step in range(400)]
+    rows = calls(20, **COPIED)
+    own = [row | {"value": losses[row["step"]]} for row in rows]
+    steps = make.steps() | {"loss": losses}
+    _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": own}))
+    assert "The loss went from 3 to 0.000947." in finding.summary
+    part_of_it = [row | {"value": 2.0 - 0.01 * row["step"]} for row in rows]
+    _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": part_of_it}))
+    assert "The loss went from 2 to 1.81 at step 20, where it was last looked at." in finding.summary

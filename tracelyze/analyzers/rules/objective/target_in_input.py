@@ -9,10 +9,10 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import label_columns, loss_calls
 from tracelyze.analyzers.evidence import line_edits
-from tracelyze.analyzers.evidence.loss import unmasked
+from tracelyze.analyzers.evidence.loss import course, unmasked
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import capitalized, number, percent, plural, share_of
+from tracelyze.formatting import capitalized, percent, plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -56,9 +56,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
     equal = float(np.median([row["ids_equal"] for row in same]))
-    shape, values = loss_calls.shown(same[0]["target_shape"]), [row["value"] for row in line.rows]
-    known = [value for value in values if value is not None]
-    fall = f" The loss went from {number(known[0])} to {number(known[-1])}." if len(known) > 1 else ""
+    shape, fall = loss_calls.shown(same[0]["target_shape"]), course.said(process, line.rows)
     return loss_calls.finding(
         process, replace(line, rows=rows), same, limits,
         rule=RULE.id,
@@ -84,9 +82,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
 
 def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
     seen, place = float(np.median([row["sees_next"] for row in bad])), unmasked.place(process)
-    shape, values = loss_calls.shown(bad[0]["target_shape"]), [row["value"] for row in line.rows]
-    known = [value for value in values if value is not None]
-    fall = f" The loss went from {number(known[0])} to {number(known[-1])}." if len(known) > 1 else ""
+    shape, fall = loss_calls.shown(bad[0]["target_shape"]), course.said(process, line.rows)
     return loss_calls.finding(
         process,
         replace(line, rows=rows),

@@ -1,0 +1,34 @@
+"""What became of a loss: from the first call that was looked at to the last step, as far as it was measured."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def said(process: Process, rows: list[dict[str, Any]]) -> str:
+    """A sentence, behind a blank; empty where too little is known. Calls are looked at early for the most part: the
+    last of them stands for the end only where no loss of a later step is known to be the same one."""
+    known = [row for row in rows if row["value"] is not None]
+    if len(known) < 2:
+        return ""
+    first, last, step = known[0]["value"], known[-1]["value"], int(known[-1]["step"] or 0)
+    later = process.steps["loss"][step + 1 :]
+    later = later[np.isfinite(later)]
+    if len(later) and len({*process.steps["optimizer"].tolist()}) == 1 and _of_the_steps(process, known):
+        return f" The loss went from {number(first)} to {number(float(later[-1]))}."
+    return f" The loss went from {number(first)} to {number(last)} at step {step + 1:,}, where it was last looked at."
+
+
+def _of_the_steps(process: Process, known: list[dict[str, Any]]) -> bool:
+    """Whether what these calls gave is what backward was called on at the step that followed each."""
+    losses = process.steps["loss"]
+    pairs = [(row["value"], losses[int(row["step"])]) for row in known if row["step"] and row["step"] < len(losses)]
+    return bool(pairs) and all(math.isclose(value, loss, rel_tol=1e-3) for value, loss in pairs)
