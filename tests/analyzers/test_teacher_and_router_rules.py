@@ -73,6 +73,33 @@ def test_a_teacher_within_the_model_that_is_trained_goes_by_its_name_there(make:
 
 
 @pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("soft = self.old(x)", "self.old"),
+        ("loss = distill(self.student(x), y)", "teacher"),
+        ("soft = self.net(x)", "self.net"),
+        ("soft = pick(self.old)(x)", "teacher"),
+    ],
+)
+def test_a_teacher_that_was_trained_before_goes_by_its_name_in_this_training(make: Any, line: str, name: str) -> None:
+    models = [
+        {"called_as": "self.net", "parameters": 6, **MODELS[0]},
+        {"called_as": "self.student", "parameters": 4, **MODELS[1]},
+    ]
+    made = {"site": 60, "role": "optimizer", "file": "t.py", "line": 9, "function": "fit"}
+    call = {"site": 61, "role": "training-call", "file": "t.py", "line": 4, "function": "step", "source": line}
+    process = make.process(
+        models=models,
+        optimizers=[{"optimizer": 0, "name": "Adam", "made_at": 60, "shares": 6}],
+        sites=[made | {"source": "return Adam(self.parameters())"}, call],
+        more={"loss_calls": [{**CALL, "step": step} for step in range(1, 10)]},
+    )
+    finding = make.check(TEACHER, process)[2]
+    assert finding.fix_code.removeprefix(f"{unknown_names.NOTE}teacher\n").startswith(f"{name}.requires_grad_(False)")
+    assert ("net (" in finding.title) == (name == "self.net")
+
+
+@pytest.mark.parametrize(
     ("change", "confidence"),
     [
         ({}, "certain"),

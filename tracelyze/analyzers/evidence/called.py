@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _MADE: Final = re.compile(r"\s*(?:self\.)?([A-Za-z_][\w.]*)\s*(?::[^=]+)?=(?!=)\s*[A-Za-z_][\w.]*\s*\(")
+_CALLED: Final = re.compile(r"(?<![\w.])((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*\(")
+_CALLS: Final = ("training-call", "forward")
 
 
 def assigned(line: Location | None) -> str | None:
@@ -28,16 +30,35 @@ def optimizer(optimization: Optimization) -> str:
     return f"{own} ({kind})"
 
 
-def model(process: Process, number: float | int | None) -> str | None:
-    """ "teacher (Sequential)"; the class alone where no name is known that this model has for itself."""
+def model(process: Process, number: float | int | None, optimization: Optimization | None = None) -> str | None:
+    """ "teacher (Sequential)"; the class alone where no name is known that this model has for itself. `optimization`:
+    the training in which it is to have that name."""
     rows = {row["model"]: row for row in process.models.records()}
     row = rows.get(number)
     if row is None:
         return None
     names = [one["called_as"] for one in rows.values()]
-    own = row["called_as"]
+    own = name_in(process, number, optimization)
     own = None if own is None or names.count(own) > 1 else own.removeprefix("self.")
     return f"{own} ({row['name']})" if own else row["name"]
+
+
+def name_in(process: Process, number: float | int | None, optimization: Optimization | None) -> str | None:
+    """By what name the script calls a model in the training of this optimizer. One that an earlier optimizer trained as
+    well may have had another name then: its name here is that of the only other thing which a line calls that calls a
+    model and nothing else."""
+    rows = {row["model"]: row for row in process.models.records()}
+    row = rows.get(number, {})
+    own: str | None = row.get("called_as")
+    facts = optimization.facts if optimization is not None else {}
+    if own is None or facts.get("made_at") is None or (facts.get("shares") or 0) < (row["parameters"] or 1):
+        return own
+    here = [one for one in process.sites.records() if one["role"] in _CALLS and one["site"] > facts["made_at"]]
+    called = [_CALLED.findall(one["source"] or "") for one in here if ")(" not in (one["source"] or "")]
+    alone = {names[0] for names in called if len(names) == 1} - {one["called_as"] for one in rows.values()}
+    if any(own in names for names in called):
+        return own
+    return alone.pop() if len(alone) == 1 else None
 
 
 def within(process: Process, part: float | int | None, optimization: Optimization | None) -> str | None:

@@ -66,8 +66,8 @@ def _optimization(process: Process, step: int) -> Optimization | None:
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     part = rows[0].get("target_part") if rows[0]["target_model"] is None else None
-    teacher = part or called.model(process, rows[0]["target_model"]) or "the teacher"
     tensors, optimization = int(rows[0]["target_trained"]), _optimization(process, int(rows[0]["step"]))
+    teacher = part or called.model(process, rows[0]["target_model"], optimization) or "the teacher"
     made_at = optimization.made_at if optimization is not None else None
     evaluating = not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
@@ -98,8 +98,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
 def _example(process: Process, teacher: float | None, part: str | None, optimization: Optimization | None) -> str:
     """The teacher switched off, as the line that makes the optimizer can name it: in another method or function it is
     an attribute of the model whose parameters that line takes."""
-    row = next((one for one in process.models.records() if one["model"] == teacher), {})
-    name = str(row.get("called_as") or part or "teacher")
+    name = str(called.name_in(process, teacher, optimization) or part or "teacher")
     line = optimization.made_at.source if optimization is not None and optimization.made_at is not None else ""
     holders = set(HOLDER.findall(line))
     part = part or called.within(process, teacher, optimization)
