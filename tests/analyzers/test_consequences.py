@@ -54,6 +54,12 @@ def test_what_sees_that_nothing_is_learned_guesses_at_no_reason_beside_its_cause
     assert not explained[rule].fix_code
 
 
+def test_a_validation_by_the_statistics_of_its_own_batches_is_no_sign_of_too_long_a_training() -> None:
+    cause = finding("batchnorm-in-validation", 63, RUN, severity="warning")
+    assert causes(finding("overfitting", 63), cause)["overfitting"] == cause.rule
+    assert causes(finding("validation-fluctuation", 63), cause)["validation-fluctuation"] == cause.rule
+
+
 def test_a_loss_that_the_scaler_divides_away_leaves_a_constant() -> None:
     assert causes(finding("constant-output", 212), finding("scaler-misuse", 1))["constant-output"] == "scaler-misuse"
 

@@ -180,6 +180,17 @@ def test_the_module_that_breaks_first_is_named(make) -> None:
     assert "float16" in finding.summary
 
 
+@pytest.mark.parametrize(("elements", "status"), [(1, "passed"), (1200, "fired")])
+def test_the_loss_that_a_model_puts_out_is_no_activation(make, elements: int, status: str) -> None:
+    """A model of transformers returns its loss before its scores: NaN, where no target of the batch counts."""
+    looks = [row | {"elements": elements if row["module"] == "" else 4096} for row in forward(100, "", weights=True)]
+    process = make.process(broken_at(make, 100), more={"activations": looks})
+    assert make.check("nonfinite-activations", process)[0] == status
+    assert make.check("nonfinite-activations", process)[2] is None or (
+        make.check("nonfinite-activations", process)[2].title.startswith("The model itself (")
+    )
+
+
 @pytest.mark.parametrize(
     ("looks", "status"),
     [

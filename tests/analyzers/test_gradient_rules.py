@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -285,6 +286,17 @@ def test_zero_gradients_is_silent(make) -> None:
     assert make.check("zero-gradients", make.process(satisfied))[0] == "passed"
     now_and_then = make.steps() | {"grads_none": [8 if index % 7 == 0 else 0 for index in range(COUNT)]}
     assert make.check("zero-gradients", make.process(now_and_then))[0] == "passed"
+
+
+def test_zero_gradients_of_losses_that_are_no_number_are_not_counted(make) -> None:
+    """A mean over no target is NaN and has a gradient of zero; such a loss alone makes a step be looked at."""
+    lost = [index % 3 != 0 for index in range(COUNT)]
+    steps = make.steps() | {"grads_zero": [8 if bad else None for bad in lost]}
+    steps["loss"] = [math.nan if bad else 0.5 for bad in lost]
+    assert make.check("zero-gradients", make.process(steps))[0] == "skipped"
+    steps["grads_zero"] = [8] * COUNT
+    _, _, finding = make.check("zero-gradients", make.process(steps))
+    assert "in all 134 steps looked at" in finding.title, "of losses that are numbers"
 
 
 def test_zero_gradients_of_an_optimizer_that_holds_nothing_trainable(make) -> None:

@@ -54,6 +54,16 @@ def test_loss_nonfinite_says_what_moved_first(make) -> None:
     assert "gradient norm rose" in make.check("loss-nonfinite", make.process(steps))[2].summary
 
 
+def test_a_loss_that_is_nan_in_some_batches_from_the_start_is_no_matter_of_weights(make) -> None:
+    steps = make.steps()
+    steps["loss"] = [NAN if index % 3 != 1 else 0.5 for index in range(COUNT)]
+    summary = make.check("loss-nonfinite", make.process(steps))[2].summary
+    assert "the weights are whole" in summary
+    assert "initial weights" not in summary
+    steps["loss"] = [NAN] * COUNT
+    assert "initial weights" in make.check("loss-nonfinite", make.process(steps))[2].summary
+
+
 def test_loss_nonfinite_leaves_skipped_steps_to_the_scaler(make) -> None:
     steps = make.steps()
     steps["loss"][5] = float("inf")

@@ -109,7 +109,8 @@ def longest(optimization: Optimization, trained: Mask) -> Stretch | Passed | Ski
     steps = optimization.steps
     none, zero = np.nan_to_num(steps["grads_none"]), np.nan_to_num(steps["grads_zero"])
     dead = none + zero >= steps["parameters"]
-    usable = trained & steps.known("grads_none") & (steps["parameters"] > 0)
+    lost = steps.known("loss") & ~np.isfinite(steps["loss"])  # no number: a fault with a name of its own
+    usable = trained & steps.known("grads_none") & (steps["parameters"] > 0) & ~lost
     observed = usable & (steps.known("grads_zero") | dead)  # whether gradients are zero is looked at now and then
     satisfied = steps["loss"] == 0  # a hinge that is satisfied has no gradient, rightly
     never = bool(satisfied[observed].all())  # there was nothing to be satisfied

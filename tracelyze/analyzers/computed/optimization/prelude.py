@@ -56,6 +56,8 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
     rate = steps["lr"][max(0, first - 1) : first + 1]
     if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
+    if first < FEWEST and np.isfinite(steps["loss"][first:]).any():
+        return "Losses in between are finite: the weights are whole. What do the batches without one have in common?"
     if first < FEWEST:
         return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
     no_number = np.flatnonzero(

@@ -27,7 +27,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
         watched = len(np.unique(activations["step"]))
         return Passed(f"the outputs of all modules were finite in {plural(watched, 'watched forward')}")
     forwards = groupby(activations.records(), key=lambda row: row["step"])
-    roots = [root for _, rows in forwards if (root := _first_broken(list(rows))) is not None]
+    looks = [list(rows) for _, rows in forwards]
+    roots = [root for rows in looks if (root := _first_broken(rows)) is not None and not _is_loss(root, rows)]
     times = activations["time"]
     return combine(_check(optimization, roots, times) for optimization in process.optimizations)
 
@@ -41,6 +42,13 @@ def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     first: dict[str, Any] = min(broken, key=lambda row: (row["order"], row["weights_finite"] is None))
     return first
+
+
+def _is_loss(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Whether it is the one number that a model puts out, of modules that were all finite: the loss that it computes
+    itself, which has a rule of its own."""
+    inside = f"{row['module']}." if row["module"] else ""
+    return row["elements"] == 1 and any(one is not row and one["module"].startswith(inside) for one in rows)
 
 
 def _check(optimization: Optimization, roots: list[dict[str, Any]], watched: np.ndarray) -> Finding | Passed | Skipped:
@@ -73,13 +81,14 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
     begin = timing.step_at(optimization, index)
     what = WHAT[root["nonfinite"]]
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
+    first = name if root["module"] else f"The{name[3:]}"
     half = root["dtype"] == "float16"
     weights = ", and so were its own weights" if root["weights_finite"] else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if sure else "likely",
-        title=f"{name} is the first module to put out {what}, at step {begin:,}",
+        title=f"{first} is the first module to put out {what}, at step {begin:,}",
         summary=(
             f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
             f"called before it were finite{weights}. The loss of the step was lost "
