@@ -267,6 +267,7 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     status, _, finding = by_weights(make, [0.0] * 6, 0.0)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title == "The copy of the model that is evaluated has not changed in 200 steps"
+    assert "its weights have not moved since the first one, while those of the model have." in finding.summary
     slow = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05]
     status, _, finding = by_weights(make, slow, 1.0, LEARNED)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")

@@ -65,6 +65,7 @@ def cut_off(make: Any, shapes: list[str], filled: float, source: str, sites: tup
 def test_answers_that_are_cut_off_are_not_dropped(make) -> None:
     cut = cut_off(make, ["32x16"] * 8, 0.99, "train, test = Facts(1, max_length=16), Facts(2, max_length=16)")
     assert cut.location.line == 81
+    assert "Every batch looked at is 16 long, 99% of it text" in cut.summary
     assert cut.fix_code.startswith("train, test = Facts(1, max_length=32), Facts(2, max_length=32)  #")
     elsewhere = cut_off(make, ["32x16"] * 8, 0.99, "data = Facts(1, length=16)")
     assert "cut from the left" in elsewhere.fix_code

@@ -94,3 +94,23 @@ def test_a_crash_by_a_batch_of_one_is_changed_at_its_loader(make, call: str, lin
     assert finding.location.line == line
     assert (finding.seen_at.line if finding.seen_at else 56) == 56
     assert (finding.diff is not None) == (line == 2)
+
+
+@pytest.mark.parametrize(
+    ("loader", "known"),
+    [
+        ({"length": 51}, True),
+        ({"length": 52}, False),  # in the middle of an epoch
+        ({"length": 51, "drop_last": True}, False),
+        ({"length": 51, "batch_size": 1}, False),
+        ({"length": None}, False),  # a stream
+    ],
+)
+def test_a_batch_of_one_that_was_the_last_of_its_epoch_is_told_so(make, loader: dict[str, Any], known: bool) -> None:
+    text = "Expected more than 1 value per channel when training, got input size torch.Size([1, 8])"
+    event = {"kind": "exception", "name": "ValueError", "text": text, "step": 400, "time": 20.0}
+    steps = make.steps() | {"loader": [0] * 400, "loader_batches": [1] * 400}
+    steps["loader_first"] = [index % 51 == 44 for index in range(400)]  # 50 batches since the last epoch began
+    row = LOADER | {"batch_size": 16, "drop_last": False} | loader
+    process = make.process(steps, loaders=[row], events=[event], end=Exit("exception", 1))
+    assert ("It was the last of the epoch's 51 batches" in make.check("crash", process)[2].summary) is known

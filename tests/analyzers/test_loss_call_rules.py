@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.data import label_order
+
 COUNT = 25
 
 
@@ -76,6 +78,18 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
     assert finding.fix_code
     lost = (rule, confidence) == ("loss-broadcast", "certain")  # the others learn something of their task
     assert (finding.cost and finding.cost.share) == (pytest.approx(1.0) if lost else None)
+
+
+@pytest.mark.parametrize(("source", "named"), [("y = F.log_softmax(x, dim=0)", True), ("y = F.log_softmax(x)", False)])
+def test_a_softmax_over_the_batch_says_what_it_does(make, source: str, named: bool) -> None:
+    """Other batches of the same size give as good answers; a sample that is alone gives none."""
+    site = {"site": 70, "role": "softmax", "file": "a.py", "line": 9, "function": "forward", "source": source}
+    rows = calls(function="nll_loss", made_by="LogSoftmax", made_dim=0)
+    finding = make.check("softmax-wrong-dim", make.process(sites=[site], more={"loss_calls": rows}))[2]
+    assert "one that is alone there gets the same score for every class" in finding.summary
+    assert ("without dim" in finding.fix) is not named
+    other = make.check("softmax-wrong-dim", make.process(more={"loss_calls": [r | {"made_dim": 2} for r in rows]}))[2]
+    assert "alone" not in other.summary
 
 
 @pytest.mark.parametrize(
@@ -162,6 +176,11 @@ def test_a_wrong_validation_loss_harms_no_weights(make) -> None:
     rows = [*calls(), *calls(training=False, made_by=None, site=1, **PROBABILITIES)]
     _, _, finding = make.check("double-softmax", make.process(more={"loss_calls": rows}))
     assert (finding.severity, finding.cost, finding.location.line) == ("warning", None, 41)
+
+
+def test_labels_of_batches_are_shown_as_a_range_only_where_they_differ() -> None:
+    rows = [{"target_lowest": 0.0, "target_highest": 0.0}, {"target_lowest": 1.0, "target_highest": 2.0}]
+    assert label_order.shown(rows) == "0, 1 to 2"
 
 
 def test_sorted_labels_without_shuffling(make) -> None:

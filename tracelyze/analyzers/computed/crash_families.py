@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tracelyze import formatting
 from tracelyze.analyzers.evidence import carried_states
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_command
+from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.editing import own_command
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -40,8 +41,7 @@ FAMILIES = (
         BATCH_OF_ONE,
         r"Expected more than 1 value per channel when training",
         "BatchNorm got a batch of one sample",
-        "BatchNorm in train mode computes statistics over the batch and cannot do so with a single value per channel. "
-        "Mostly it is the last batch of an epoch, when the number of samples divides with remainder one.",
+        "BatchNorm in train mode computes statistics over the batch and cannot do so with a single value per channel.",
         "Drop the last incomplete batch of the training loader, or pick a batch size that leaves more than one sample.",
         "loader = DataLoader(dataset, batch_size=batch_size, shuffle=True, drop_last=True)",
     ),
@@ -381,11 +381,14 @@ def _last_block(name: str, text: str) -> str:
     return text.strip()
 
 
+def meaning(family: Family, process: Process) -> str:
+    """What the exception means, in a sentence or two, by what is known of this run."""
+    which = f" {batch_of_one.which(process)}" if family.name == BATCH_OF_ONE else ""
+    return f"It means that {family.title}. {family.meaning}{which}"
+
+
 def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
-    """The training loader without its last, incomplete batch, where a batch of one sample ended the program, and the
-    line that makes it."""
-    if family is None or family.name != BATCH_OF_ONE or not process.optimizations:
+    """A changed line that mends it, and the place of that line."""
+    if family is None or family.name != BATCH_OF_ONE:
         return None, None
-    made_at = process.site(process.longest.loader.get("made_at"))
-    diff = loader_arguments.with_arguments(process, made_at, {"drop_last": "True"})
-    return diff, made_at if diff is not None else None
+    return batch_of_one.left_out(process)

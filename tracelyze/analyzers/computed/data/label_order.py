@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze import reading
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -30,6 +31,12 @@ def handed_out(process: Process, loader: int, known: list[Row], limits: Limits) 
         if len(same) >= limits["ends"] and all(same):
             return [row for row in rows if row["step"] not in given]
     return []
+
+
+def shown(rows: list[Row]) -> str:
+    """The labels of these batches, of each the lowest and the highest where they differ."""
+    ends = [(number(row["target_lowest"]), number(row["target_highest"])) for row in rows]
+    return ", ".join(low if low == high else f"{low} to {high}" for low, high in ends)
 
 
 def covered(rows: list[Row], limits: Limits) -> float | None:

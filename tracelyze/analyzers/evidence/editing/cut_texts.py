@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def advice(process: Process, share: float, most: float) -> Advice:
     """`share`: of the batches without a target; `most`: of the samples, of which too few would be left without them."""
     length = _length(process)
     if length is not None:
-        return _cut(process, length)
+        return _cut(process, *length)
     sizes = process.longest.steps["batch_size"] if process.optimizations else np.zeros(0)
     rows = float(np.nanmedian(sizes)) if np.isfinite(sizes).any() else 1.0
     without = share ** (1 / max(1.0, rows))  # a batch has no target where none of its samples has one
@@ -58,7 +59,7 @@ def advice(process: Process, share: float, most: float) -> Advice:
     return Advice(why, f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS)
 
 
-def _cut(process: Process, length: int) -> Advice:
+def _cut(process: Process, length: int, filled: float) -> Advice:
     pattern = re.compile(rf"(?P<name>\bmax_(?:\w*_)?len(?:gth)?\s*=\s*){length}\b")
     rows = _giving(process, length) or {
         (row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")
@@ -68,7 +69,8 @@ def _cut(process: Process, length: int) -> Advice:
     pattern = pattern if line is None or pattern.search(line.source) else re.compile(rf"(?P<name>(?<!\S)){length}\b")
     twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
     return Advice(
-        f" Every batch is {length} long, and full: texts are cut there, and the answers behind the prompts with them.",
+        f" Every batch looked at is {length} long, {percent(filled)} of it text: texts are cut there, and the answers "
+        "behind the prompts with them.",
         "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "
         "samples without an answer would leave those with the shortest prompts.",
         f"{twice}  # or more: until the longest prompt and its answer fit" if twice else _KEPT_WHOLE,
@@ -86,15 +88,16 @@ def _giving(process: Process, length: int) -> dict[tuple[str, int], dict[str, An
     }
 
 
-def _length(process: Process) -> int | None:
-    """The length of all batches of texts, where these fill it: texts that are not cut differ from batch to batch."""
+def _length(process: Process) -> tuple[int, float] | None:
+    """The length of all batches of texts, and the share of it that texts fill, where that is most of it: texts that
+    are not cut differ from batch to batch."""
     rows = [row for row in process.tables["batches"].records() if row["trained"] and row["shape"]]
     shapes = {tuple(_sizes(row["shape"])[1:]) for row in rows if row["field"] == "labels"}
     filled = [row["mean"] for row in rows if row["field"] == "attention_mask" and row["mean"] is not None]
-    if len(filled) < _BATCHES or len(shapes) != 1 or float(np.mean(filled)) < _FILLED:
+    if len(filled) < _BATCHES or len(shapes) != 1 or (share := float(np.mean(filled))) < _FILLED:
         return None
     (shape,) = shapes
-    return shape[0] if len(shape) == 1 else None
+    return (shape[0], share) if len(shape) == 1 else None
 
 
 def _sizes(shape: str) -> Sequence[int]:

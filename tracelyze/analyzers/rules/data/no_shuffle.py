@@ -10,7 +10,7 @@ from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments, own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number, percent, plural
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -80,7 +80,7 @@ def _by_labels(
 
 def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
     least, source = limits["batches"], limits.source("batches")
-    shown = ", ".join(f"{number(r['target_lowest'])} to {number(r['target_highest'])}" for r in rows[:: len(rows) // 4])
+    shown = label_order.shown(rows[:: len(rows) // 4])
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
     training = validation.training_loaders(process).tolist()

@@ -59,7 +59,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     diff, change = crash_families.edit(family, process)
     lost = own is not None and own.follows
     title, (fix, code) = crash_families.title(name, message, place), crash_families.remedy(family, process, where)
-    meaning = f"It means that {family.title}. {family.meaning}" if family else ""
+    meaning = crash_families.meaning(family, process) if family else ""
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")

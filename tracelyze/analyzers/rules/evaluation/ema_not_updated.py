@@ -73,6 +73,8 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
             title = f"The averaged copy made {way} of the model's way in {plural(last - first, 'step')}"
         seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
         seen += f". {updated} That is too slow for this run, and it is about" if updated else SLOW
+        if not level.moved:
+            seen = "its weights have not moved since the first one, while those of the model have. It is still"
         evidence = [
             Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
                      limits.source("follows"), role="most"),

@@ -3,6 +3,7 @@ that of attention over the queries or the heads instead of the keys."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 OVER_CLASSES = ("nll_loss", "cross_entropy")
+_NAMED = re.compile(r"\bdim\s*=|softmax\w*\([^)]*\d", re.IGNORECASE)  # a call that says which dimension
+ALONE = (
+    "Samples then compete with each other instead of classes: the answer for one depends on which others are in its "
+    "batch, and one that is alone there gets the same score for every class."
+)
+AMONG_OTHERS = (
+    "Samples or positions then compete with each other instead of classes: the answer for one depends on the others."
+)
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 
 
@@ -67,6 +76,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     flat = len(loss_calls.sizes(bad[0]["input_shape"])) == 2  # the classes are last then, also before a reshape
     own, moved = -1 if flat else 1, dim is None and softmax_axes.moves_dimensions(process)
     example = f"loss = F.nll_loss(F.log_softmax(logits, dim={own}), target)\n# or: F.cross_entropy(logits, target)"
+    named = change is not None and _NAMED.search(change.source) is not None
     example = example if strict else f"probabilities = logits.softmax(dim={own})"
     found = loss_calls.finding(
         process,
@@ -77,14 +87,12 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title=f"The {name} before {line.function} runs over {over}, not over the classes",
         summary=(
             f"The input of {line.where}, shape {shape} with classes in dimension 1, was normalised over {over}. "
-            f"{'Samples' if dim == 0 else 'Samples or positions'} then compete with each other instead of classes: the "
-            "answer for one depends on which others are in its batch, and what is learned does not carry over to other "
-            "batches."
+            + (ALONE if dim == 0 else AMONG_OTHERS)
         ),
-        fix="Name the dimension of the classes in the softmax; without dim, nn.Softmax() takes dimension 0 of tensors "
-        "with 1 or 3 dimensions."
-        + " Before the loss, dimensions are moved: count in what the softmax is given."
-        * moved,
+        fix="Name the dimension of the classes in the softmax"
+        + "; without dim, nn.Softmax() takes dimension 0 of tensors with 1 or 3 dimensions" * (not named)
+        + "."
+        + " Before the loss, dimensions are moved: count in what the softmax is given." * moved,
         fix_code=(softmax_axes.over_the_last(process, change) if moved else "") or example,
         evidence=[
             Evidence("dimension of the softmax", dim),
