@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 COUNT = 400
+RATE_LINES = "opt = Adam(net.parameters(), lr={base})\nsched = LambdaLR(opt, rate_at)"
 SAMPLED_STEPS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 
 
@@ -61,6 +63,43 @@ def test_updates_that_lead_nowhere(make) -> None:
 )
 def test_small_updates_with_a_reason(make, update: float, gradient: float, change: dict[str, Any]) -> None:
     assert ratio(make, flat(make, **change), looks(update, gradient))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("base", "factor", "name", "squared"),
+    [
+        (5e-4, 5e-4, "LambdaLR", True),
+        (5e-4, 2e-4, "LambdaLR", False),  # small, and another number
+        (1e-3, 1.0, "LambdaLR", False),
+        (1.0, 1e-6, "LambdaLR", False),  # the function returns the rate, and may
+        (5e-4, 5e-4, "CosineAnnealingLR", False),
+    ],
+)
+def test_a_rate_in_place_of_a_factor(make, base: float, factor: float, name: str, squared: bool) -> None:
+    """What the optimizer was made with is not what its steps use: that number is not to be replaced by a rate."""
+    lines = {"file": "t.py", "function": "fit", "excerpt_line": 8, "excerpt": RATE_LINES.format(base=base)}
+    sites = [
+        lines | {"site": 60, "role": "optimizer", "line": 8, "source": f"opt = Adam(net.parameters(), lr={base})"},
+        lines | {"site": 61, "role": "schedule", "line": 9, "source": "sched = LambdaLR(opt, rate_at)"},
+    ]
+    schedule = {"scheduler": 0, "name": name, "optimizer": 0, "inner": False, "steps": COUNT, "step": COUNT}
+    schedule |= {"base_lr": base, "highest_lr": base * factor, "made_at": 61, "site": 61}
+    process = make.process(
+        flat(make, lr=[base * factor] * COUNT),
+        optimizers=[{"optimizer": 0, "name": "Adam", "made_at": 60, "options": json.dumps({"lr": base})}],
+        sites=sites,
+        more={"parameters": looks(1e-6), "schedules": [schedule]},
+    )
+    _, _, finding = make.check("update-ratio", process)
+    assert ("where a factor was due" in finding.summary, finding.location.line) == (squared, 9 if squared else 8)
+    edit = finding.diff.added[0] if finding.diff else None
+    if squared:
+        assert edit == finding.fix_code == 'sched = LambdaLR(opt, lambda step: rate_at(step) / opt.defaults["lr"])'
+    elif factor == 1:
+        assert edit == "opt = Adam(net.parameters(), lr=0.01)"
+    else:
+        assert edit is None
+        assert 'group["lr"] *= 1e+03' in finding.fix_code
 
 
 def test_a_trained_model_that_is_adjusted(make) -> None:

@@ -21,6 +21,7 @@ Row = dict[str, Any]
 
 _OWN_RATE: Final = ("OneCycleLR", "CyclicLR")  # are given rates, whatever the optimizer was made with
 _RATES: Final = ("lr", "max_lr")
+_SMALL: Final = 0.1  # of the optimizer's rate, all the time: what the line says is then not what the steps use
 
 
 def last_rows(process: Process) -> list[Row]:
@@ -28,13 +29,28 @@ def last_rows(process: Process) -> list[Row]:
     return list({row["scheduler"]: row for row in process.tables["schedules"].records()}.values())
 
 
+def outer(optimization: Optimization) -> Row | None:
+    """The only scheduler of an optimizer that no other scheduler holds."""
+    rows = [row for row in last_rows(optimization.process) if row["optimizer"] == optimization.optimizer]
+    alone = [row for row in rows if not row["inner"]]
+    return alone[0] if len(alone) == 1 else None
+
+
+def small_factor(optimization: Optimization) -> float | None:
+    """The highest factor by which the scheduler multiplies the rate that the optimizer was made with, where that is
+    small; None where it is not, or nothing is multiplied."""
+    row = outer(optimization)
+    if row is None or row["name"] in _OWN_RATE or not row["base_lr"] or not row["highest_lr"]:
+        return None
+    factor = float(row["highest_lr"]) / float(row["base_lr"])
+    return factor if factor < _SMALL else None
+
+
 def rate_location(optimization: Optimization, raised: bool = False) -> Location | None:
     """The line that gives an optimizer its rate: its construction; that of its scheduler, where the scheduler is given
     a rate of its own, or has `raised` the optimizer's. The line of the step, where a framework makes both."""
-    rows = [row for row in last_rows(optimization.process) if row["optimizer"] == optimization.optimizer]
-    outer = [row for row in rows if not row["inner"]]
-    scheduler = outer[0] if len(outer) == 1 and (raised or outer[0]["name"] in _OWN_RATE) else None
-    if scheduler is not None:
+    scheduler = outer(optimization)
+    if scheduler is not None and (raised or scheduler["name"] in _OWN_RATE):
         return optimization.process.site(scheduler["made_at"]) or optimization.step_location
     return (None if raised else optimization.made_at) or optimization.step_location
 
@@ -43,14 +59,16 @@ def edit_of_rate(optimization: Optimization, rate: float) -> Diff | None:
     """The statement that gives the rate, with this rate, where it says the rate in numbers."""
     own = own_statement.at(optimization.process, rate_location(optimization))
     given = _given_rate(optimization, own) if own is not None else None
-    if own is None or given is None or not _is_number(given):
+    if own is None or given is None or not _is_number(given) or small_factor(optimization):
         return None
     return own.changed(own.parsed.with_parts({given: f"{rate:.2g}"}))
 
 
-def setting_of_rate(optimization: Optimization, rate: float) -> Setting:
+def setting_of_rate(optimization: Optimization, rate: float) -> Setting | None:
     """The rate as a setting of the script, which is to be this: the optimizer has it, a warm-up or a cycle goes from
     or up to it."""
+    if small_factor(optimization):
+        return None
     known = optimization.steps["lr"]
     known = known[np.isfinite(known)]
     options = optimization.facts.get("options")
@@ -65,7 +83,8 @@ def with_rate(optimization: Optimization, rate: float) -> str:
     one for each group, the rates of all groups by the same factor, right after the optimizer was made."""
     own = own_statement.at(optimization.process, rate_location(optimization))
     given = _given_rate(optimization, own) if own is not None else None
-    if own is not None and given is not None and own.is_whole:
+    multiplied = bool(small_factor(optimization))
+    if own is not None and given is not None and own.is_whole and not multiplied:
         return own.dedented(own.parsed.with_parts({given: f"{rate:.2g}"}))
     name, now = optimization.facts.get("name"), optimization.steps["lr"]
     now = now[np.isfinite(now) & (now > 0)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import clip_values, decay, ratios, style
-from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.computed.schedules import rates_as_factors, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -61,23 +61,23 @@ def _why_small(process: Process, optimization: Optimization, seen: Ratios, limit
 
 
 def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
-    ratio, count = float(np.median(seen.update)), len(optimization.steps)
+    ratio, count, most = float(np.median(seen.update)), len(optimization.steps), percent(way).removeprefix("under ")
     rate, name = float(np.nanmedian(optimization.steps["lr"])), optimization.facts.get("name") or "the optimizer"
     higher = clip_values.usual_rate(rate, ratio)
-    at_most = f"at most {percent(way).removeprefix('under ')}"
+    advice = rates_as_factors.advice(optimization, higher)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Updates are too small: {plural(count, 'step')} move the weights by {at_most}",
+        title=f"Updates are too small: {plural(count, 'step')} move the weights by at most {most}",
         summary=(
             f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
-            f"size; about 1e-3 is usual. Even if all {count:,} steps went in one direction, the weights "
-            f"would have moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))})."
+            f"size; about 1e-3 is usual. Even if all {count:,} steps went in one direction, the weights would have "
+            f"moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{advice.said}"
         ),
-        fix="Raise the learning rate, tenfold each time, until the loss falls from the first steps on.",
-        fix_code=schedulers.with_rate(optimization, higher),
-        diff=schedulers.edit_of_rate(optimization, higher),
+        fix=advice.fix,
+        fix_code=advice.code,
+        diff=advice.diff,
         setting=schedulers.setting_of_rate(optimization, higher),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
@@ -88,7 +88,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             Evidence("learning rate", rate),
         ],
         cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),
-        location=schedulers.rate_location(optimization),
+        location=advice.location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",

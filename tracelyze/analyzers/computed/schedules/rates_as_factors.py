@@ -1,0 +1,66 @@
+"""A LambdaLR whose function returns a rate, where it is asked for a factor of the optimizer's own rate."""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.formatting import number
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.diagnosis import Diff, Location
+
+_RAISE: Final = "Raise the learning rate, tenfold each time, until the loss falls from the first steps on."
+_DIVIDE: Final = (
+    "Let the function that LambdaLR is given return a factor, 1 at the height of the schedule, and not a rate: "
+    "LambdaLR multiplies the optimizer's rate by it."
+)
+_CODE: Final = 'scheduler = LambdaLR(optimizer, lambda step: rate_at(step) / optimizer.defaults["lr"])'
+_HIGHEST_BASE: Final = 0.1  # a rate of 1 or so stands there on purpose, so that the function may return the rate itself
+_SAME: Final = 0.01  # of the rate: the highest factor is the rate once more, as the schedule reaches it
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to change where the rate is too low: a sentence on the cause, behind a blank, if it is known; the rest."""
+
+    said: str
+    fix: str
+    code: str
+    diff: Diff | None
+    location: Location | None
+
+
+def advice(optimization: Optimization, rate: float) -> Advice:
+    """A scheduler whose highest factor is the optimizer's rate itself: what is stepped with is that number squared.
+    Without such a one, the rate as it should be."""
+    row, factor = schedulers.outer(optimization), schedulers.small_factor(optimization)
+    base = float(row["base_lr"]) if row is not None and row["name"] == "LambdaLR" and factor is not None else math.inf
+    if row is None or factor is None or base >= _HIGHEST_BASE or not math.isclose(factor, base, rel_tol=_SAME):
+        code, diff = schedulers.with_rate(optimization, rate), schedulers.edit_of_rate(optimization, rate)
+        return Advice("", _RAISE, code, diff, schedulers.rate_location(optimization))
+    location = optimization.process.site(row["made_at"])
+    said = (
+        f" The optimizer was made with a rate of {number(base)}, and LambdaLR multiplies that by what its function "
+        f"returns, {number(factor)} at most: the rate itself, where a factor was due."
+    )
+    code, diff = _divided(optimization, location)
+    return Advice(said, _DIVIDE, code, diff, location or schedulers.rate_location(optimization))
+
+
+def _divided(optimization: Optimization, location: Location | None) -> tuple[str, Diff | None]:
+    """The line that makes the scheduler, with a function of which the optimizer's rate is divided out."""
+    own = own_statement.at(optimization.process, location)
+    call = own.only_call("LambdaLR") if own is not None else None
+    given = call.args if call is not None else []
+    plain = len(given) > 1 and all(isinstance(one, ast.Name | ast.Attribute) for one in given[:2])
+    if own is None or not own.is_whole or not plain:
+        return _CODE, None
+    optimizer, function = own.parsed.text_of(given[0]), own.parsed.text_of(given[1])
+    text = own.parsed.with_parts({given[1]: f'lambda step: {function}(step) / {optimizer}.defaults["lr"]'})
+    return own.dedented(text), own.changed(text)
