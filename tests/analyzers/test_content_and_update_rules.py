@@ -295,6 +295,9 @@ def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) 
             "p.copy_(p.reshape(len(p), -1).add_(u, alpha=-lr).reshape(p.shape))",
         ),
         ("p.data.float().sub_(u)", "p.data.copy_(p.data.float().sub_(u))"),
+        ("flat = p.reshape(len(p), -1)", "p.copy_(flat.reshape(p.shape))  # after the last line that changes flat"),
+        ("p = p.float()", 'p.sub_(group["lr"] * p.grad)'),
+        ("wide = p.data.float().detach()", "p.data.copy_(wide)  # after the last line that changes wide"),
     ],
 )
 def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, example: str) -> None:
@@ -306,7 +309,7 @@ def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, exa
     process = make.process(more={"parameters": looks(1.0, **STILL)}, sites=sites, optimizers=optimizers)
     finding = make.check("updates-not-applied", process)[2]
     assert finding.fix_code == f"with torch.no_grad():\n    {example}"
-    assert ("returns" in finding.summary) is (".copy_(p -" not in example)
+    assert ("where that is a copy" in finding.summary) is (".copy_(p -" not in example)
 
 
 @pytest.mark.parametrize(

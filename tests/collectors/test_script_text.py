@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import script_text, slices
+from tracelyze.collectors.program.lines import rebinding, script_text, slices
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -193,6 +193,15 @@ def test_an_average_that_is_made_anew(text: str, line: list[int]) -> None:
         ("p.reshape(p.shape[0], -1).add_(update, alpha=-group['lr'] * ratio)", True),
         ("p.data.flatten().sub_(update)", True),
         ("p.float().add_(update)", True),
+        ("flat = p.reshape(len(p), -1); flat.mul_(0.9); flat.add_(update)", True),
+        ("flat = p.data.flatten(); flat -= update", True),
+        ("wide = p.float().detach(); wide.sub_(update)", True),
+        ("p = p.float(); p.sub_(update)", True),
+        ("flat = p.reshape(-1); flat.add_(update); p.copy_(flat.view_as(p))", False),
+        ("flat = p.reshape(-1); flat.add_(update); p.data = flat.view_as(p)", False),
+        ("old = p.clone(); change = old - update", False),
+        ("norm = p.float().norm(); norm.clamp_(min=1)", False),
+        ("flat = p.grad.reshape(-1); flat.mul_(0.9)", False),
         ("p.view(p.shape[0], -1).add_(update)", False),  # which never copies
         ("buf = p.clone().mul_(0.9)", False),
         ("update.reshape(-1).mul_(0.9)", False),
@@ -205,7 +214,7 @@ def test_steps_that_change_what_may_be_a_copy(text: str, found: bool) -> None:
         f"def step(self, update, ratio):\n    for group in self.groups:\n        for p in group:\n            {text}"
     )
     *_, function = codes(source)
-    assert script_text.rebound(function) == [4] * found
+    assert rebinding.rebound(function) == [4] * found
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ FIX_COPY: Final = (
     "the new shape, as under channels_last; clone(), contiguous() and a change of type do so as well."
 )
 _SHAPES: Final = ("reshape", "flatten")
+COPIES: Final = (*_SHAPES, "contiguous", "clone", "float", "double", "half", "bfloat16", "to")
 AT_ZERO: Final = (
     " They are all zero, and an update in proportion to the size of the weights, as by the trust ratio of LARS and "
     "LAMB, is nothing for these; no gradient flows back through a weight of zero, either."
@@ -52,6 +53,13 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
         return FIX_AT_ZERO, CODE_AT_ZERO
     line = parsed_line.parse(made_anew.source) if made_anew else None
     own = line.statement if line is not None else None
+    named = _named_copy(made_anew)
+    if line is not None and named is not None:
+        name, made = named
+        held = line.text_of(made.value)
+        written = f"{held}.copy_({name}{f'.reshape({held}.shape)' * (made.attr in _SHAPES)})"
+        code = f"with torch.no_grad():\n    {written}  # after the last line that changes {name}"
+        return FIX_COPY, FIX_CODE if held.split(".")[0] == name else code
     if line is not None and isinstance(own, ast.Assign) and isinstance(own.targets[0], ast.Name):
         return FIX, f"with torch.no_grad():\n    {own.targets[0].id}.copy_({line.text_of(own.value)})"
     copy = _copy(made_anew)
@@ -64,6 +72,10 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
 
 def doing(line: Location | None) -> str:
     """What such a line does instead of changing the parameter, behind "the only place that "."""
+    named = _named_copy(line)
+    if named is not None:
+        name, made = named
+        return f"makes {name} by {made.attr}(), to change it: where that is a copy, the parameter stays as it was"
     copy = _copy(line)
     if copy is None:
         return "gives the loop's variable a new tensor instead of changing it"
@@ -77,6 +89,18 @@ def _copy(place: Location | None) -> ast.Attribute | None:
     changes = own.value.func if isinstance(own, ast.Expr) and isinstance(own.value, ast.Call) else None
     made = changes.value if isinstance(changes, ast.Attribute) and changes.attr.endswith("_") else None
     return made.func if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) else None
+
+
+def _named_copy(place: Location | None) -> tuple[str, ast.Attribute] | None:
+    """The name that a statement gives to what may be a copy, and what makes that: `flat`, `p.reshape` in
+    `flat = p.reshape(-1)`. A statement that gives the parameter's own name a sum is none."""
+    line = parsed_line.parse(place.source) if place else None
+    own = line.statement if line is not None else None
+    if not isinstance(own, ast.Assign) or not isinstance(own.targets[0], ast.Name):
+        return None
+    calls = [one.func for one in ast.walk(own.value) if isinstance(one, ast.Call) and isinstance(own.value, ast.Call)]
+    made = [one for one in calls if isinstance(one, ast.Attribute) and one.attr in COPIES]
+    return (own.targets[0].id, made[-1]) if made else None
 
 
 def rebound(process: Process, defined: Location | None) -> Location | None:

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
+from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
 from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
+from tracelyze.collectors.program.lines.rebinding import rebound
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
@@ -56,12 +58,10 @@ ASSIGNED: Final = {
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
-COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
 _MIXES: Final = frozenset({"mul_", "copy_"})
-_STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 BEST: Final = re.compile(
     r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights|params|parameters|tensors|state)?$"
@@ -123,7 +123,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     made = 0  # the line of the latest call that makes a tensor
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        for name in _stored(one):
+        for name in names_stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
             if role is not None and (role != "freeze" or attribute) and (role != "labels" or not attribute):
                 found[role, line] = None
@@ -157,15 +157,15 @@ def averages(code: CodeType) -> list[int]:
     line, begins, mixed, kept = code.co_firstlineno, False, 0, not names & _WEIGHTS
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(_stored(one))))
+        begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(names_stored(one))))
         kept |= one.opname == "STORE_SUBSCR"  # a new state is put together
         if one.opname in METHODS and one.argval in _MIXES and "zip" in names:
             found.add(line)
         if (one.opname in METHODS and one.argval in ("mul", "lerp")) or (one.opname, one.argrepr) == ("BINARY_OP", "*"):
             mixed = line
         if begins:
-            variables.update(_stored(one))
-        elif mixed == line and variables.intersection(_stored(one)):
+            variables.update(names_stored(one))
+        elif mixed == line and variables.intersection(names_stored(one)):
             anew.add(line)
     return [] if not names & _WEIGHTS else sorted(anew if anew and not kept else found)
 
@@ -183,13 +183,13 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
     line, outermost = code.co_firstlineno, _outermost_heads(code)
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        stored = names.intersection(_stored(one))
+        stored = names.intersection(names_stored(one))
         inside = any(first <= line <= last for first, last in around)
         if stored and code.co_name != "__init__":
             called = not around and one.opname == "STORE_ATTR"
             if called or inside:
                 found["best", line] = None
-        elif not stored and _last(one) in names and (not inside or line in outermost):
+        elif not stored and name_taken(one) in names and (not inside or line in outermost):
             found["best-used", line] = None
     return list(found)
 
@@ -214,7 +214,7 @@ def waits(code: CodeType) -> list[tuple[str, int]]:
     counts, taken = False, set[str]()
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        stored = _stored(one)
+        stored = names_stored(one)
         for name in names.intersection(stored):
             called = not around and one.opname == "STORE_ATTR"
             if called or any(first <= line <= last for first, last in around):
@@ -244,7 +244,7 @@ def ends(code: CodeType) -> list[int]:
             method = False
         elif one.opname in _TAKES:
             method = method or one.argval in ("eq", "ne")
-        before = _last(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
+        before = name_taken(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
     return list(found)
 
 
@@ -295,7 +295,7 @@ def singular(code: CodeType) -> list[int]:
         if divides or (one.opname in _TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
             found.add(line)
         if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
-            owner, constant = _last(one), one.opname == "LOAD_CONST"
+            owner, constant = name_taken(one), one.opname == "LOAD_CONST"
     return sorted(found)
 
 
@@ -312,30 +312,7 @@ def kept(code: CodeType) -> list[int]:
             holder = owner == "self"
         elif one.opname == "BINARY_SUBSCR" or one.argrepr == "[]":  # it was read
             holder = False
-        owner = _last(one)
-    return sorted(found)
-
-
-def rebound(code: CodeType) -> list[int]:
-    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, or change what a
-    method of it has returned, which may be a copy."""
-    found: set[int] = set()
-    if len(code.co_code) > LONGEST:
-        return []
-    line, before, owner, copied, variables = code.co_firstlineno, "", "", 0, set[str]()
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        stored, method = _stored(one), one.argval if one.opname in METHODS else ""
-        if before == "FOR_ITER":
-            variables.update(stored)
-        elif before in ("+", "-") and variables.intersection(stored):
-            found.add(line)
-        elif method in COPIES and owner in variables:
-            copied = line
-        elif copied == line and (stored or (method.endswith("_") and before.startswith("CALL"))):
-            found = found - {line} if stored else found | {line}
-        before = one.argrepr if one.opname == "BINARY_OP" else one.opname
-        owner = owner if method == "data" else _last(one)
+        owner = name_taken(one)
     return sorted(found)
 
 
@@ -364,19 +341,6 @@ def _attributes(module: Any) -> dict[str, Any]:
     except AttributeError:  # what programs put among the modules need not be one
         return {}
     return names if type(names) is dict else {}
-
-
-def _stored(one: dis.Instruction) -> tuple[str, ...]:
-    """The names that an instruction assigns. Python 3.13 stores and takes local names two at a time."""
-    if one.opname == "STORE_FAST_LOAD_FAST":
-        return (one.argval[0],)
-    both = one.opname == "STORE_FAST_STORE_FAST"
-    return tuple(one.argval) if both else (one.argval,) if one.opname in _STORES else ()
-
-
-def _last(one: dis.Instruction) -> str:
-    """The name that an instruction takes, the last one of two."""
-    return str(one.argval[-1] if one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple else one.argval)
 
 
 def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:

@@ -1,0 +1,49 @@
+"""Lines of an optimizer's own step that compute an update and leave the parameter as it was, read off its bytecode."""
+
+from __future__ import annotations
+
+import dis
+from types import CodeType
+from typing import Final
+
+from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
+from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+
+COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
+VIEWS: Final = frozenset({"detach", "view", "view_as", "squeeze", "unsqueeze", "transpose", "permute", "t"})
+
+
+def rebound(code: CodeType) -> list[int]:
+    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, or change what a
+    method of it has returned, which may be a copy, there or by a name that they give it and never write back."""
+    found: set[int] = set()
+    if len(code.co_code) > LONGEST:
+        return []
+    line, before, owner, copied, variables = code.co_firstlineno, "", "", 0, set[str]()
+    named: dict[str, int] = {}  # what may be a copy, and the line that gave it this name
+    changed: set[int] = set()
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        stored, method = names_stored(one), one.argval if one.opname in METHODS else ""
+        in_place = method.endswith("_")
+        if before == "FOR_ITER":
+            variables.update(stored)
+        elif before in ("+", "-") and variables.intersection(stored):
+            found.add(line)
+        elif before.endswith("=") and stored and stored[0] in named:  # flat -= update
+            changed.add(named[stored[0]])
+        elif (in_place or one.opname == "STORE_ATTR") and owner in variables:
+            named = {}
+        elif method in COPIES and owner in variables:
+            copied = line
+        elif copied == line and (stored or (in_place and before.startswith("CALL"))):
+            found = found - {line} if stored else found | {line}
+            named |= dict.fromkeys(stored, line) if before.startswith("CALL") else {}
+            variables.difference_update(named)  # p = p.float()
+        elif copied == line and before.startswith("CALL") and method and method not in VIEWS:
+            copied = 0  # p.float().norm() is another tensor
+        elif in_place and owner in named:
+            changed.add(named[owner])
+        before = one.argrepr if one.opname == "BINARY_OP" else one.opname
+        owner = owner if method == "data" else name_taken(one)
+    return sorted(found | changed.intersection(named.values()))
