@@ -216,6 +216,22 @@ def test_means_over_unequal_numbers_of_targets(make) -> None:
     assert round(finding.evidence[0].value) == 18
 
 
+@pytest.mark.parametrize(("sites", "line"), [((1,), 41), ((1, 2), 60)])
+def test_means_over_unequal_numbers_stand_at_the_loss_that_is_to_be_a_sum(make, sites: tuple[int, ...], line) -> None:
+    """Not at the backward, in another function; of several losses it is not known which."""
+    rows = loss_rows(calls(make, ignored=UNEQUAL))
+    rows = [row | {"site": sites[at % len(sites)]} for at, row in enumerate(rows)]
+    places = [
+        {"site": one, "role": "loss", "file": "a.py", "line": 40 + one, "function": "loss", "source": "return f(x, y)"}
+        for one in (1, 2)
+    ]
+    places.append({"site": 3, "role": "backward", "file": "a.py", "line": 60, "source": "loss.backward()"})
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    process = make.process(steps, sites=places, more={"loss_calls": rows})
+    finding = make.check("unequal-microbatch-weights", process)[2]
+    assert (finding.location.line, (finding.seen_at or finding.location).line) == (line, 60)
+
+
 def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:
     """The Trainer of transformers gives compute_loss the number of targets of the whole step."""
     process = calls(make, ignored=UNEQUAL)

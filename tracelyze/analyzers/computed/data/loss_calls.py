@@ -58,6 +58,12 @@ def lines(process: Process, functions: Collection[str]) -> list[Line]:
     return [line for line in _all_lines(process) if line.function in functions]
 
 
+def only_place(process: Process, functions: Collection[str]) -> Location | None:
+    """The only line at which the training calls one of these functions."""
+    places = list(dict.fromkeys(line.location for line in lines(process, functions) if line.training))
+    return places[0] if len(places) == 1 else None
+
+
 @measured_once
 def _all_lines(process: Process) -> list[Line]:
     groups: dict[tuple[str, int | None, bool], list[Row]] = {}

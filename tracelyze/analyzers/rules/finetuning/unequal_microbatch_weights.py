@@ -17,6 +17,7 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
+OF_TORCH = ("cross_entropy", "nll_loss")
 OF_TRANSFORMERS = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
     "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
@@ -58,7 +59,7 @@ def _counts(optimization: Optimization) -> list[list[float]]:
     """The numbers of targets that count in each loss of a step, for steps whose losses are all known and all means."""
     found: dict[int, list[float]] = {}
     backwards = dict(zip(timing.numbers(optimization).astype(int), optimization.steps["backwards"], strict=True))
-    for line in loss_calls.lines(optimization.process, ("cross_entropy", "nll_loss")):
+    for line in loss_calls.lines(optimization.process, OF_TORCH):
         for row in line.rows if line.training else ():
             if row["ignored"] is not None and row["reduction"] == "mean":
                 counting = (1.0 - row["ignored"]) * prod(loss_calls.sizes(row["target_shape"]))
@@ -109,7 +110,8 @@ def _finding(
                 role="basis",
             ),
         ],
-        location=optimization.loss_location,
+        location=loss_calls.only_place(optimization.process, OF_TORCH) or optimization.loss_location,
+        seen_at=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
     )
