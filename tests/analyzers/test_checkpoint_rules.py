@@ -321,6 +321,35 @@ def test_an_optimizer_of_another_method_takes_in_no_state(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("steps", "row", "status"),
+    [
+        (200, {}, "passed"),  # pretraining, and then the same model on other texts at the same rate
+        (100, {}, "fired"),
+        (400, {}, "fired"),  # up and down again
+        (200, {"horizon": None}, "fired"),  # a schedule without an end
+        (200, {"inner": True}, "fired"),  # a part of another one
+        (200, {"name": "LinearLR"}, "fired"),  # a warm-up
+    ],
+)
+def test_a_schedule_that_was_over_leaves_nothing_to_go_on_with(make, steps, row, status) -> None:
+    event = {
+        "kind": "resumed",
+        "time": 1.0,
+        "step": 201,
+        "name": "last.pt",
+        "text": json.dumps(SEEN | {"optimizer": 1}),
+    }
+    rows = {"scheduler": 0, "name": "CosineAnnealingLR", "optimizer": 0, "inner": False, "horizon": 200} | row
+    schedules = [rows | {"step": 100, "steps": steps // 2}, rows | {"step": 220, "steps": steps}]
+    load = LOAD | {"optimizer_restored": False}
+    process = make.process(
+        more={"checkpoints": [SAVE, load], "events": [event], "schedules": schedules},
+        optimizers=[ADAM[0], ADAM[0] | {"optimizer": 1}],
+    )
+    assert make.check("resume-discontinuity", process)[0] == status
+
+
+@pytest.mark.parametrize(
     ("seen", "status", "severity", "word"),
     [
         ({"unread": ["ema", "epoch"], "steps": 1}, "fired", "warning", "average"),

@@ -106,6 +106,6 @@ RULE = Rule(
         Threshold("jump", 1.2, "times", "derived: less is within the noise of most trainings"),
     ),
     not_when="Weights of another program, optimizers without state, evaluation only, bare weights without an epoch, a "
-    "fresh optimizer with a lower rate or other parameters, a new head, a rate that is set by hand.",
+    "fresh optimizer with a lower rate or other parameters, a new head, a schedule that was over, a rate set by hand.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

@@ -28,6 +28,7 @@ class Lost(NamedTuple):
     severity: Any = "warning"
 
 
+_ENDS_LOW: Final = ("CosineAnnealingLR", "OneCycleLR", "PolynomialLR")
 _STATELESS: Final = ("SGD",)  # without momentum
 _AVERAGE: Final = re.compile(r"(?:^|_)ema(?:_|$)|averag|shadow", re.IGNORECASE)
 _PROGRESS: Final = re.compile(r"^(?:\w*_)?(?:epochs?|steps?|iter(?:ation)?s?)$", re.IGNORECASE)
@@ -96,7 +97,7 @@ def has_state(process: Process) -> bool:
 def is_second_phase(process: Process, facts: Row) -> bool:
     """Whether the optimizer that steps is set for something else: a lower rate, other parameters than the file's or
     other groups of them, or another method than that of the training before it in this program. The state of other
-    groups, or of another method, it cannot take in."""
+    groups, or of another method, it cannot take in. Or the schedule of the training before it was over."""
     if not facts:
         return False
     rate, of_file = facts.get("rate"), facts.get("file_rate")
@@ -104,7 +105,19 @@ def is_second_phase(process: Process, facts: Row) -> bool:
     methods = [str(one["name"]) for one in process.optimizers.records() if one["optimizer"] <= facts["optimizer"]]
     another = len(methods) > 1 and methods[-1] != methods[-2]
     others = any(facts.get(name) != facts.get(f"file_{name}") for name in ("parameters", "groups"))
-    return bool(lower or another or others)
+    return bool(lower or another or others or _schedule_was_over(process, facts))
+
+
+def _schedule_was_over(process: Process, facts: Row) -> bool:
+    """Whether the optimizer before the one that steps had come to the low end of its schedule: nothing was left of it.
+
+    What stepped on past its end goes in cycles, or holds its last rate.
+    """
+    rows = [row for row in process.tables["schedules"].records() if not row["inner"]]
+    before = [row for row in rows if row["optimizer"] is not None and row["optimizer"] < facts["optimizer"]]
+    latest = max((row["optimizer"] for row in before), default=None)
+    own = [row for row in before if row["optimizer"] == latest and row["name"] in _ENDS_LOW and row["horizon"]]
+    return bool(own) and own[-1]["steps"] - own[-1]["horizon"] in (0, 1)
 
 
 def has_new_part(facts: Row) -> bool:
