@@ -83,6 +83,9 @@ def test_one_loaded_table_that_is_filled_with_the_rest_of_the_model(make: Any) -
     assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "critical", "likely", 60)
     assert "along with 2 weights that were not loaded" in finding.summary
     assert "1 of 1" not in finding.title + finding.summary
+    vectors = swept(make, {"by": "from_pretrained"})[2]
+    assert "from_pretrained set 1 weight" in vectors.summary
+    assert "weight.copy_(vectors)" in vectors.fix_code
     two = {"tensors": 2, "compared": 2, "gone": 2, "refilled": 2}
     assert swept(make, two, weights=12, loaded=2, overwritten=2, beside=10)[0] == "fired"
 

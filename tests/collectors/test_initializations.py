@@ -29,6 +29,8 @@ RULE = "repeated-initialization"
         ("loaded last", "passed"),
         ("new head", "passed"),
         ("part loaded first", "critical"),
+        ("vectors first", "critical"),
+        ("vectors kept", "passed"),
         ("part anew", "passed"),
         ("part used, then filled", "passed"),
         ("dead units", "passed"),

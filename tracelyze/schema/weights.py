@@ -71,7 +71,7 @@ INITIALIZATIONS = Table(
         Column("most", "int64", "", "how often that was which was filled most often"),
         Column("parameter", "string", "", "name in the model of one that was filled three times or more"),
         Column("site", "int32", "", "line of the script that filled one of these last (table sites)"),
-        Column("loaded", "int64", "tensors", "weights that were filled, and then loaded by load_state_dict"),
+        Column("loaded", "int64", "tensors", "weights that were filled and then loaded, or made by from_pretrained"),
         Column("overwritten", "int64", "tensors", "of these, those that were filled once more after that"),
         Column("overwritten_site", "int32", "", "line of the script that did so last"),
         Column(

@@ -11,8 +11,9 @@ torch.manual_seed(0)
 
 
 def fill(module):
-    if isinstance(module, nn.Linear):
+    if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight.data if how == "data" else module.weight, std=0.2)
+    if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
 
 
@@ -56,6 +57,13 @@ if how.startswith("part"):
         model[2].apply(fill)
     else:
         model.apply(fill)
+if how.startswith("vectors"):
+    model[0] = nn.Embedding.from_pretrained(torch.randn(6, 12), freeze=False)
+    if how == "vectors first":
+        model.apply(fill)
+    if how == "vectors kept":
+        for layer in list(model)[1:]:
+            fill(layer)
 if how == "new head":
     model.load_state_dict(pretrained)
     model[-1].reset_parameters()
@@ -78,7 +86,8 @@ if how in ("second loaded first", "second loaded last"):
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(3):
     x = torch.randn(16, 6)
-    loss = nn.functional.mse_loss(model(x), x[:, :2])
+    given = torch.randint(6, (16,)) if how.startswith("vectors") else x
+    loss = nn.functional.mse_loss(model(given), x[:, :2])
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
+OF_VECTORS: Final = (
+    "model.apply(init_weights)\nwith torch.no_grad():\n    model.embedding.weight.copy_(vectors)  # after every fill"
+)
 _FILLS: Final = re.compile(
     r"(?<!\binit)\.(?:normal_|uniform_|trunc_normal_|exponential_)\s*\("
     r"|(?:\bParameter\s*\(|\.data\b.*=|\bcopy_\s*\().*\brand(?:n|n_like|)\s*\("
@@ -86,9 +89,13 @@ def swept(row: Row, loads: list[Row], limits: Limits) -> bool:
 
     What is to begin anew is filled alone. What was used first, as it was loaded, had served its purpose.
     """
-    own = [one for one in loads if one.get("refilled") and one["refilled_site"] == row["overwritten_site"]]
+    own = [one for one in loads if _refilled_there(one, row)]
     unused = bool(own) and all(one["compared"] == one["gone"] == one["refilled"] for one in own)
     return bool(0 < row["loaded"] == row["overwritten"] and unused and (row["beside"] or 0) >= limits["beside"])
+
+
+def _refilled_there(load: Row, row: Row) -> bool:
+    return bool(load.get("refilled")) and load["refilled_site"] == row["overwritten_site"]
 
 
 def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: bool) -> Finding:
@@ -96,6 +103,8 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
     loaded, beside = int(row["loaded"]), int(row["beside"] or 0)
     title = f"Loaded weights are initialised again: {row['overwritten']} of {loaded} were overwritten"
     which, left = ("it", "it") if loaded == 1 else (f"{row['overwritten']} of them", "them")
+    by = {one.get("by") for one in loads(process) if _refilled_there(one, row)}
+    vectors = by == {"from_pretrained"}
     along = f", along with {plural(beside, 'weight')} that were not loaded" if few else ""
     return Finding(
         rule=rule,
@@ -103,12 +112,12 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
         confidence="likely",
         title="The one weight that was loaded is initialised again" if loaded == 1 else title,
         summary=(
-            f"load_state_dict set {plural(loaded, 'weight')} of the model. Before the first step a function of "
-            f"torch.nn.init filled {which} with random numbers{along}: the training begins from scratch, and nothing "
-            f"of what was loaded is left in {left}."
+            f"{'from_pretrained' if vectors else 'load_state_dict'} set {plural(loaded, 'weight')} of the model. "
+            f"Before the first step a function of torch.nn.init filled {which} with random numbers{along}: the "
+            f"training begins from scratch, and nothing of what was loaded is left in {left}."
         ),
         fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code=loaded_last(process, process.site(row["overwritten_site"])),
+        fix_code=OF_VECTORS if vectors else loaded_last(process, process.site(row["overwritten_site"])),
         first_step=int(row["step"]),
         evidence=[
             Evidence(

@@ -1,4 +1,4 @@
-"""Where a module hands out its weights by name, and where it takes some in."""
+"""Where a module hands out its weights by name, where it takes some in, and where an embedding is made of vectors."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def install(torch: Any, recorder: Callable[[], Recorder]) -> None:
 
     owner.state_dict, owner.load_state_dict = state_dict, load_state_dict
     wrappers.extend((state_dict, load_state_dict))
+    for kind in (torch.nn.Embedding, torch.nn.EmbeddingBag):
+        kind.from_pretrained = classmethod(_of_vectors(vars(kind)["from_pretrained"].__func__, recorder))
+
+
+def _of_vectors(original: Callable[..., Any], recorder: Callable[[], Recorder]) -> Callable[..., Any]:
+    @unseen_by_warnings
+    @functools.wraps(original)
+    def from_pretrained(*args: Any, **kwargs: Any) -> Any:
+        try:
+            module = original(*args, **kwargs)
+        except BaseException as error:
+            leave_no_frame(error)
+            raise
+        recorder().fire("vectors_taken", module)
+        return module
+
+    wrappers.append(from_pretrained)
+    return from_pretrained

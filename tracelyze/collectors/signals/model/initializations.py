@@ -86,7 +86,7 @@ class Initializations(Signal):
         known.fills += 1
         known.since_loaded += known.loaded
         known.again_by_script |= known.fills > 1 and self._filled_by_script()
-        known.filler = self._filler() if known.fills > 1 else None
+        known.filler = self._filler() if known.fills > 1 or known.loaded else None
         known.filled_at = MAX_FILLS - self._fills_left
         if known.fills >= OFTEN or known.loaded:
             known.site = self.program.sites.of(self._caller(), "initialization")
@@ -120,11 +120,21 @@ class Initializations(Signal):
             frame = frame.f_back
         return frame is not None and not is_library(frame.f_code.co_filename)
 
+    def vectors_taken(self, module: Any) -> None:
+        """What it was given stands where a function of torch.nn.init would have filled it."""
+        weight = module.weight
+        new = len(self._weights) < MAX_WEIGHTS and is_plain(self.torch, weight) and bool(weight.data_ptr())
+        if new and self._fills_left:
+            self._weights[weight.data_ptr()] = _Weight(weight, weight.numel())
+        self._loaded(module, set(), "from_pretrained")
+
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
-        missing = set(getattr(result, "missing_keys", None) or ())
+        self._loaded(module, set(getattr(result, "missing_keys", None) or ()), "load_state_dict")
+
+    def _loaded(self, module: Any, missing: set[str], by: str) -> None:
         self._loads += 1
         if self._loads <= MAX_LOADS and not any(one in self._stepped for one in module.parameters()):
-            row = {"name": type(module).__name__, "site": self.program.sites.here("load_state_dict")}
+            row = {"name": type(module).__name__, "by": by, "site": self.program.sites.here(by)}
             self._values.keep(module, missing, row)
             self.activate()
             self.resume()
@@ -163,7 +173,8 @@ class Initializations(Signal):
         repeated = [(one, known) for one, known in weights if known.fills >= OFTEN and known.again_by_script]
         loaded = [known for _, known in weights if known.loaded]
         gone = [known for known in loaded if known.since_loaded]
-        row: dict[str, Any] = {"step": self.progress.steps, "optimizer": tracked.index, "weights": len(weights)}
+        row: dict[str, Any] = {"step": self.progress.steps, "optimizer": tracked.index}
+        row["weights"] = sum([known.fills > 0 for _, known in weights])
         row |= {"repeated": len(repeated), "loaded": len(loaded), "overwritten": len(gone)}
         row["most"] = max(known.fills for _, known in weights)
         if repeated:
