@@ -130,3 +130,12 @@ def test_several_samples_in_a_row() -> None:
     for fused in (False, True):
         assert found_in(rows, mask=mask, fused=fused)["crosses"] == 0.0
     assert found_in(TEXTS)["parts"] <= 1.0
+
+
+def test_the_mark_of_a_section_begins_no_sample() -> None:
+    """Prompts that begin with the mark of their first section: "### Instruction: ... ### Response: ..."."""
+    sections = [[SEP, 20, *row[1:-1], SEP, 21, 5 + n, SEP, 22] for n, row in enumerate(TEXTS)]
+    assert found_in(sections)["parts"] == 1.0
+    packed = [[*sections[n], *sections[n + 1]] for n in range(4)]
+    assert found_in(packed)["parts"] == 2.0, "each sample goes on as the rows do"
+    assert found_in(packed[:1])["parts"] > 1.0, "of one row nobody knows how others go on"

@@ -148,13 +148,20 @@ def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
 
 
 def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any) -> Values:
-    """How many samples a row holds, if one id ends or begins all of them, and the largest weight between them."""
+    """How many samples a row holds, if one id ends or begins all of them, and the largest weight between them.
+
+    Where all rows go on alike after their first id, a further sample does so, too: an id that is followed by another
+    one is the mark of a section ("### Response"), or of a turn.
+    """
     first = ids[:, 0].mode().values
     ends = (tail.sum(1) > 0).double().mean() >= (ids[:, 0] == first).double().mean()
     mark = torch.where(ends, end, first)
     inside = (ids == mark) & ~(tail & ends)
     inside[:, 1:] &= ids[:, 1:] != ids[:, :-1]  # one that is doubled is one
     inside[:, 0] = False
+    second = ids[:, min(1, ids.shape[1] - 1)]
+    goes_on = torch.cat([ids[:, 1:] == second[0], torch.zeros_like(inside[:, :1])], 1)
+    inside &= goes_on | ends | (second != second[0]).any() | (ids.shape[0] < 2)
     whole = torch.where(ends, tail.any(1), ids[:, 0] == first).all()
     number = (1 + inside.sum(1)).double().mean() * whole
     after = torch.cat([torch.zeros_like(inside[:, :1]), inside[:, :-1]], 1)  # a sample ends behind its end symbol
