@@ -189,3 +189,8 @@ def test_a_page_that_would_be_too_large_is_thinned_until_it_fits() -> None:
         small = html_report.render(examples.many(), limit=limit)
         assert len(small.encode()) <= limit
         assert "thinned" in "".join(Elements(small).words)
+
+
+def test_what_is_cut_is_longer_than_the_note_that_says_so() -> None:
+    assert escaping.shortened("a" * 121, 120) == "a" * 121
+    assert escaping.shortened("a" * 200, 120) == "a" * 120 + "… (80 more characters)"

@@ -334,6 +334,7 @@ def test_a_loss_that_falls_is_no_argument_unless_something_is_marked_in_it() -> 
     assert not proves_nothing(loss_chart(FALLING[::-1]))
     assert not proves_nothing(loss_chart([1.0] * 100))
     assert not proves_nothing(loss_chart([*FALLING[:50], float("nan"), *FALLING[51:]]))
+    assert not proves_nothing(loss_chart(FALLING, [Mark(1.0, "first NaN", "not-finite")])), "gaps from the start"
 
 
 def first_chart(page: str) -> str:

@@ -96,8 +96,9 @@ def markdown_block(text: object, language: str = "") -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """`text` cut to `length` characters, with the number of characters that were cut."""
-    return text if len(text) <= length else f"{text[:length]}… ({len(text) - length:,} more characters)"
+    """`text` cut to `length` characters, with the number of characters that were cut: more than saying so takes."""
+    note = f"… ({len(text) - length:,} more characters)"
+    return text if len(text) <= length + len(note) else text[:length] + note
 
 
 def _code_point(match: re.Match[str]) -> str:

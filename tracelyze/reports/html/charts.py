@@ -154,10 +154,11 @@ def conclusion(chart: Chart) -> str:
 def proves_nothing(chart: Chart) -> bool:
     """Whether this is a loss that falls as it should, with nothing marked in it: no argument for any fault.
 
-    A mark at its very beginning is none, unless another line, that of validation, does not fall.
+    A mark at its very beginning is none, unless another line, that of validation, does not fall, or it marks a loss
+    that is no number: then the line has gaps.
     """
     first = min(chart.x, default=0.0)
-    if chart.shows != "loss" or any(mark.x > first for mark in chart.marks):
+    if chart.shows != "loss" or any(mark.x > first or mark.kind == "not-finite" for mark in chart.marks):
         return False
     lines = chart.lines if chart.marks else chart.lines[:1]
     return bool(lines) and all(_falls(line) for line in lines)
