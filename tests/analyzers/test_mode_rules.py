@@ -30,6 +30,46 @@ def test_statistics_that_are_as_they_should_be(make, columns: dict[str, Any]) ->
     assert make.check("batchnorm-in-validation", make.process(evals=evals(make, **columns)))[0] in ("passed", "skipped")
 
 
+VALIDATES = """
+def adapt(model):
+    for m in model.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.train()
+
+def evaluate(loader):
+    model.train()
+    model.eval()
+    model.body.train()
+    outputs = model(images)
+    model.train()
+"""
+
+
+def validated(make: Any, *lines: int) -> Any:
+    """A validation in eval mode that changes statistics, with these lines of the text that say train()."""
+    text = VALIDATES.strip().split("\n")
+    sites = [
+        {"site": 10 + at, "role": role, "file": "train.py", "line": at, "source": text[at - 1].strip()}
+        | {"function": "adapt" if at < 6 else "evaluate", "excerpt": "\n".join(text), "excerpt_line": 1}
+        for role, numbers in (("train-mode", lines), ("eval-mode", (8,)), ("forward", (10,)))
+        for at in numbers
+    ]
+    process = make.process(evals=evals(make, statistics=[30] * 4, site=[20] * 4), sites=sites)
+    return make.check("batchnorm-in-validation", process)[2]
+
+
+@pytest.mark.parametrize(("lines", "place"), [((7, 9, 11), 9), ((4, 7, 11), 4), ((7, 11), 10), ((), 10)])
+def test_the_line_that_puts_a_part_back_into_train_mode(make, lines: tuple[int, ...], place: int) -> None:
+    """Between eval() and the pass, or in a function that looks for layers; else the line is the call of the model."""
+    finding = validated(make, *lines)
+    assert finding.location.line == place
+    named = f"line {place} puts a part of it back into train mode" in finding.summary
+    assert named is (place != 10)
+    assert (finding.diff.added if finding.diff else None) == (
+        {9: ["    model.body.eval()"], 4: ["            m.eval()"]}.get(place)
+    )
+
+
 def test_statistics_without_a_column(make) -> None:
     assert make.check("batchnorm-in-validation", make.process())[0] == "skipped"
 

@@ -47,6 +47,13 @@ def freeze(model):
         p.requires_grad = False  # freeze
         print(p.requires_grad)
 
+def validate(model, loader):
+    model.eval()  # eval-mode
+    for m in model.modules():
+        m.train()  # train-mode
+    model.body.training = True  # train-mode
+    training = model.training
+
 def epoch_begins(self, epoch):
     self.optimizer.zero_grad()  # clear-text
     self.stream.set_epoch(epoch)  # set-epoch

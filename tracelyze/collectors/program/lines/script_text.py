@@ -32,6 +32,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "clear-text": frozenset({"zero_grad"}),
     "set-epoch": frozenset({"set_epoch"}),
     "eval-mode": frozenset({"eval"}),
+    "train-mode": frozenset({"train"}),
     "flat": frozenset({"sign", "sgn", "round", "floor", "ceil", "trunc"}),
     "fill": frozenset({"constant_", "fill_", "uniform_"}),
     "refill": frozenset({"normal_", "uniform_", "trunc_normal_", "exponential_", "randn", "randn_like", "rand"}),
@@ -49,12 +50,14 @@ CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "nump
 ANEW: Final = frozenset({"tensor", "Variable"})  # with requires_grad=True: a tensor without the graph of its numbers
 OLD: Final = ("logp", "logps", "log_prob", "log_probs", "logprob", "logprobs", "log_pi")
 ASSIGNED: Final = {
-    "requires_grad": "freeze", "labels": "labels", **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
+    "requires_grad": "freeze", "training": "train-mode", "labels": "labels",
+    **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
     **dict.fromkeys(("ref", "ref_model", "ref_net", "ref_policy"), "reference"),
     **dict.fromkeys(("reference", "reference_model", "reference_policy", "policy_ref", "model_ref"), "reference"),
     **dict.fromkeys(("pad_token", "pad_token_id"), "padding"),
     **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
+AS_ATTRIBUTE: Final = {"freeze": True, "train-mode": True, "labels": False}  # others are both, variables as well
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
@@ -125,7 +128,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         line = (one.positions.lineno if one.positions is not None else None) or line
         for name in names_stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
-            if role is not None and (role != "freeze" or attribute) and (role != "labels" or not attribute):
+            if role is not None and attribute == AS_ATTRIBUTE.get(role, attribute):
                 found[role, line] = None
         if made and "requires_grad" in named_arguments(code, one):
             found["anew", made] = None

@@ -1,0 +1,1 @@
+"""Lines and edits about the modes of modules: training or evaluation."""

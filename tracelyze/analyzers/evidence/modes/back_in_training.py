@@ -1,0 +1,61 @@
+"""The line that puts a part of a model back into train mode while the model is evaluated, and its edit."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff, Location
+
+_TRAINS: Final = re.compile(r"\.train\(\s*(?:(?:mode\s*=\s*)?True\s*)?\)|\.training\s*=\s*True\b")
+_EVALUATES: Final = re.compile(r"\.eval\(\s*\)|\.train\(\s*(?:mode\s*=\s*)?False\s*\)")
+_OF_A_PART: Final = re.compile(r"\bisinstance\(|Norm")
+
+
+def line(process: Process, evaluates: Location | None) -> Location | None:
+    """The only such line between the model's eval() and the line at which it is called; else the only one of the script
+    in a function that looks for layers of a kind, and neither evaluates nor trains."""
+    if evaluates is None:
+        return None
+    lines = [one for one in process.locations("train-mode") if _TRAINS.search(one.source)]
+    home = evaluates.file, evaluates.function
+    into_eval = [one for one in process.locations("eval-mode") if _EVALUATES.search(one.source)]
+    begins = [one.line for one in into_eval if (one.file, one.function) == home and one.line < evaluates.line]
+    if begins:
+        inside = [one for one in lines if (one.file, one.function) == home]
+        inside = [one for one in inside if max(begins) <= one.line < evaluates.line]
+        if inside:
+            return inside[0] if len(inside) == 1 else None
+    apart = {
+        (one.file, one.function) for one in [*into_eval, *process.locations("backward"), *process.locations("loop")]
+    }
+    apart |= {home, *((one.file, script_lines.MODULE) for one in lines)}
+    helpers = [one for one in lines if (one.file, one.function) not in apart]
+    return helpers[0] if len(helpers) == 1 and _looks_for_layers(process, helpers[0]) else None
+
+
+def left_evaluating(process: Process, place: Location | None) -> Diff | None:
+    """The statement with eval() in place of train(), or False in place of True."""
+    own = own_statement.at(process, place)
+    if own is None:
+        return None
+    calls = own.parsed.calls("train")
+    said = own.parsed.statement
+    if len(calls) == 1 and isinstance(calls[0].func, ast.Attribute):
+        receiver = own.parsed.operand(calls[0].func.value)
+        return own.changed(own.parsed.with_parts({calls[0]: f"{receiver}.eval()"}))
+    if isinstance(said, ast.Assign) and isinstance(said.value, ast.Constant) and said.value.value is True:
+        return own.changed(own.parsed.with_parts({said.value: "False"}))
+    return None
+
+
+def _looks_for_layers(process: Process, place: Location) -> bool:
+    """Whether the function says, up to this line, which layers it is about."""
+    text = edits.lines_of_function(process, place)
+    return any(_OF_A_PART.search(said) for number, said in text.items() if number <= place.line)
