@@ -206,6 +206,39 @@ def test_modules_that_may_put_out_what_is_not_finite(looks: list[dict[str, Any]]
     assert make.check("nonfinite-activations", process)[0] == status
 
 
+GIVEN = {
+    "kind": "nonfinite-taken-in",
+    "step": 100,
+    "name": "attention.weight",
+    "text": "-Inf",
+    "value": 0.0,
+    "time": 5.1,
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "trained", "more", "title"),
+    [
+        ({}, "head.weight", {}, "embed (Linear) puts out -Inf at step 101"),
+        ({}, "embed.weight", {}, "attention is given -Inf at step 101"),  # a branch of its own, perhaps
+        ({"name": "embed.weight", "text": "NaN"}, "embed.weight", {}, "embed is given NaN at step 101"),
+        ({"step": 130}, "head.weight", {}, None),
+        ({}, "head.weight", {"batches": [{**batch(100, nonfinite=True), "step": 100}]}, None),
+    ],
+)
+def test_a_layer_that_was_given_what_is_not_finite(
+    make, event: Any, trained: str, more: Any, title: str | None
+) -> None:
+    process = make.process(
+        broken_at(make, 100),
+        more={"activations": forward(0), "parameters": [look(1, None, trained)], **more},
+        events=[GIVEN | event],
+    )
+    status, _, finding = make.check("nonfinite-activations", process)
+    assert status == ("fired" if title else "passed")
+    assert finding is None or finding.title == f"{title}, and the loss is lost"
+
+
 def test_weights_that_a_step_with_such_gradients_wrote_are_no_root(make) -> None:
     """The sample of a forward does not say whether weights are finite; the gradients of the step before do."""
     steps = broken_at(make, 100)

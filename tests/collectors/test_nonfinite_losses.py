@@ -11,7 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tracelyze.analyzers import diagnose  # noqa: E402
-from tracelyze.collectors.signals.loss.nonfinite_operations import broken_weight, first_broken  # noqa: E402
+from tracelyze.collectors.signals.loss.nonfinite_operations import (  # noqa: E402
+    broken_weight,
+    first_broken,
+    taken_in,
+)
 
 
 def made(loss: Any) -> list[tuple[str, bool]]:
@@ -152,3 +156,71 @@ def test_a_mean_over_no_elements_is_named(collect: Any, tmp_path: Path, reductio
         assert finding.location is not None
         assert "smooth_l1_loss(out[found, 1], where[found])" in finding.location.source
         assert "smooth_l1_loss at line 12 was called with no elements" in finding.summary
+
+
+def given(layer: Any, value: float, *size: int, grad: bool = False) -> tuple[str, str] | None:
+    """What a layer is told to have been given: the name of its weight, and what was not finite."""
+    x = torch.ones(size)
+    x.view(-1)[0] = value
+    out = layer(x.requires_grad_(grad))
+    found = taken_in(torch, (out[0] if isinstance(out, tuple) else out).relu().square().mean().grad_fn)
+    names = {id(weight): name for name, weight in layer.named_parameters()}
+    return found and (names[id(found[0])].split("_")[0], found[1])
+
+
+def test_what_a_layer_was_given_without_a_gradient() -> None:
+    inf, nan = float("inf"), float("nan")
+    assert given(torch.nn.BatchNorm1d(3), -inf, 8, 3) == ("weight", "-Inf")
+    assert given(torch.nn.Linear(3, 2), inf, 8, 4, 3) == ("bias", "Inf")
+    assert given(torch.nn.Conv1d(3, 2, 1), nan, 8, 3, 5) == ("weight", "NaN")
+    assert given(torch.nn.GRU(3, 4), -inf, 8, 2, 3) == ("bias", "-Inf")
+    assert given(torch.nn.Linear(3, 2), 1.0, 8, 3) is None
+    late = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 2))
+    assert given(late, 3e38, 8, 3) is None, "what trained weights have made is not computed of the data alone"
+    x = torch.tensor([[float("nan"), 1.0]])
+    chosen = torch.where(torch.tensor([[False, True]]), x * leaf(1.0, 1.0), torch.zeros(1))
+    assert taken_in(torch, chosen.sum().grad_fn) is None, "it was left out"
+
+
+FEATURES = """
+import math, sys
+import torch
+from torch import nn
+class Features(nn.Module):
+    def forward(self, x):
+        power = x.square()
+        return torch.log(power)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features, self.norm, self.head = Features(), nn.BatchNorm1d(6), nn.Linear(6, 3)
+    def forward(self, x):
+        return self.head(self.norm(self.features(x)))
+torch.manual_seed(0)
+net = Net()
+opt = torch.optim.Adam(net.parameters(), 1e-2)
+for step in range(60):
+    x = torch.randn(32, 6)
+    if step == 25:
+        x[3] = 0.0 if sys.argv[1] == "silence" else float("nan")
+    loss = nn.functional.cross_entropy(net(x), (x[:, 0].nan_to_num() > 0).long())
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    math.log(step + 1)
+"""
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("data", ["silence", "missing"])
+def test_features_that_no_gradient_passes(collect: Any, tmp_path: Path, data: str) -> None:
+    """A logarithm of silence stands in no graph of autograd; data that hold NaN are another matter."""
+    script = tmp_path / "train.py"
+    script.write_text(FEATURES, encoding="utf-8")
+    first = diagnose(collect(sys.executable, str(script), data).run).findings[0]
+    if data == "missing":
+        assert first.rule == "nonfinite-input"
+        return
+    assert (first.rule, first.confidence, first.first_step) == ("nonfinite-activations", "likely", 26)
+    assert first.title == "features (Features) puts out -Inf at step 26, and the loss is lost"
+    assert first.location.source == "return torch.log(power)"

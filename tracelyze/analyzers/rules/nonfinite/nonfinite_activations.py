@@ -10,6 +10,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, combine
+from tracelyze.analyzers.signatures import taken_in
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -21,6 +22,9 @@ WHAT = {1: "NaN", 2: "Inf"}
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """The first watched forward of each training in which a module with finite weights broke, and the loss with it."""
+    given = [one for part in process.optimizations if (one := taken_in.finding(part, RULE.id)) is not None]
+    if given:
+        return given
     activations = process.tables["activations"]
     bad = np.isin(activations["nonfinite"], list(WHAT))
     if not bad.any():

@@ -13,7 +13,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.loss.nonfinite_operations import Broken, broken_weight, first_broken
+from tracelyze.collectors.signals.loss.nonfinite_operations import Broken, broken_weight, first_broken, taken_in
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
@@ -25,6 +25,7 @@ CALLED = {  # how a script calls an operation; a division is no call
     "Log1P": ("log1p",), "Acos": ("acos", "arccos"), "Asin": ("asin", "arcsin"), "Atanh": ("atanh", "arctanh"),
     "LogSoftmax": ("log_softmax",),
 }  # fmt: skip
+LOGARITHMS = ("log", "log2", "log10")
 
 
 class NonfiniteLoss(Signal):
@@ -64,21 +65,27 @@ class NonfiniteLoss(Signal):
         with self.torch.no_grad():
             weight = broken_weight(self.torch, root)
             broken = [] if weight is not None else first_broken(self.torch, root)[:MAX_NAMED]
+            given = None if broken or weight is not None else taken_in(self.torch, root)
         name = "" if weight is None else self.program.calls.parameter_name(weight) or "A weight"
         reaches = bool(broken) and broken[0].reaches
         named = list(dict.fromkeys(one.what for one in broken))
         self.context.record_event("nonfinite-loss", name, ", ".join(named), value=float(reaches))
         self.program.sites.wanted.add("singular")
         if len(broken) == 1 and broken[0].kind != "Div":
-            self._seek(broken[0])
+            self._seek(broken[0], CALLED.get(broken[0].kind, (broken[0].kind.lower(),)))
+        if given is not None:
+            fed, held = given
+            self.context.record_event("nonfinite-taken-in", self.program.calls.parameter_name(fed) or "", held)
+            if held == "-Inf":  # as the logarithm of 0 is, which stands in no graph here
+                self._seek(Broken("log of 0", True, "Log", 0, 0), LOGARITHMS)
 
-    def _seek(self, broken: Broken) -> None:
+    def _seek(self, broken: Broken, names: tuple[str, ...]) -> None:
         """Note the calls of this operation until the next backward."""
-        names = CALLED.get(broken.kind, (broken.kind.lower(),))
         found: list[tuple[CodeType, int]] = []
 
         def seen(frame: FrameType, given: Any) -> bool:
-            if getattr(given, "__name__", "").rstrip("_") in names:
+            called = getattr(given, "__name__", "").rstrip("_")
+            if called in names and getattr(given, "__module__", None) not in ("math", "cmath"):
                 place = in_script(frame, within=MAX_BETWEEN)
                 if place is not None:
                     found.append((place.f_code, place.f_lineno))

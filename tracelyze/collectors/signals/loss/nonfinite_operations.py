@@ -66,6 +66,8 @@ _TESTS: Final = {
     "Asin": _Test("self", _if_any("asin of a number beyond 1", lambda value: value.abs() > 1)),
     "Atanh": _Test("self", _if_any("atanh of a number from 1 on", lambda value: value.abs() >= 1)),
 }
+_GIVEN: Final = ("self", "other", "mat1", "input")
+_VIEWS: Final = frozenset({"T", "Transpose", "Permute", "View", "Unsqueeze", "Expand", "ToCopy"})
 _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", "tensor2")
 
 
@@ -91,6 +93,39 @@ def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:
     kind = saved_values.kind(node)
     alike = sorted([one._sequence_nr() for one in order if saved_values.kind(one) == kind])
     return Broken(what, reaches, kind, alike.index(node._sequence_nr()), len(alike))
+
+
+def taken_in(torch: Any, root: Any) -> tuple[Any, str] | None:
+    """The weight of the first operation that was given what is not finite, where that comes from outside the graph, and
+    what it held: what was computed of the data alone, without a gradient."""
+    order, chosen = saved_values.graph_behind(root, CHOOSES - {"NllLoss", "NllLoss2D"})  # of scores that are all NaN
+    inner = [node for node in order if hasattr(node, "_sequence_nr") and not hasattr(node, "variable")]
+    for node in sorted(inner, key=lambda one: int(one._sequence_nr()))[:MAX_LOOKED_AT]:
+        held = _not_finite(torch, node)
+        if held:
+            weights = [_leaf(one) for one, _ in node.next_functions if one is not None]
+            outside = any(one is None for one, _ in node.next_functions)
+            known = outside and weights and all(one is not None for one in weights) and id(node) not in chosen
+            return (weights[0], held) if known and len(order) < saved_values.MAX_NODES else None
+    return None
+
+
+def _not_finite(torch: Any, node: Any) -> str:
+    """What is not finite of what an operation was given; empty where all is, or nothing was saved."""
+    for name in _GIVEN:
+        value = _number(torch, saved_values.saved(node, name))
+        if value is not None and not bool(value.isfinite().all()):
+            return "NaN" if bool(value.isnan().any()) else "Inf" if bool((value == float("inf")).any()) else "-Inf"
+    return ""
+
+
+def _leaf(node: Any) -> Any:
+    """The tensor at the end of a graph, seen through views; None where something else is computed."""
+    while saved_values.kind(node) in _VIEWS and len(node.next_functions) == 1:
+        node = node.next_functions[0][0]
+        if node is None:
+            return None
+    return getattr(node, "variable", None)
 
 
 def broken_weight(torch: Any, root: Any) -> Any:
