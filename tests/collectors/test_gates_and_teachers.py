@@ -129,6 +129,40 @@ def test_a_gate_of_another_name_is_known_by_the_tokens_that_its_experts_get(way:
     assert Gates(torch, narrow).facts(narrow.head) == {}, "it does not read what the blocks read"
 
 
+class Biased(nn.Module):
+    """A gate by its name, whose scores are not all that decides: which experts get which tokens is given."""
+
+    def __init__(self, second_list: bool = False) -> None:
+        super().__init__()
+        self.router = nn.Linear(6, 4)
+        self.experts = nn.ModuleList(nn.Linear(6, 6) for _ in range(4))
+        if second_list:
+            self.norms = nn.ModuleList(nn.LayerNorm(6) for _ in range(4))
+
+    def told(self, favourite: int | None, numbers: list[int], asked: int = 40) -> list[float]:
+        """What is told of a gate that scores one expert highest, or each in turn, while the experts get so many."""
+        gates = Gates(torch, self)
+        scores = torch.eye(4).repeat(asked // 4, 1) if favourite is None else torch.eye(4)[[favourite] * asked]
+        gates.called(self.router, scores, 4)
+        for expert, number in zip(self.experts, numbers, strict=True):
+            if number:
+                gates.returned(expert, torch.zeros(number, 6))
+        return [float(one) for one in gates.values()]
+
+
+def test_a_bias_on_the_choice_overloads_or_balances_experts_whatever_the_gate_scores() -> None:
+    assert Biased().told(None, [0, 40, 0, 0]) == [1.0, 1.0, 3.0], "even scores, and one expert gets all"
+    assert Biased().told(2, [15, 9, 7, 9]) == [0.0, 0.375, 0.0], "one favourite, and tokens that are shared out"
+    assert Biased().told(None, [40, 40, 0, 0]) == [0.0, 1.0, 2.0], "two experts for each token"
+
+
+@pytest.mark.parametrize("numbers", [[40, 40, 40, 40], [10, 10, 10, 10], [20, 9, 5, 5], [0, 0, 0, 0]])
+def test_experts_that_do_not_show_the_choice(numbers: list[int]) -> None:
+    """All get all, all are filled up to one number, some tokens are dropped, or experts return no tensor."""
+    assert Biased().told(2, numbers) == [2.0, 1.0, 3.0], "the scores tell"
+    assert Biased(second_list=True).told(2, [12, 9, 10, 9]) == [2.0, 1.0, 3.0], "which list holds the experts?"
+
+
 def held(*modules: nn.Module) -> list[Tracked]:
     optimizer = torch.optim.SGD([p for module in modules for p in module.parameters()], lr=0.1)
     held.kept = [*getattr(held, "kept", []), optimizer]  # type: ignore[attr-defined]

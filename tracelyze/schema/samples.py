@@ -150,7 +150,7 @@ ACTIVATIONS = Table(
         Column("nonfinite", "int8", "", "whether all elements are finite", NONFINITE),
         Column("weights_finite", "bool", "", "the module's own parameters are (looked at on alert)"),
         Column("experts", "int32", "", "gates of a mixture of experts: how many there are"),
-        Column("busiest", "float64", "", "the expert that is the first choice for most tokens"),
+        Column("busiest", "float64", "", "the expert that is chosen for most tokens"),
         Column("busiest_share", "float64", "share", "of the tokens, those for which it is"),
         Column("idle", "float64", "experts", "those with less than a tenth of an even share of the tokens"),
     ),

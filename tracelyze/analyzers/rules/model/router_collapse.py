@@ -30,7 +30,7 @@ _EXAMPLE = (
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """First choices of each gate, in the later half of the looks at it."""
+    """Tokens of each expert of a gate, in the later half of the looks at it."""
     gates: dict[str, list[Row]] = {}
     small: set[str] = set()
     for row in process.tables["activations"].records():
@@ -97,8 +97,8 @@ def _finding(
         confidence="certain" if busiest >= limits["certain"] else "likely",
         title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get next to no tokens",
         summary=(
-            f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were the first "
-            f"choice for less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
+            f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were chosen for "
+            f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
             f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
             "model is as large as it is for nothing."
         ),
@@ -107,7 +107,7 @@ def _finding(
         first_step=begin,
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
-            Evidence("tokens whose first choice is one expert", busiest, "share"),
+            Evidence("tokens for which one expert is chosen", busiest, "share"),
             Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks"), role="basis"),
         ],
         location=taken or process.module_location(name) or seen,
