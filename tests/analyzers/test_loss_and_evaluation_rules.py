@@ -486,6 +486,46 @@ def test_train_in_eval_mode_after_some_validations(make, evaluated, status) -> N
     assert make.check("train-in-eval-mode", make.process(steps, evals=evals))[0] == status
 
 
+DISTILLED = """def distill(teacher, student, train, valid):
+    opt = torch.optim.Adam(student.parameters())
+    student.train()  # with dropout
+    for epoch in range(9):
+        for x, y in train:
+            target = teacher(x)
+            loss = loss_of(student(x), target, y)
+            loss.backward()
+        evaluate(student, valid)"""
+
+
+@pytest.mark.parametrize("case", ["once", "in the loop", "another model"])
+def test_train_in_eval_mode_names_the_call_that_is_made_once(make, case: str) -> None:
+    """Before the loop over epochs: the line and the edit move it. A teacher's forward in the loop is no training."""
+    text = DISTILLED
+    if case == "in the loop":
+        text = text.replace("    student.train()  # with dropout\n    for epoch in range(9):",
+                            "    for epoch in range(9):\n        student.train() if epoch == 0 else None")  # fmt: skip
+    if case == "another model":
+        text = text.replace("student.train()", "teacher.train()")
+    roles = {4: "epochs", 6: "forward", 7: "forward", 8: "backward"}
+    places = [*roles.items(), (7, "training-call")]
+    lines = text.split("\n")
+    excerpt = {"file": "t.py", "function": "distill", "excerpt": text, "excerpt_line": 1}
+    sites = [
+        {"site": 20 + at, "role": role, "line": line, "source": lines[line - 1].strip(), **excerpt}
+        for at, (line, role) in enumerate(places)
+    ]
+    if case == "in the loop":
+        sites[0] |= {"line": 3, "source": "for epoch in range(9):"}
+    off = {"model_in_train": [True] * 100 + [False] * 300, "modules_in_train": [3] * 100 + [0] * 300}
+    finding = make.check("train-in-eval-mode", make.process(make.steps() | off, sites=sites))[2]
+    assert finding.location.line == (3 if case == "once" else 7), "the student is called there, not the teacher"
+    assert ("student.train() within the loop" in finding.fix) == (case == "once")
+    if case == "once":
+        assert finding.diff.removed == ["    student.train()  # with dropout", "    for epoch in range(9):"]
+        assert finding.diff.added == ["    for epoch in range(9):", "        student.train()  # with dropout"]
+        assert finding.fix_code == "for epoch in range(9):\n    student.train()"
+
+
 def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
     steps = make.steps() | {"model_in_train": [False] * COUNT, "modules_in_train": [0] * COUNT}
     _, _, finding = make.check("train-in-eval-mode", make.process(steps))

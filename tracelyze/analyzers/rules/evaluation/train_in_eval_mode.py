@@ -12,6 +12,7 @@ from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
+from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -56,6 +57,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
     model = own_names.model_at(process, forward) if forward else ""
+    once = mode_calls.once_before_epochs(process, forward) if flipped else None
     switched = script_lines.into_eval_mode(process)
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
@@ -73,9 +75,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
             f"{batch_statistics.without_training_mode(process)}"
         ),
-        fix=FIX,
-        fix_code=FIX_CODE,
-        diff=line_edits.line_before(process, forward, f"{model}.train()") if model else None,
+        fix=FIX if once is None else f"Call {once.model}.train() within the loop over epochs, not in front of it.",
+        fix_code=FIX_CODE if once is None else once.code,
+        diff=once.diff if once else line_edits.line_before(process, forward, f"{model}.train()") if model else None,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -84,7 +86,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules", role="basis"),
         ],
-        location=forward or optimization.backward_location,
+        location=(once.place if once else forward) or optimization.backward_location,
         seen_at=switched,
         charts=pictures.over_steps(
             optimization,
@@ -99,11 +101,14 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
 
 
 def _forward(optimization: Optimization) -> Location | None:
-    """The line that calls the model in training, in front of which its mode is to be set."""
-    process = optimization.process
-    evaluated = set(process.evals["site"].tolist())
-    forwards = (row["site"] for row in process.sites.records() if row["role"] == "forward")
-    return process.site(next((site for site in forwards if site not in evaluated), None))
+    """The line that calls the model in training, in front of which its mode is to be set: not that of a teacher."""
+    process, backward = optimization.process, optimization.backward_location
+    sites = {row["site"] for row in process.sites.records() if row["role"] == "forward"}
+    forwards = [one for site in sorted(sites - set(process.evals["site"])) if (one := process.site(site))]
+    calls = {(one.file, one.line) for one in process.locations("training-call")}
+    own = [one for one in forwards if (one.file, one.line) in calls]
+    near = [one for one in own if backward and (one.file, one.function) == (backward.file, backward.function)]
+    return next(iter(near or own or forwards), None)
 
 
 def _follows_evaluations(optimization: Optimization, off: Mask, least: int) -> bool:
@@ -132,7 +137,7 @@ RULE = Rule(
     "BatchNorm frozen for the rest of the training.",
     check=check,
     verify="Record the run again: training steps run with all modules in train mode.",
-    excluded=(("Parts frozen on purpose: every mode-sensitive module is in eval mode, and was in train mode before."),),
+    excluded=("Parts frozen on purpose: every mode-sensitive module is in eval mode, and was in train mode before.",),
     absent="The model has no module that depends on its mode.",
     needs=(("steps.model_in_train", "steps.modules_sensitive", "steps.modules_in_train"),),
     thresholds=(

@@ -1,0 +1,69 @@
+"""Where a script calls train() on its model: once, before the loop over epochs, within which a validation undoes it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.diagnosis import Diff, Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_TRAIN: Final = re.compile(
+    r"(?P<indent>\s*)(?P<model>[A-Za-z_][\w.]*)\.train\(\s*(?:(?:mode\s*=\s*)?True\s*)?\)\s*(?:#|$)"
+)
+
+
+class Once(NamedTuple):
+    """A call of train() that is made once, and the loop over epochs below it."""
+
+    place: Location
+    loop: Location
+    model: str
+    diff: Diff | None
+
+    @property
+    def code(self) -> str:
+        """The loop with the call in it."""
+        return f"{self.loop.source}\n    {self.model}.train()"
+
+
+def once_before_epochs(process: Process, forward: Location | None) -> Once | None:
+    """The call in front of the loop over epochs that holds the place where the model is called in training."""
+    loops = [one for one in process.locations("epochs") if forward is not None and _holds(one, forward)]
+    if forward is None or len(loops) != 1:
+        return None
+    (loop,) = loops
+    lines = edits.lines_of_function(process, forward)
+    depth = _depth(lines.get(loop.line, ""))
+    called = {at: one for at, text in lines.items() if at < forward.line and (one := _TRAIN.match(text))}
+    called = {at: one for at, one in called.items() if re.search(rf"(?<![\w.]){one['model']}\(", forward.source)}
+    if len(called) != 1:
+        return None
+    ((at, match),) = called.items()
+    if at > loop.line or len(match["indent"]) > depth:
+        return None
+    place = Location(loop.file, at, loop.function, lines[at].strip())
+    return Once(place, loop, match["model"], _moved(loop, lines, at, match) if at == loop.line - 1 else None)
+
+
+def _holds(loop: Location, place: Location) -> bool:
+    return (loop.file, loop.function) == (place.file, place.function) and loop.line < place.line
+
+
+def _moved(loop: Location, lines: dict[int, str], at: int, match: re.Match[str]) -> Diff | None:
+    """The call moved to the other side of the line that begins the loop."""
+    head, below = lines.get(loop.line, ""), lines.get(loop.line + 1, "")
+    if (
+        not head.split("#")[0].rstrip().endswith(":")
+        or _depth(below) <= _depth(head)
+        or len(match["indent"]) != _depth(head)
+    ):
+        return None
+    return Diff(loop.file, at, [lines[at], head], [head, f"{' ' * _depth(below)}{lines[at].strip()}"])
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
