@@ -66,6 +66,41 @@ def test_schedules_of_functions_objects_and_models() -> None:
     assert "sigmas" in beside_locals(Denoiser()), "its dictionary is the program's"
 
 
+class Holder:
+    """An object that keeps its schedule in another one, of its own or as a module."""
+
+    def __init__(self, steps: int, as_module: bool) -> None:
+        self.schedule: Any = nn.Module() if as_module else Diffusion(steps)
+        if as_module:
+            self.schedule.register_buffer("betas", torch.linspace(1e-4, 0.02, steps))
+        self.model = Denoiser()
+
+    def found(self) -> set[int]:
+        return noise_schedules.lengths(self.model)
+
+
+class Whole(nn.Module):
+    """A module that holds the schedule in one of its parts, and calls the denoiser in another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noise = nn.Module()
+        self.noise.register_buffer("alpha_bars", torch.ones(90))
+        self.denoiser = Denoiser()
+
+    def found(self) -> set[int]:
+        return noise_schedules.lengths(self.denoiser)
+
+
+def test_schedules_within_objects_of_objects() -> None:
+    assert Holder(90, as_module=False).found() == {90}
+    assert Holder(90, as_module=True).found() == {90}
+    assert Whole().found() == {90}
+    nearer = Holder(90, as_module=False)
+    nearer.betas = torch.ones(50)  # type: ignore[attr-defined]
+    assert nearer.found() == {50}, "what is held closer by is the one in use"
+
+
 def test_tables_of_timesteps() -> None:
     model = nn.ModuleDict({"time": nn.Embedding(60, 2), "label": nn.Embedding(1000, 2)})
     assert timesteps._range(torch, model) == ("embedding", 60)

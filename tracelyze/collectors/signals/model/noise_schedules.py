@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -21,22 +21,29 @@ DRAWS = frozenset(("randint", "randint_like", "random_", "integers"))  # functio
 NAMED = re.compile(r"alpha|beta|sigma|(?<![a-z])a_?bar|snr", re.IGNORECASE)
 SHORTEST = 20  # steps: what is shorter may be anything
 FRAMES, VARIABLES = 4, 300  # functions of the program that are looked into, and variables of each
+OBJECTS = 1000  # objects of objects that are looked into
 
 
 def lengths(model: Any) -> set[int]:
-    """Lengths of all schedules that the model, the functions that called it, and their objects hold."""
+    """Lengths of all schedules that the model, the functions that called it, and their objects hold; where there are
+    none, those that objects of these objects hold."""
     found: set[int] = set()
     for module in model.modules():
         found |= set(_named(module._buffers.items()))
-    frame: FrameType | None = sys._getframe(1)
+    found |= _of_callers(sys._getframe(1), _of)
+    return found or _of_callers(sys._getframe(1), _within)
+
+
+def _of_callers(frame: FrameType | None, look: Callable[[Any], set[int]]) -> set[int]:
+    found: set[int] = set()
     looked = 0
     while frame is not None and looked < FRAMES:
         if not is_library(frame.f_code.co_filename):
             if not looked:
-                found |= _of(frame.f_globals)
+                found |= look(frame.f_globals)
             looked += 1
             with borrowed(frame) as variables:
-                found |= _of(variables)
+                found |= look(variables)
         frame = frame.f_back
     return found
 
@@ -75,13 +82,32 @@ def _of(variables: Any) -> set[int]:
     held = [(name, value) for name, value in list(variables.items())[:VARIABLES] if isinstance(name, str)]
     found = set(_named(held))
     for _, value in held:
-        own = getattr(type(value), "__dictoffset__", 0) and not isinstance(value, type) and type(value) is not _MODULE
-        attributes = object.__getattribute__(value, "__dict__") if own else None
-        if isinstance(attributes, dict):
-            found |= set(_named(list(attributes.items())[:VARIABLES]))
-            buffers = attributes.get("_buffers")
-            found |= set(_named(list(buffers.items()))) if isinstance(buffers, dict) else set()
+        attributes = _attributes(value)
+        found |= set(_named(list(attributes.items())[:VARIABLES]))
+        buffers = attributes.get("_buffers")
+        found |= set(_named(list(buffers.items()))) if isinstance(buffers, dict) else set()
     return found
+
+
+def _within(variables: Any) -> set[int]:
+    """Lengths of schedules that the attributes of what is held hold, as `self.diffusion.schedule.betas`."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    for value in list(variables.values())[:VARIABLES]:
+        attributes = _attributes(value)
+        inner = attributes.get("_modules")
+        for held in (attributes, inner if isinstance(inner, dict) else {}):
+            if held and id(held) not in seen and len(seen) < OBJECTS:
+                seen.add(id(held))
+                found |= _of(held)
+    return found
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """The dictionary of an object's own attributes; empty for classes and modules of Python."""
+    own = getattr(type(value), "__dictoffset__", 0) and not isinstance(value, type) and type(value) is not _MODULE
+    attributes = object.__getattribute__(value, "__dict__") if own else None
+    return attributes if isinstance(attributes, dict) else {}
 
 
 _MODULE = type(sys)
