@@ -115,6 +115,10 @@ def test_templates_and_prompts() -> None:
     parted = found_in([[*row[:-1], SEP, 5 + n, 9, EOS] for n, row in enumerate(TEXTS)])
     assert (parted["separator"], 0.5 < parted["separator_share"] < 0.8) == (SEP, True)
     assert found_in(TEXTS)["separator"] == -1.0, "an end symbol parts nothing"
+    filled = [[*row, *[PAD] * (15 - len(row))] for row in TEXTS]
+    assert found_in(filled, masked=())["separator"] == -1.0, "nor where what fills up the rows counts"
+    answered = [[*row[:-1], SEP, 5 + n, 9, EOS, *[PAD] * (9 - n)] for n, row in enumerate(TEXTS)]
+    assert found_in(answered, masked=())["separator"] == SEP
     same = found_in([TEXTS[0]] * 4)
     assert (same["prefix"], same["separator"]) == (0.0, -1.0), "one text several times: nothing tells where it parts"
 

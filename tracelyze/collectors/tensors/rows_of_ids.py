@@ -132,7 +132,8 @@ def _shared_start(torch: Any, ids: Any, counts: Any) -> Values:
 
 
 def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
-    """The first id that stands in every row exactly once, within it: what parts a prompt from its answer."""
+    """The first id that stands in every row exactly once, within it: what parts a prompt from its answer. Behind what
+    ends a text nothing stands but what fills the row up."""
     few, filled, counted = (one[:FEW_ROWS, :FEW_COLUMNS] for one in (ids, tail, counts))
     times = (few.unsqueeze(1) == few[0].unsqueeze(0).unsqueeze(2)).sum(2)
     places = torch.arange(few.shape[1], device=ids.device)
@@ -142,7 +143,7 @@ def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
     at = (few == separator).int().argmax(1)
     before = places < at.unsqueeze(1) - 1
     share = (counted & before).sum() / counted.sum().clamp(min=1)
-    answers = (counted & (places > at.unsqueeze(1))).sum(1).amin()  # one target behind it, and it ends the text
+    answers = (counted & ~filled & (places > at.unsqueeze(1))).sum(1).amin()  # one behind it ends the text
     known = once.any() & (ids != ids[:1]).any() & (at.amin() > 0) & (answers > 1)
     return {"separator": torch.where(known, separator, -1), "separator_share": share * known}
 
