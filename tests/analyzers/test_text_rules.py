@@ -103,6 +103,14 @@ def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], numb
     assert (finding.location.line, example in finding.fix_code) == (number, True)
 
 
+@pytest.mark.parametrize("line", ["tokenizer = load(name)", "labels = ids.clone()"])
+def test_no_tokenizer_is_changed_where_there_is_none(make: Any, line: str) -> None:
+    site = {"site": 30, "role": "labels", "file": "t.py", "line": 5, "function": "main", "source": line}
+    code = make.check(EOS, process(make, sites=[site], **UNTAUGHT))[2].fix_code
+    assert ("tokenizer.add" in code) == ("tokenizer" in line)
+    assert "attention_mask" in code
+
+
 def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     line = {"site": 7, "role": "padding", "file": "a.py", "line": 62, "function": "main"}
     line |= {"source": "tok.pad_token = tok.eos_token"}

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SHARED = r"^(?!.*config\b).*\.pad_token(?:_id)?\s*=(?!=).*\.eos_token"  # and not what is then told to the model
 NOT_NAMED = "nowhere else; but what ends a text by the model's configuration (eos_token_id) is the id that is masked."
 
+LABELS = 'labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)'
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Rows that end in one id, which no target that counts is, while nothing else tells the model where they end."""
@@ -58,8 +60,9 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         "ends in the end-of-text token." + script_lines.said(shared, "makes both the same"),
         fix_code=f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
         "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
-        "# or, where you make the labels:\n"
-        '# labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)',
+        f"# or, where you make the labels:\n# {LABELS}"
+        if shared or _has_a_tokenizer(process)
+        else f"{LABELS}  # where you make the labels",
         evidence=[
             Evidence("rows that end in this id", end.share, "share", limits["ended"], limits.source("ended")),
             Evidence("targets with this id that count", 0, "targets"),
@@ -74,6 +77,10 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
         change=script_lines.only(process, "labels") or shared,
     )
+
+
+def _has_a_tokenizer(process: Process) -> bool:
+    return any("tokeniz" in str(row["excerpt"] or row["source"]).lower() for row in process.sites.records())
 
 
 RULE = Rule(
