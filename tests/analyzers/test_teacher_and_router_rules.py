@@ -212,3 +212,26 @@ def test_a_balance_that_is_subtracted_is_the_line_to_change(make: Any, line: str
     assert (finding.location is not None and finding.location.line == 9) == (example is not None)
     assert finding.fix_code.split("\n")[-1] == (example or finding.fix_code.split("\n")[-1])
     assert "subtract" in finding.fix, "a higher weight would make it worse"
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("self.bias += self.rate * (load - load.mean())", "self.bias -= self.rate * (load - load.mean())"),
+        ("bias -= rate * torch.sign(counts.mean() - counts)", "bias += rate * torch.sign(counts.mean() - counts)"),
+        ("self.bias = self.bias + lr * (usage - 1 / n)", "self.bias = self.bias - lr * (usage - 1 / n)"),
+        ("moe.bias.data.add_(rate * (load - target).sign())", "moe.bias.data.sub_(rate * (load - target).sign())"),
+        ("self.bias += self.rate * (load.mean() - load)", None),  # as it is to be
+        ("self.bias.sub_(rate * (load - load.mean()))", None),
+        ("self.bias += -self.rate * (load - load.mean())", None),
+        ("self.bias += self.rate * (scores - scores.mean())", None),  # of what is not told
+        ("self.bias += update", None),
+    ],
+)
+def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str, example: str | None) -> None:
+    place = {"file": "t.py", "line": 9, "function": "forward", "source": line}
+    sites = [{"site": 70, "role": "balance", **place}]
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites))[2]
+    assert (finding.location is not None and finding.location.line == 9) == (example is not None)
+    assert example is None or finding.fix_code == example

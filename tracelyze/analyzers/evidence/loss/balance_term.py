@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.diagnosis import Location
@@ -20,7 +20,15 @@ _BALANCE: Final = re.compile(r"balanc|aux|load|rout|gating|importance|(?:^|_)lb(
 _REWARDED: Final = re.compile(r"entropy|\bent\b|_ent\b|uniform", re.IGNORECASE)  # of these, more is a better balance
 
 
-def taken_off(process: Process) -> Location | None:
+class Mistake(NamedTuple):
+    """The line that turns a balance into its opposite, what to do about it, and the line as it is to be."""
+
+    place: Location
+    fix: str
+    code: str
+
+
+def taken_off(process: Process) -> Mistake | None:
     """The only recorded line of a loss that subtracts what is named after the balance of experts."""
     found = {}
     for row in process.sites.records():
@@ -28,7 +36,15 @@ def taken_off(process: Process) -> Location | None:
             line = text.split("#")[0].strip()
             if _LOSS.match(line) and subtracted(line):
                 found[row["file"], number] = Location(row["file"], number, row["function"], line)
-    return script_lines.only_of(list(found.values()))
+    taken = script_lines.only_of(list(found.values()))
+    if taken is None:
+        return None
+    fix = (
+        f"Add {subtracted(taken.source)} to the loss, which line {taken.line} subtracts: what grows where few experts "
+        "get all tokens, as experts * sum(share * probability) does, is then a reward instead of a cost. Keep the sign "
+        "only if it grows with an even share, and raise its weight."
+    )
+    return Mistake(taken, fix, added(taken))
 
 
 def subtracted(line: str) -> str:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.loss import balance_term
+from tracelyze.analyzers.evidence.loss import balance_bias, balance_term
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import end_of_name, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 _FIX = (
@@ -72,14 +71,6 @@ def _since(rows: list[Row], limits: Limits) -> int:
     return int(rows[first]["step"]) if first else 1
 
 
-def _added(taken: Location) -> str:
-    return (
-        f"Add {balance_term.subtracted(taken.source)} to the loss, which line {taken.line} subtracts: what grows where "
-        "few experts get all tokens, as experts * sum(share * probability) does, is then a reward instead of a cost. "
-        "Keep the sign only if it grows with an even share, and raise its weight."
-    )
-
-
 def _finding(
     process: Process, bad: dict[str, list[Row]], looks: dict[str, list[Row]], gates: int, limits: Limits
 ) -> Finding:
@@ -90,7 +81,7 @@ def _finding(
     optimization = process.longest if process.optimizations else None
     begin = min(_since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
-    taken = balance_term.taken_off(process)
+    mistake = balance_term.taken_off(process) or balance_bias.raised(process)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -102,15 +93,15 @@ def _finding(
             f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
             "model is as large as it is for nothing."
         ),
-        fix=_FIX if taken is None else _added(taken),
-        fix_code=_EXAMPLE if taken is None else balance_term.added(taken),
+        fix=_FIX if mistake is None else mistake.fix,
+        fix_code=_EXAMPLE if mistake is None else mistake.code,
         first_step=begin,
         evidence=[
             Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
             Evidence("tokens for which one expert is chosen", busiest, "share"),
             Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=taken or process.module_location(name) or seen,
+        location=(mistake.place if mistake else None) or process.module_location(name) or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "few experts are used since")])
         if optimization is not None

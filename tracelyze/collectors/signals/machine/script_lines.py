@@ -12,7 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, named_calls, script_text, slices
+from tracelyze.collectors.program.lines import construction, moved_biases, named_calls, script_text, slices
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
@@ -166,6 +166,7 @@ class ScriptLines(Signal):
             ("setting", named_arguments.lines),
             ("shift", slices.shifts),
             ("length", slices.lengths),
+            ("balance", moved_biases.moves),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
