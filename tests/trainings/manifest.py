@@ -1047,6 +1047,9 @@ TARGETS_AND_LAYERS: Final = (
         fast=True,
     ),
     pair("experts_mixture", "no-balance", "router-collapse"),
+    pair(
+        "steered_experts", "bias-raised", "router-collapse", lines=("self.choice_bias += 0.02 * (load - load.mean())",)
+    ),
     pair("experts_mixture", "balance-subtracted", "router-collapse", lines=("loss = error - 0.05 * balance",)),
     pair("sorting_groups", "one-reward", "zero-advantage", consequences=STUCK, fast=True),
     pair("sorting_groups", "one-reward-and-entropy", "zero-advantage", consequences=STUCK),
