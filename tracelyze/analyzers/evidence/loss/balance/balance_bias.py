@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import parsed_line
-from tracelyze.analyzers.evidence.loss.balance_term import Mistake
+from tracelyze.analyzers.evidence.loss.balance.balance_term import Mistake
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
