@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -349,3 +350,33 @@ def test_a_collate_fn_that_takes_the_first_sample_alone(make, source, severity, 
     process = make.process(loaders=loaders, more={"batches": fields("1x4"), "sites": [line]})
     finding = make.check("batch-dimension-mismatch", process)[2]
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 12)
+
+
+ONE_ROW = {"loaders": [{"loader": 0, "batch_size": 16, "collated_by": 30}]}
+KEPT = "def join(rows):\n    for x, site, y in rows:\n        sites = torch.tensor([site])\n        ys.append(y)"
+KEPT_AT = {"site": 30, "role": "collate", "file": "a.py", "line": 3, "function": "join", "source": KEPT.split("\n")[2]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "last"),
+    [
+        ({}, True),
+        ({"looks": 2, "last": 2}, False),
+        ({"last": 4}, False),
+        ({"extreme": 5}, False),  # the longest of samples that are sorted by length
+        ({"chance": -2.0}, False),  # of two sites
+    ],
+)
+def test_the_row_of_the_last_sample_for_all_of_them(make, seen: dict[str, float], last: bool) -> None:
+    counts = {"looks": 5, "last": 5, "first": 0, "extreme": 1, "chance": -6.0} | seen
+    event = {"kind": "lone-row", "name": "site", "value": 0.0, "text": json.dumps(counts), "step": 400}
+    steps = make.steps() | {"loader": [0] * 400}
+    sites = [KEPT_AT | {"excerpt": KEPT, "excerpt_line": 1}]
+    process = make.process(steps, sites=sites, events=[event], more={"batches": fields("1", y="16")}, **ONE_ROW)
+    finding = make.check("batch-dimension-mismatch", process)[2]
+    assert (finding.severity, finding.confidence) == (("warning", "likely") if last else ("info", "possible"))
+    assert ("that of the last sample" in finding.summary) is last
+    if last:
+        assert finding.location.line == 3
+        made = "sites = torch.stack([torch.as_tensor(sample['site']) for sample in rows])"
+        assert finding.fix_code.startswith(made)

@@ -163,7 +163,7 @@ def _timed(fetcher: Any, timed: TimedLines) -> None:
         timed.spent = 0.0
         return
     with contextlib.suppress(Exception):
-        fetches.tell(timed.found())
+        fetches.tell(timed)
 
 
 def _spawns(loader: Any) -> bool:

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
-from tracelyze.collectors.program.loading import timed_lines
+from tracelyze.collectors.program.loading import lone_rows, timed_lines
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 KINDS: Final = ("python", "numpy", "torch", "own")
@@ -34,6 +34,7 @@ MEMORY: Final = COUNT + 1
 WORDS: Final = MEMORY + MEMORIES
 MOST_OBJECTS, DEEPEST = 200, 3  # of a dataset that are searched for generators
 MOST_GENERATORS = 8
+SPACE: Final = timed_lines.SPACE + lone_rows.SPACE  # bytes of a worker's part for what it says in words
 Words = Any  # a memoryview or an array of 64-bit words
 
 enrolled: ByIdentity[Notes] = ByIdentity()
@@ -48,7 +49,7 @@ class Page:
     """Shared by a training process and the workers of one loader that it is about to fork."""
 
     def __init__(self, workers: int) -> None:
-        whole = memoryview(mmap.mmap(-1, max(1, workers) * (WORDS * 8 + timed_lines.SPACE)))
+        whole = memoryview(mmap.mmap(-1, max(1, workers) * (WORDS * 8 + SPACE)))
         self._words = whole[: max(1, workers) * WORDS * 8].cast("Q")
         self._said = whole[max(1, workers) * WORDS * 8 :]
         self.workers = workers
@@ -59,12 +60,16 @@ class Page:
 
     def said(self, worker: int) -> Any:
         """The part in which a worker writes the line that it was seen in."""
-        return self._said[worker * timed_lines.SPACE : (worker + 1) * timed_lines.SPACE]
+        return self._said[worker * SPACE : (worker + 1) * SPACE]
 
     def told(self) -> list[timed_lines.Timed]:
         """Where its workers were."""
-        told = [timed_lines.of_bytes(bytes(self.said(worker))) for worker in range(self.workers)]
+        told = [timed_lines.of_bytes(bytes(self.said(worker)[: timed_lines.SPACE])) for worker in range(self.workers)]
         return [one for one in told if one is not None]
+
+    def lone_rows(self) -> list[lone_rows.Found]:
+        """What they saw of fields with one row for all samples."""
+        return [lone_rows.of_bytes(bytes(self.said(one)[timed_lines.SPACE :])) for one in range(self.workers)]
 
 
 class Forking:
@@ -138,12 +143,14 @@ class Notes:
         return found
 
 
-def tell(found: timed_lines.Timed | None) -> None:
-    """In a worker: leave where its batch was made to the training process."""
-    info = sys.modules["torch"].utils.data.get_worker_info()
-    if found is not None and info is not None and Forking.page is not None and info.id < Forking.page.workers:
-        content = timed_lines.to_bytes(found)
-        Forking.page.said(info.id)[: len(content)] = content
+def tell(seen: timed_lines.TimedLines) -> None:
+    """In a worker: leave where its batch was made, and whose rows were in it, to the training process."""
+    info, found = sys.modules["torch"].utils.data.get_worker_info(), seen.found()
+    if info is None or Forking.page is None or info.id >= Forking.page.workers:
+        return
+    lone = seen.lone_rows.to_bytes() if seen.lone_rows is not None and seen.lone_rows.found else b""
+    for begin, content in ((0, timed_lines.to_bytes(found) if found else b""), (timed_lines.SPACE, lone)):
+        Forking.page.said(info.id)[begin : begin + len(content)] = content
 
 
 def starts(words: Words) -> tuple[str, str, str | None]:
@@ -167,7 +174,7 @@ def in_worker(torch: Any, fetcher: Any) -> Notes | None:
     if Forking.fetcher is not fetcher:
         Forking.fetcher = fetcher
         Forking.notes = Notes(torch, fetcher.dataset, page.of(info.id), memory=True)
-        timed[fetcher] = timed_lines.TimedLines()
+        timed[fetcher] = timed_lines.TimedLines(fetcher.collate_fn)
     return Forking.notes
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.datasets import lone_rows
 from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Severity
@@ -72,24 +73,37 @@ def _finding(
     collates = process.site(loader.get("collated_by")) if loader else None
     last = name.rpartition(".")[2]
     first_alone = collates is not None and "[0]" in collates.source and (last.isdecimal() or last in collates.source)
+    of_last = lone_rows.of_the_last(process, loader["loader"], name, limits) if loader else 0
+    severity = "warning" if of_last else severity
     return Finding(
         rule=RULE.id,
         severity="critical" if first_alone and severity != "info" else severity,
-        confidence="likely" if first_alone else "possible",
-        title=f"Field {name} of the batches has one row for {rows} samples",
+        confidence="likely" if first_alone or of_last else "possible",
+        title=f"Field {name} of the batches has one row for {rows} samples" + ": the last one's" * bool(of_last),
         summary=(
-            f"In all {batches} batches that were looked at, field {name} has a single row while the others have one "
-            f"for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
+            f"In all {of_last} batches that were looked at as they were put together, field {name} is a single row, "
+            f"that of the last sample, although the samples differ there. It is stretched over all {rows} samples: "
+            "all but one are trained with the data of another."
+            if of_last
+            else f"In all {batches} batches that were looked at, field {name} has a single row while the others have "
+            f"one for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
             "sample, it is stretched over all of them, and all samples but one are trained with the data of another."
         ),
         fix="Stack the field like the others in collate_fn, one row for each sample.",
-        fix_code=own_expressions.stacked(process, collates) or _stacked(name),
+        fix_code=own_expressions.stacked(process, collates)
+        or (lone_rows.collected(process, collates, _element(name)) if of_last else "")
+        or _stacked(name),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have", role="expected"),
             Evidence(
-                "batches looked at", batches, "batches", limits["batches"], limits.source("batches"), role="basis"
+                "batches looked at",
+                of_last or batches,
+                "batches",
+                limits["batches"],
+                limits.source("batches"),
+                role="basis",
             ),
         ],
         location=collates or (process.loader_location(loader) if loader else None),
@@ -101,12 +115,16 @@ def _finding(
 
 def _stacked(name: str) -> str:
     """The field made of all samples, which are tuples where it has a number and mappings where it has a key."""
-    parts = [part if part.isdecimal() else repr(part) for part in name.split(".")]
-    field = "".join(f"[{part}]" for part in parts)
+    field = _element(name)
     made = f"torch.stack([torch.as_tensor(sample{field}) for sample in samples])"
     if name.split(".", maxsplit=1)[0].isdecimal():  # a tuple is made of its fields
         return f"field = {made}  # batch{field}, in collate_fn"
     return f"batch{field} = {made}"
+
+
+def _element(name: str) -> str:
+    """How a batch or a sample holds a field: `[2]`, `['image']`."""
+    return "".join(f"[{part if part.isdecimal() else repr(part)}]" for part in name.split("."))
 
 
 RULE = Rule(
@@ -121,6 +139,7 @@ RULE = Rule(
     thresholds=(
         Threshold("batches", 3, "batches", "the last one of an epoch may hold a single sample"),
         Threshold("share", 0.95, "share", "a line of code does it in every batch"),
+        Threshold("chance", 1e-3, "", "that a row of any other sample equals the last one's in all batches"),
     ),
     not_when="Tensors that are the same in every batch (positions, masks, class weights), scalars, last batches.",
 )

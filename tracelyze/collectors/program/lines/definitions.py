@@ -9,6 +9,7 @@ from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.lines import script_text
 
 MAX_DECORATORS = 8
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
@@ -36,14 +37,20 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
 
 def collator(collate: Any, sites: Sites) -> int | None:
     """The number of the line in which a collate_fn of the script's own takes something of the first sample alone, or
-    else of its definition; None for a library's."""
+    of the last one; else of its definition. None for a library's."""
+    code = code_of(collate)
+    if code is None:
+        return None
+    return sites.at("collate", code, _of_the_first_sample(code) or _of_the_last_sample(code) or _line_of(code))
+
+
+def code_of(collate: Any) -> CodeType | None:
+    """The code of a collate_fn of the script's own; None of a library's."""
     function = getattr(collate, "func", collate)  # of a partial
     if not hasattr(function, "__code__"):
         function = getattr(type(function), "__call__", None)  # noqa: B004  # the function, not whether there is one
     code = getattr(function, "__code__", None)
-    if not isinstance(code, CodeType) or is_library(code.co_filename):
-        return None
-    return sites.at("collate", code, _of_the_first_sample(code) or _line_of(code))
+    return code if isinstance(code, CodeType) and not is_library(code.co_filename) else None
 
 
 def _of_the_first_sample(code: CodeType) -> int | None:
@@ -58,6 +65,30 @@ def _of_the_first_sample(code: CodeType) -> int | None:
         if one.opname not in ("CACHE", "EXTENDED_ARG"):
             before = before[1], str(one.argval)
     return None
+
+
+def _of_the_last_sample(code: CodeType) -> int | None:
+    """The only line in a loop that sets a variable which nothing in the loop reads: what is read of it after the loop
+    is what the last sample left."""
+    around = script_text.loops(code)
+    stored: dict[str, set[int]] = {}
+    read: dict[str, set[int]] = {}
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if "FAST" in one.opname or "DEREF" in one.opname:
+            names = one.argval if type(one.argval) is tuple else (one.argval,)
+            kinds = one.opname.replace("STORE_FAST_LOAD_FAST", "STORE LOAD").replace("_STORE_", " STORE ").split()
+            kinds = kinds if len(kinds) == len(names) else [one.opname] * len(names)
+            for name, kind in zip(names, kinds, strict=True):
+                (stored if kind.startswith("STORE") else read).setdefault(str(name), set()).add(line)
+    found: set[int] = set()
+    for first, last in around:
+        for name, lines in stored.items():
+            inside = {at for at in lines if first < at <= last}
+            if inside and inside == lines and not any(first <= at <= last for at in read.get(name, ())):
+                found |= inside if any(at > last for at in read.get(name, ())) else set()
+    return found.pop() if len(found) == 1 else None
 
 
 def _line_of(code: CodeType) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.lines.script_text import loops
+from tracelyze.collectors.program.loading import lone_rows
 
 BATCHES: Final = 6  # the first of them aside
 MOST: Final = 30_000  # events: about 15 ms
@@ -33,7 +34,8 @@ class Timed(NamedTuple):
 class TimedLines:
     """Times the lines of the thread that calls `begin`, until `end`."""
 
-    def __init__(self) -> None:
+    def __init__(self, collate: Any = None) -> None:
+        self.lone_rows = lone_rows.of(collate)
         self.spent = 0.0  # in here, which is no time of the batch's
         self._seconds: dict[tuple[int, int], float] = {}  # by function and line
         self._codes: dict[int, CodeType] = {}  # functions of the script, by identity
@@ -73,7 +75,7 @@ class TimedLines:
             sys.setprofile(None)
         self._function = None
 
-    def _note(self, frame: FrameType, event: str, _given: Any) -> None:
+    def _note(self, frame: FrameType, event: str, given: Any) -> None:
         now = perf_counter()
         self._whole += now - self._last
         if self._current is not None:
@@ -87,6 +89,8 @@ class TimedLines:
             if caller is not None and (own or self._is_own(caller.f_code)):
                 self._current = id(caller.f_code), caller.f_lineno
         elif event == "return" and own:
+            if self.lone_rows is not None and frame.f_code is self.lone_rows.code and given is not None:
+                self.lone_rows.returns(frame, given)
             self._current = self._of(frame.f_back)
         if self._events >= MOST:
             self._stop()

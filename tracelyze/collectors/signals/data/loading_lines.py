@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.program import fetches
 from tracelyze.collectors.program.call_sites import shown_path, source_line
-from tracelyze.collectors.program.loading import timed_lines
+from tracelyze.collectors.program.loading import lone_rows, timed_lines
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
@@ -39,7 +40,7 @@ class LoadingLines(Signal):
         if page is not None:
             found.append(page)
         elif not loader.num_workers and hasattr(iterator, "_dataset_fetcher"):
-            timed = timed_lines.TimedLines()
+            timed = timed_lines.TimedLines(iterator._dataset_fetcher.collate_fn)
             fetches.timed[iterator._dataset_fetcher] = timed
             found.append(timed)
 
@@ -54,7 +55,9 @@ class LoadingLines(Signal):
         self._found = {}
 
     def _tell(self, number: int, found: list[timed_lines.TimedLines | fetches.Page]) -> None:
-        """The function in which most of all the time went, and its line of the longest of the batches."""
+        """The function in which most of all the time went, and its line of the longest of the batches; fields with one
+        row for all samples, and whose it is."""
+        self._tell_lone_rows(number, found)
         answers = [of for one in found for of in (one.told() if isinstance(one, fetches.Page) else [one.found()])]
         told = [one for one in answers if one is not None]
         functions: dict[tuple[str, str], int] = {}
@@ -74,3 +77,13 @@ class LoadingLines(Signal):
             line=longest.line,
             source=source_line(longest.file, longest.line),
         )
+
+    def _tell_lone_rows(self, number: int, found: list[timed_lines.TimedLines | fetches.Page]) -> None:
+        parts: list[lone_rows.Found] = []
+        for one in found:
+            if isinstance(one, fetches.Page):
+                parts += one.lone_rows()
+            elif one.lone_rows is not None:
+                parts.append(one.lone_rows.found)
+        for field, counts in lone_rows.together(parts).items():
+            self.context.record_event("lone-row", field, json.dumps(counts), value=number)
