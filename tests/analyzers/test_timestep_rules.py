@@ -57,6 +57,15 @@ def test_a_model_that_is_sampled_from_where_it_was_not_trained(make: Any, rows: 
     assert ("evaluated at timestep 999" in finding.summary) == (severity == "warning")
 
 
+def test_a_number_of_timesteps_counts_where_an_evaluation_goes_beyond(make: Any) -> None:
+    timesteps = list(looks(make, 0, 99, 100, source="number").tables["timesteps"].records())
+    for highest, status in ((999.0, "fired"), (99.0, "passed")):
+        rows = [given(True, 98.0), given(False, highest)]
+        found, _, finding = make.check(RULE, make.process(more={"timesteps": timesteps, "batches": rows}))
+        assert found == status
+        assert finding is None or "beside its number of timesteps, 1,000: 10% of it" in finding.summary
+
+
 def test_what_covers_the_schedule_or_a_part_on_purpose(make: Any) -> None:
     assert make.check(RULE, looks(make, 0, 997, 500))[0] == "passed"
     assert make.check(RULE, looks(make, 249, 999, 4))[0] == "passed", "distilled to four steps"

@@ -101,6 +101,26 @@ def test_schedules_within_objects_of_objects() -> None:
     assert nearer.found() == {50}, "what is held closer by is the one in use"
 
 
+class Formula:
+    """A schedule that is computed: a number of timesteps alone says how many there are."""
+
+    def __init__(self, **numbers: Any) -> None:
+        vars(self).update(numbers)
+        self.model = Denoiser()
+
+    def found(self) -> tuple[str, int]:
+        return timesteps._range(torch, self.model)
+
+
+def test_numbers_of_timesteps_where_no_schedule_is_held() -> None:
+    assert Formula(T=400).found() == ("number", 400)
+    assert Formula(num_train_timesteps=400, total_timesteps=9000, time_steps=400).found() == ("number", 400)
+    assert Formula(T=400, timesteps=50).found()[1] == 0, "two that disagree"
+    assert Formula(T=4.0, steps=400, num_steps=400, t=30, T_max=400, timesteps=4).found()[1] == 0, "of something else"
+    assert Formula(T=400, betas=torch.ones(90)).found() == ("schedule", 90)
+    assert Formula(cfg=Formula(diffusion_steps=300)).found() == ("number", 300)
+
+
 def test_tables_of_timesteps() -> None:
     model = nn.ModuleDict({"time": nn.Embedding(60, 2), "label": nn.Embedding(1000, 2)})
     assert timesteps._range(torch, model) == ("embedding", 60)

@@ -188,7 +188,10 @@ TIMESTEPS: Final = Table(
         Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
         Column("argument", "string", "", "name of the argument of forward, or of the script's variable"),
         Column(
-            "source", "string", "", "where the range is known from: schedule, schedule beside the model, or embedding"
+            "source",
+            "string",
+            "",
+            "where the range is known from: schedule, schedule beside the model, embedding, or number",
         ),
         Column("range", "int64", "", "how many timesteps there are"),
         Column("values", "int64", "", "values that were looked at so far"),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 BESIDE = "schedule beside the model"  # the script draws timesteps, of which the model gets something else
 
+NUMBER = "number"  # no schedule is held, but a whole number that is named after timesteps
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Timesteps of all measurements, against the length of the schedule."""
@@ -38,7 +40,10 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed(f"{covered}, {last['distinct']:.0f} different ones: few-step distillation")
     if _moves(rows, limits):
         return Passed(f"{covered}, and the part that is trained moves")
-    return [_finding(process, last, drawn_timesteps.evaluated_beyond(process, last), limits)]
+    beyond = drawn_timesteps.evaluated_beyond(process, last)
+    if last["source"] == NUMBER and beyond is None:
+        return Passed(f"{covered}, by a number that may be one of something else")
+    return [_finding(process, last, beyond, limits)]
 
 
 def _moves(rows: list[Row], limits: Limits) -> bool:
@@ -56,7 +61,7 @@ def _ends(highest: float) -> tuple[int, ...]:
 
 def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
-    steps, schedule = int(row["highest"]) + 1, row["source"] != "embedding"
+    steps, schedule = int(row["highest"]) + 1, row["source"] not in ("embedding", NUMBER)
     sure = schedule or beyond is not None
     samples = "Sampling begins at the other end, where the model has never been trained, so samples are made of noise."
     if beyond is not None:
@@ -69,6 +74,7 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
     drawn = drawn_timesteps.line(process, row["highest"])
     seen = optimization.step_location if optimization is not None else None
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
+    whole = f"number of timesteps, {row['range']:,}" if row["source"] == NUMBER else whole
     return Finding(
         rule=RULE.id,
         severity="warning" if sure else "info",
@@ -76,8 +82,9 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
         title=f"Only the first {steps:,} of {row['range']:,} timesteps are trained",
         summary=(
             f"The {whose} never exceeded {row['highest']:.0f} in {row['values']:,} "
-            f"values, beside its {whole}: {percent(share)} of it, those with the least noise. {samples}"
-            + (f" Line {drawn.line} draws them." if drawn is not None else "")
+            f"values, beside its {whole}: {percent(share)} of it, those with the least noise. "
+            + (f"Line {drawn.line} draws them. " if drawn is not None else "")
+            + samples
             + ("" if sure else " Perhaps the embedding is merely larger than it has to be.")
         ),
         fix="Draw timesteps from the whole schedule.",

@@ -1,5 +1,5 @@
-"""How many steps of noise a program has: the length of its schedule, by the names of what its functions hold; and the
-timesteps that it draws beside the model.
+"""How many steps of noise a program has: the length of its schedule, or a number, by the names of what its functions
+hold; and the timesteps that it draws beside the model.
 
 Only names, shapes and dictionaries of attributes are read: no property of the program runs, and nothing is kept.
 """
@@ -19,9 +19,11 @@ from tracelyze.collectors.tensors.safe_computing import is_plain
 TIMESTEPS = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
 DRAWS = frozenset(("randint", "randint_like", "random_", "integers"))  # functions that draw integers
 NAMED = re.compile(r"alpha|beta|sigma|(?<![a-z])a_?bar|snr", re.IGNORECASE)
+COUNTED = re.compile(r"(?:num_|n_)?(?:train_)?(?:(?:diffusion_|noise_)?time_?steps|(?:diffusion|noise)_steps)|(?:n_)?T")
 SHORTEST = 20  # steps: what is shorter may be anything
 FRAMES, VARIABLES = 4, 300  # functions of the program that are looked into, and variables of each
 OBJECTS = 1000  # objects of objects that are looked into
+Read = Callable[[Iterable[tuple[Any, Any]]], Iterator[int]]  # of names and what they stand for
 
 
 def lengths(model: Any) -> set[int]:
@@ -30,20 +32,26 @@ def lengths(model: Any) -> set[int]:
     found: set[int] = set()
     for module in model.modules():
         found |= set(_named(module._buffers.items()))
-    found |= _of_callers(sys._getframe(1), _of)
-    return found or _of_callers(sys._getframe(1), _within)
+    found |= _of_callers(sys._getframe(1), _of, _named)
+    return found or _of_callers(sys._getframe(1), _within, _named)
 
 
-def _of_callers(frame: FrameType | None, look: Callable[[Any], set[int]]) -> set[int]:
+def numbers(model: Any) -> set[int]:
+    """How many timesteps there are by whole numbers that are named so: a schedule may be a formula."""
+    found = set(_counted(vars(model).items())) | _of_callers(sys._getframe(1), _of, _counted)
+    return found or _of_callers(sys._getframe(1), _within, _counted)
+
+
+def _of_callers(frame: FrameType | None, look: Callable[[Any, Read], set[int]], read: Read) -> set[int]:
     found: set[int] = set()
     looked = 0
     while frame is not None and looked < FRAMES:
         if not is_library(frame.f_code.co_filename):
             if not looked:
-                found |= look(frame.f_globals)
+                found |= look(frame.f_globals, read)
             looked += 1
             with borrowed(frame) as variables:
-                found |= look(variables)
+                found |= look(variables, read)
         frame = frame.f_back
     return found
 
@@ -78,19 +86,19 @@ def _vector(torch: Any, variables: Any, samples: int | None) -> tuple[str, Any] 
     return (found[0][0], found[0][1].reshape(-1)) if len(found) == 1 else None
 
 
-def _of(variables: Any) -> set[int]:
+def _of(variables: Any, read: Read) -> set[int]:
     held = [(name, value) for name, value in list(variables.items())[:VARIABLES] if isinstance(name, str)]
-    found = set(_named(held))
+    found = set(read(held))
     for _, value in held:
         attributes = _attributes(value)
-        found |= set(_named(list(attributes.items())[:VARIABLES]))
+        found |= set(read(list(attributes.items())[:VARIABLES]))
         buffers = attributes.get("_buffers")
-        found |= set(_named(list(buffers.items()))) if isinstance(buffers, dict) else set()
+        found |= set(read(list(buffers.items()))) if isinstance(buffers, dict) else set()
     return found
 
 
-def _within(variables: Any) -> set[int]:
-    """Lengths of schedules that the attributes of what is held hold, as `self.diffusion.schedule.betas`."""
+def _within(variables: Any, read: Read) -> set[int]:
+    """What the attributes of what is held hold, as `self.diffusion.schedule.betas`."""
     found: set[int] = set()
     seen: set[int] = set()
     for value in list(variables.values())[:VARIABLES]:
@@ -99,7 +107,7 @@ def _within(variables: Any) -> set[int]:
         for held in (attributes, inner if isinstance(inner, dict) else {}):
             if held and id(held) not in seen and len(seen) < OBJECTS:
                 seen.add(id(held))
-                found |= _of(held)
+                found |= _of(held, read)
     return found
 
 
@@ -120,3 +128,10 @@ def _named(pairs: Iterable[tuple[Any, Any]]) -> Iterator[int]:
             shape = value.shape
             if len(shape) == 1 and shape[0] >= SHORTEST and "float" in str(value.dtype):
                 yield int(shape[0])
+
+
+def _counted(pairs: Iterable[tuple[Any, Any]]) -> Iterator[int]:
+    """Whole numbers that have the name of a number of timesteps."""
+    for name, value in pairs:
+        if isinstance(name, str) and COUNTED.fullmatch(name) and type(value) is int and value >= SHORTEST:
+            yield value

@@ -182,6 +182,9 @@ def _range(torch: Any, model: Any) -> tuple[str, int]:
         if isinstance(one, torch.nn.Embedding) and _is_table(name)
     ]
     one = len(tables) == 1 and noise_schedules.SHORTEST <= tables[0] <= LONGEST
+    named = noise_schedules.numbers(model) if not tables else set()
+    if len(named) == 1 and max(named) <= LONGEST:
+        return "number", named.pop()
     return "embedding", tables[0] if one else 0
 
 
