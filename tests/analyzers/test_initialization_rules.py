@@ -91,6 +91,22 @@ def test_one_loaded_table_that_is_filled_with_the_rest_of_the_model(make: Any) -
 
 
 @pytest.mark.parametrize(
+    ("seen", "status"),
+    [
+        ({"beside": 2}, "fired"),
+        ({"beside": 1}, "passed"),
+        ({}, "passed"),  # recorded before this was counted
+        ({"beside": 2, "gone": 0}, "passed"),  # copied in by hand after that
+        ({"beside": 2, "tensors": 2}, "passed"),
+    ],
+)
+def test_one_loaded_table_that_no_optimizer_holds(make: Any, seen: dict[str, Any], status: str) -> None:
+    found, _, finding = swept(make, seen, loaded=0, overwritten=0)
+    assert found == status
+    assert not finding or (finding.severity, finding.location.line, finding.first_step) == ("critical", 60, 1)
+
+
+@pytest.mark.parametrize(
     ("seen", "more"),
     [
         ({}, {"beside": 0}),  # it is to begin anew

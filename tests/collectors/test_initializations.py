@@ -30,6 +30,7 @@ RULE = "repeated-initialization"
         ("new head", "passed"),
         ("part loaded first", "critical"),
         ("vectors first", "critical"),
+        ("vectors frozen", "critical"),
         ("vectors kept", "passed"),
         ("part anew", "passed"),
         ("part used, then filled", "passed"),

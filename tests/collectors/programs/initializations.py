@@ -58,8 +58,8 @@ if how.startswith("part"):
     else:
         model.apply(fill)
 if how.startswith("vectors"):
-    model[0] = nn.Embedding.from_pretrained(torch.randn(6, 12), freeze=False)
-    if how == "vectors first":
+    model[0] = nn.Embedding.from_pretrained(torch.randn(6, 12), freeze=how == "vectors frozen")
+    if how in ("vectors first", "vectors frozen"):
         model.apply(fill)
     if how == "vectors kept":
         for layer in list(model)[1:]:

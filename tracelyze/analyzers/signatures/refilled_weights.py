@@ -94,6 +94,24 @@ def swept(row: Row, loads: list[Row], limits: Limits) -> bool:
     return bool(0 < row["loaded"] == row["overwritten"] and unused and (row["beside"] or 0) >= limits["beside"])
 
 
+def swept_of_no_optimizer(loads: list[Row], limits: Limits) -> list[Row]:
+    """The same of weights that no optimizer holds, such as word vectors that are not trained, by what was left in all
+    that was loaded; as rows of the table initializations."""
+    if not all(one["compared"] == one["gone"] == one.get("refilled") for one in loads):
+        return []
+    return [
+        {
+            "loaded": one["gone"],
+            "overwritten": one["gone"],
+            "overwritten_site": one["refilled_site"],
+            "beside": one["beside"],
+            "step": one["step"] + 1,
+        }
+        for one in loads
+        if one.get("beside", 0) >= limits["beside"] and one["compared"] == one["tensors"]
+    ]
+
+
 def _refilled_there(load: Row, row: Row) -> bool:
     return bool(load.get("refilled")) and load["refilled_site"] == row["overwritten_site"]
 

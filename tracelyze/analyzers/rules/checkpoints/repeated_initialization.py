@@ -29,6 +29,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
     if found:
         return found
+    swept = refilled_weights.swept_of_no_optimizer(loads, limits)
+    if swept:
+        return [refilled_weights.overwritten(process, swept[0], RULE.id, limits, few=True)]
     lost = [row for row in loads if refilled_weights.gone(row, limits)]
     if lost:
         return [refilled_weights.finding(process, row, RULE.id, limits) for row in lost[:1]]

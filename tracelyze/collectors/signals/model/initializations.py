@@ -69,7 +69,7 @@ class Initializations(Signal):
         self._stepped = SetByIdentity()
         self._fills_left = MAX_FILLS
         self._loads = 0
-        self._values = LoadedValues(context, self._refilled)
+        self._values = LoadedValues(context, self._refilled, self._filled_along)
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
@@ -112,6 +112,12 @@ class Initializations(Signal):
         """Whether a function of torch.nn.init filled a weight since it was loaded, and the line that did."""
         known = self._known(parameter.data_ptr(), parameter.numel())
         return (False, None) if known is None or not known.since_loaded else (True, known.site)
+
+    def _filled_along(self, parameters: list[Any]) -> int:
+        """How many weights that were not loaded a function of the script filled along with these, after their load."""
+        found = [self._known(one.data_ptr(), one.numel()) for one in parameters]
+        gone = [known for known in found if known is not None and known.since_loaded]
+        return sum([not known.loaded and _filled_beside(known, gone) for known in self._weights.values()])
 
     def _filled_by_script(self) -> bool:
         """Whether the code that asked torch to fill a weight is the script's own."""

@@ -21,6 +21,7 @@ FEWEST = 32  # A tensor with fewer elements says nothing about a correlation.
 MAX_TENSORS = 2000
 LOOKS = 8  # calls of other models until one is given up that takes part in none
 HELD = 0.5  # Correlation: an average of two unlike models has 0.7 with each, 64 random elements do not reach it.
+FEW = 2  # weights, of which it is counted what was filled along with them
 EQUAL = 4  # elements, which pruning leaves; bfloat16 makes one or two equal by chance
 
 
@@ -43,10 +44,17 @@ class _Loaded:
 class LoadedValues:
     """Compares them at the next call of a model that holds the module, or at a first step. Nothing waits."""
 
-    def __init__(self, context: SignalContext, refilled: Callable[[Any], tuple[bool, int | None]]) -> None:
-        """`refilled`: whether torch.nn.init filled a weight since it was loaded, and at which line."""
+    def __init__(
+        self,
+        context: SignalContext,
+        refilled: Callable[[Any], tuple[bool, int | None]],
+        beside: Callable[[list[Any]], int],
+    ) -> None:
+        """`refilled`: whether torch.nn.init filled a weight since it was loaded, and at which line; `beside`: how many
+        weights that were not loaded were filled along with these."""
         self._context = context
         self._refilled = refilled
+        self._beside = beside
         self._torch = context.torch
         self._pending = PendingRows(self._record, "events")
         self._loaded: list[_Loaded] = []
@@ -112,6 +120,8 @@ class LoadedValues:
         again = [self._refilled(now[loaded.names[index]]) for index in same]
         sites = [site for filled, site in again if filled]
         row |= {"refilled": len(sites), "refilled_site": sites[-1] if sites else None}
+        if sites and len(same) <= FEW:
+            row["beside"] = self._beside([now[loaded.names[index]] for index in same])
         if not same or not may_compute(self._torch, now[loaded.names[same[0]]].is_cuda):
             return
         device = now[loaded.names[same[0]]].device
