@@ -272,6 +272,8 @@ def test_a_model_whose_weights_are_put_back_with_each_fold(make) -> None:
         (400, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "fired"),
         (400, "val_loader = DataLoader(val_set, batch_size=32)", "main", "fired"),
         (400, "return DataLoader(part, batch_size=32)", "get_loader", "passed"),  # nothing says what it is for
+        (400, "return DataLoader(self.train_plain, batch_size=32)", "val_dataloader", "passed"),  # without its flips
+        (400, "return [DataLoader(self.val), DataLoader(self.probe)]", "val_dataloader", "passed"),  # which of two?
         (800, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "passed"),  # measures training
         (0, "return DataLoader(self.val_set, batch_size=32)", "val_dataloader", "passed"),
     ],

@@ -99,11 +99,11 @@ class Judged(NamedTuple):
 
     found: Overlap
     first: Seen
-    named: bool  # the script calls it validation
+    held_out: bool  # by what the script calls it
 
     def is_split(self, limits: Limits) -> bool:
-        """Whether a split went wrong here: what measures training, beside a clean set, meets all or has its name."""
-        return self.named and self.found.at_most < limits["complete"]
+        """Whether a split went wrong here, and it does not measure training beside a clean set."""
+        return self.held_out and self.found.at_most < limits["complete"]
 
 
 def worst(judged: Mapping[int, Judged], complete: float, unknown: str) -> int | None:
@@ -158,8 +158,15 @@ def is_named_for_validation(process: Process, loader: Row) -> bool:
     made = process.loader_location(loader)
     if made is None:
         return False
-    by_function = _MAKES.fullmatch(made.function.rpartition(".")[2]) and made.source.strip().startswith("return")
+    alone = made.source.strip().startswith("return") and made.source.count("DataLoader(") == 1
+    by_function = alone and _MAKES.fullmatch(made.function.rpartition(".")[2])
     return bool(by_function) or _NAMED.match(made.source.strip()) is not None
+
+
+def is_of_training(process: Process, loader: Row) -> bool:
+    """Whether the line that makes the loader speaks of training data: whatever its name, it may measure them."""
+    made = process.loader_location(loader)
+    return made is None or "train" in made.source.lower()
 
 
 def size_of(passes: list[Seen], length: int) -> float:

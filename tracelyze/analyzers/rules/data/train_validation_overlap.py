@@ -27,8 +27,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _of_loaders(process: Process, limits: Limits) -> Outcome:
-    """Every validation set against the training data. Beside one that is free of them the others are deliberate, but
-    for one that the script calls validation, and of which a part alone is trained on."""
+    """Every validation set against the training data; beside one that is free of them, those with its name alone."""
     trained, evaluated = overlap.seen(process)
     loaders = {int(row["loader"]): row for row in process.loaders.records()}
     lengths = {index: int(row["length"]) for index, row in loaders.items() if row["length"]}
@@ -64,7 +63,8 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
             said = f"{shared.hits:,} of {shared.looked:,} evaluated samples are trained on, and no loss is computed: "
             return Skipped(said + "a measure of training accuracy looks the same")
         else:
-            judged[numbers[0]] = overlap.Judged(shared, passes[0], named)
+            apart = named and not any(overlap.is_of_training(process, loaders[number]) for number in numbers)
+            judged[numbers[0]] = overlap.Judged(shared, passes[0], apart)
     return _worst(process, loaders, judged, clean, unknown, limits)
 
 
