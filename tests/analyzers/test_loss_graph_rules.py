@@ -80,6 +80,57 @@ def test_the_function_that_gives_the_rewards(make: Any) -> None:
     assert found(loop[0], own, gives).location.line == 79, "the script's own loop may weigh by something else"
 
 
+REWARD = {
+    "site": 9,
+    "role": "reward",
+    "file": "t.py",
+    "line": 40,
+    "function": "score",
+    "source": "def score(texts, y):",
+}
+COMPARED = REWARD | {"site": 10, "role": "reward-compared", "line": 43, "source": "out.append(float(text == answer))"}
+COMPARED |= {"excerpt": f"    {COMPARED['source']}", "excerpt_line": 43}
+WEIGHS = {
+    "site": 11,
+    "role": "advantage",
+    "file": "t.py",
+    "line": 60,
+    "function": "main",
+    "source": "adv = r - r.mean()",
+}
+
+
+@pytest.mark.parametrize(
+    ("held", "line"),
+    [
+        ({"weighed": {"r": (0.0, 0.0)}}, 43),
+        ({"rewards": {"rewards": (1.0, 0.0)}, "weighed": {"r": (0.3, 0.4), "mask": (1.0, 0.0)}}, 43),
+        ({"weighed": {"r": (0.5, 0.5)}}, 60),  # they differ: what is computed of them is wrong
+        ({"weighed": {"r": (0.0, 0.0), "mask": (1.0, 0.0)}}, 60),  # which of the two are the rewards?
+        ({"rewards": {"total_reward": (0.0, 0.0, "number")}}, 60),
+        ({}, 60),
+    ],
+)
+def test_rewards_that_are_all_one_number(make: Any, held: dict[str, Any], line: int) -> None:
+    """Then the line is that of the reward function which compares; else that of the advantages."""
+    facts = {
+        kind: {
+            name: {"kind": rest[0] if rest else "elements", "mean": mean, "spread": spread, "count": 8, "sum": 0.0}
+            for name, (mean, spread, *rest) in variables.items()
+        }
+        for kind, variables in held.items()
+    }
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    events = [{"step": 5 * n, "kind": "policy-choices", "name": "", "text": json.dumps(facts)} for n in range(20)]
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    sites = [*SITES, REWARD, COMPARED, WEIGHS]
+    process = make.process(steps, sites=sites, events=events, more={"loss_graphs": rows})
+    finding = make.check(ADVANTAGE, process)[2]
+    assert finding.location.line == line
+    assert ("print(repr(text), repr(answer))" in finding.fix_code) is (line == 43)
+    assert ("whatever was answered" in finding.summary) is (line == 43)
+
+
 def test_completions_that_are_all_alike(make: Any) -> None:
     """Greedy decoding, as generate() without do_sample does it, writes the same completion for a prompt each time."""
 

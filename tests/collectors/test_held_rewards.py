@@ -85,3 +85,18 @@ def others() -> tuple[dict[str, Any], list[Any]]:
 
 def test_what_is_not_read() -> None:
     assert others()[0] == {}
+
+
+def weighed() -> tuple[dict[str, Any], list[Any]]:
+    scores, group, other = torch.tensor([[0.0, 0.0], [0.0, 0.0]]), 2, torch.ones(3)
+    baseline = scores.mean(1, keepdim=True)
+    adv = ((scores - baseline) / group).view(-1)
+    held = HeldRewards(torch)
+    named = held.read(sys._getframe())
+    return {name: (one["mean"], one["spread"]) for name, one in held.weighed.items()}, [adv, other, named]
+
+
+def test_what_advantages_are_made_of() -> None:
+    found, (*_, named) = weighed()
+    assert found == {"scores": (0.0, 0.0), "baseline": (0.0, 0.0)}
+    assert named == {}, "no name of rewards"

@@ -583,3 +583,41 @@ def test_what_is_compared_with_an_end_symbol() -> None:
     marked = [number for number, line in enumerate(ENDS.splitlines(), 1) if line.endswith("# ends")]
     assert script_text.ends(space["rewards"].__code__) == marked
     assert script_text.ends(space["extends"].__code__) == []
+
+
+def test_functions_that_are_defined_after_the_first_training(collect: Collect, tmp_path: Path) -> None:
+    """A script of two stages: what the second one needs is not there as the first one begins."""
+    source = """
+import time
+import torch
+
+model = torch.nn.Linear(4, 2)
+
+def train(steps):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+train(4)
+time.sleep(1.5)  # until the text was read for the first time
+
+def reward_of(texts, answers):
+    return [1.0 if text == answer else 0.0 for text, answer in zip(texts, answers)]
+
+train(4)
+"""
+    script = tmp_path / "stages.py"
+    script.write_text(source)
+    (process,) = collect(sys.executable, str(script)).run.processes
+    assert [one.line for one in process.locations("reward")] == [
+        source.split("\n").index("def reward_of(texts, answers):") + 1
+    ]
+
+
+def test_lines_that_compare_and_what_an_advantage_is_made_of() -> None:
+    *_, compares = codes("def reward(a, b):\n    c = a - b\n    return 1.0 if a == c or b in a else a < b")
+    assert script_text.equalities(compares) == [3]
+    *_, weighs = codes("def f(r, group, mask):\n    s = r * mask\n    adv = (s - r.mean()) / group")
+    assert script_text.made_into(weighs, "advantage") == {"s", "r", "group"}

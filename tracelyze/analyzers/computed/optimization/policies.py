@@ -12,6 +12,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.datasets import equal_rewards
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural, share_of
@@ -175,7 +176,9 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
     computed = script_lines.only(process, "advantage")
+    equal = None if alike else equal_rewards.at(process, steps[zero])
     rewards = None if alike or computed else script_lines.rewarding(process, seen)
+    fix, code = _remedy(process, alike, equal, rewards)
     return Finding(
         rule=rule,
         severity="warning",
@@ -188,22 +191,19 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             f"{': what gradients there are come of other terms, such as entropy' * learns}. Advantages are "
             "differences within a group, or to a baseline: they vanish where all rewards are equal."
             + (
+                f" Here they are: every element of {equal.name} is {number(equal.value)}, whatever was answered."
+                if equal
+                else ""
+            )
+            + (
                 f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt "
                 "are one and the same. Greedy decoding makes them so, or a policy that has become certain."
                 if alike
                 else ""
             )
         ),
-        fix="Draw the completions: generate(..., do_sample=True). Without it generate() decodes greedily, whatever its "
-        "temperature is. If it samples already, raise the temperature, or hold the policy back (entropy, KL)."
-        if alike
-        else "Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
-        "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task.",
-        fix_code="completions = model.generate(prompts, do_sample=True, temperature=1.0)"
-        if alike
-        else f"print(rewards[:8])  # in {rewards.function}, above its return: are they all equal?"
-        if rewards
-        else "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=end,
         trainings=[training] if training else [],
@@ -211,11 +211,37 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
             Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
             Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
         ],
-        location=(_line_that_writes(process) if alike else None) or computed or rewards or seen,
+        location=(_line_that_writes(process) if alike else equal and equal.place) or computed or rewards or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )
+
+
+def _remedy(
+    process: Process, alike: int, equal: equal_rewards.EqualRewards | None, rewards: Location | None
+) -> tuple[str, str]:
+    """What to do about advantages that are all zero, and an example."""
+    if alike:
+        fix = (
+            "Draw the completions: generate(..., do_sample=True). Without it generate() decodes greedily, whatever its "
+            "temperature is. If it samples already, raise the temperature, or hold the policy back (entropy, KL)."
+        )
+        return fix, "completions = model.generate(prompts, do_sample=True, temperature=1.0)"
+    compared = equal_rewards.example(process, equal.place) if equal else ""
+    if equal and compared:
+        fix = (
+            f"Look at what the reward function compares: everything gets {number(equal.value)}. If it is right, the "
+            "prompts are all too easy or too hard: choose others, or reward a part of the task."
+        )
+        return fix, compared
+    fix = (
+        "Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
+        "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task."
+    )
+    if rewards:
+        return fix, f"print(rewards[:8])  # in {rewards.function}, above its return: are they all equal?"
+    return fix, "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group"
 
 
 def _completions_alike(process: Process, steps: Floats) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.schema import logged_metrics
 
@@ -30,10 +31,15 @@ class HeldRewards:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._names: dict[str, bool] = {}
+        self._weighing: dict[int, tuple[CodeType, frozenset[str]]] = {}  # by function, what its advantages are made of
+        self.weighed: dict[str, dict[str, Any]] = {}
+        """Of the latest reading: what stands beside an advantage in the statement that computes it, as far as it has
+        several elements, whatever its name is."""
 
     def read(self, frame: FrameType | None) -> dict[str, dict[str, Any]]:
         """By name: what kind it is, the mean (of a list, of its latest entries), the sum, the count, the deviation."""
         found: dict[str, dict[str, Any]] = {}
+        self.weighed = {}
         functions = 0
         for _ in range(MAX_DEPTH):
             if frame is None or functions >= MAX_FRAMES:
@@ -41,18 +47,33 @@ class HeldRewards:
             if not is_library(frame.f_code.co_filename):
                 functions += 1
                 if frame.f_code.co_name == "<module>":
-                    self._take(frame.f_globals, found)
+                    self._take(frame.f_globals, frame.f_code, found)
                 else:
                     with borrowed(frame) as variables:
-                        self._take(variables, found)
+                        self._take(variables, frame.f_code, found)
             frame = frame.f_back
         return found
 
-    def _take(self, variables: Mapping[str, Any], found: dict[str, dict[str, Any]]) -> None:
+    def _take(self, variables: Mapping[str, Any], code: CodeType, found: dict[str, dict[str, Any]]) -> None:
+        for name in self._sources(code):
+            facts = self._facts(variables.get(name)) if len(self.weighed) < MAX_HELD else None
+            if facts is not None and facts["kind"] == "elements":
+                self.weighed[name] = facts
         for name, value in self._rewards(variables):
             facts = self._facts(value) if name not in found and len(found) < MAX_HELD else None
             if facts is not None:
                 found[name] = facts
+
+    def _sources(self, code: CodeType) -> frozenset[str]:
+        """Names that a function makes its advantages of: read once."""
+        known = self._weighing.get(id(code))
+        if known is None:
+            names = {*code.co_names, *code.co_varnames, *code.co_cellvars}
+            weighs = any(script_text.ASSIGNED.get(name) == "advantage" for name in names)
+            known = code, script_text.made_into(code, "advantage") if weighs else frozenset[str]()
+            if len(self._weighing) < MAX_NAMES:
+                self._weighing[id(code)] = known
+        return known[1]
 
     def _rewards(self, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Variables under such names, and attributes of the script's own object and of modules."""

@@ -251,6 +251,36 @@ def ends(code: CodeType) -> list[int]:
     return list(found)
 
 
+def equalities(code: CodeType) -> list[int]:
+    """Lines of a function that ask whether two things are equal, or one is in the other."""
+    if len(code.co_code) > LONGEST:
+        return []
+    found: dict[int, None] = {}
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if one.opname == "CONTAINS_OP" or (one.opname == "COMPARE_OP" and one.argrepr in _COMPARES):
+            found[line] = None
+    return list(found)
+
+
+def made_into(code: CodeType, role: str) -> frozenset[str]:
+    """The names that a function takes in the statements which assign a name of this role (ASSIGNED)."""
+    if len(code.co_code) > LONGEST:
+        return frozenset()
+    found, taken = set[str](), set[str]()
+    for one in dis.get_instructions(code):
+        stored = names_stored(one)
+        if any(ASSIGNED.get(name) == role for name in stored):
+            found |= taken
+        if stored or one.opname == "POP_TOP":
+            taken = set()
+        elif one.opname.startswith("LOAD_") and one.opname not in ("LOAD_CONST", "LOAD_ATTR", *METHODS):
+            names = one.argval if type(one.argval) is tuple else (one.argval,)
+            taken.update(name for name in names if type(name) is str)
+    return frozenset(name for name in found if ASSIGNED.get(name) != role)
+
+
 def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
     """Those of these keys that functions give to a dictionary that they make, and name at no other place.
 

@@ -145,11 +145,13 @@ class LossGraphs(Signal):
         if not values:
             return False
         rewards = self._rewards.read(sys._getframe(1))
+        held = {"rewards": rewards, "weighed": self._rewards.weighed}
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             entropy, most, both, sign = read
-            facts = {"entropy": entropy, "most": most, "both_signs": bool(both), "sign": sign, "rewards": rewards}
-            late["text"] = json.dumps(facts)
+            late["text"] = json.dumps(
+                {"entropy": entropy, "most": most, "both_signs": bool(both), "sign": sign, **held}
+            )
 
         self._pending_terms.put([self._event("policy-choices")], Readback(self.torch, values, fill))
         return True

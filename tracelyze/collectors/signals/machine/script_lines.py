@@ -119,12 +119,13 @@ class ScriptLines(Signal):
                 self.context.emit("modules", row)
 
     def finished(self) -> None:
+        self._state = 0, False  # Functions that were defined since the last look are read, too.
         self._read_forwards()
         self._read_files()
         self._constants.read()
 
     def _read_files(self) -> None:
-        """Lines that do something by a name, in the files in which the training stands: each file once.
+        """Lines that do something by a name, in the files in which the training stands: each function once.
 
         The program may end while the thread is in here, and its last reading then begins beside this one: `_texts` is
         replaced and never changed in place.
@@ -135,10 +136,11 @@ class ScriptLines(Signal):
             return
         self._state = len(codes), singular
         files = {code.co_filename for code in codes}.union(self._files)
-        known = self._texts
-        new = {file: script_text.of_file(file) for file in files.difference(known)}
-        texts = self._texts = {**known, **new}
-        for code in itertools.chain(*(text.readers for text in new.values())):
+        known = self._texts  # A script may train before it defines the functions of its second training.
+        texts = self._texts = {**known, **{file: script_text.of_file(file) for file in files}}
+        old = {id(code) for text in known.values() for code in text.readers}
+        new = [code for text in texts.values() for code in text.readers if id(code) not in old]
+        for code in new:
             for line in script_text.kept(code)[:MAX_SITES]:
                 sites.at("kept", code, line)
         datasets = frozenset[str]().union(*(text.datasets for text in texts.values()))
@@ -156,6 +158,8 @@ class ScriptLines(Signal):
         sites = self.program.sites
         if script_text.REWARDS.search(code.co_name):
             sites.at("reward", code, code.co_firstlineno)
+            for line in script_text.equalities(code)[:MAX_SITES]:
+                sites.at("reward-compared", code, line)
         for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:

@@ -1,0 +1,63 @@
+"""Rewards that are all one number, as the script held them while its policy's loss went backward, and the line of its
+reward function that compares."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.diagnosis import Location
+
+_FEWEST: Final = 3  # looks: rewards of one or two steps may be equal by chance
+
+
+@dataclass(frozen=True)
+class EqualRewards:
+    """The variable with the rewards, the number that all of them are, and the line of the only reward function that
+    compares, else that defines it."""
+
+    name: str
+    value: float
+    place: Location | None
+
+
+def at(process: Process, steps: Floats) -> EqualRewards | None:
+    """Of these steps; None where rewards differ, or none were seen."""
+    rows = [row for row in process.events.records() if row["kind"] == "policy-choices" and row["step"] in steps]
+    held = [_rewards(json.loads(row["text"])) for row in rows]
+    seen = [one for one in held if one is not None]
+    if len(seen) < _FEWEST or len({name for name, _ in seen}) > 1 or len({facts["mean"] for _, facts in seen}) > 1:
+        return None
+    if any(facts["spread"] != 0 for _, facts in seen):
+        return None
+    name, facts = seen[0]
+    gives = script_lines.only(process, "reward")
+    compares = script_lines.only(process, "reward-compared")
+    same = gives is not None and compares is not None and compares.function == gives.function
+    return EqualRewards(name, float(facts["mean"]), compares if same else gives)
+
+
+def _rewards(facts: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The only variable of several elements that is named after rewards; else the only one that advantages are made
+    of."""
+    named = {name: one for name, one in (facts.get("rewards") or {}).items() if one["kind"] == "elements"}
+    found = named or facts.get("weighed") or {}
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def example(process: Process, place: Location | None) -> str:
+    """Both sides of the comparison, printed where it is made; empty where the line makes none, or several."""
+    own = own_statement.at(process, place)
+    compared = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Compare)] if own is not None else []
+    if own is None or place is None or len(compared) != 1 or len(compared[0].comparators) != 1:
+        return ""
+    left, right = (own.parsed.text_of(one) for one in (compared[0].left, compared[0].comparators[0]))
+    return f"print(repr({left}), repr({right}))  # above line {place.line}: can they ever be equal?"
