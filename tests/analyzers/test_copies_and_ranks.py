@@ -97,7 +97,6 @@ def test_layers_that_are_unfrozen_behind_the_wrapper(make) -> None:
     assert "From step 16 on they differ" in finding.summary
     assert "(body.weight), which had no gradients before. 1 tensor that trained from the start is" in finding.summary
     assert judged(make, unfreezing(make, 0, own, models=models), unfreezing(make, 1, own))[0] == "passed"
-    assert judged(make, unfreezing(make, 0, own), unfreezing(make, 1, other))[0] == "passed", "no wrapper averages"
     meets = [*frozen, 2.5 + 1e-3, 2.6, 2.7 + 5e-3]
     assert judged(make, unfreezing(make, 0, own, models=models), unfreezing(make, 1, meets))[0] == "passed"
 

@@ -45,7 +45,7 @@ def freeze(model):
     model.body.requires_grad_(False)  # freeze
     for p in model.parameters():
         p.requires_grad = False  # freeze
-        print(p.requires_grad)
+        print(p.requires_grad)  # trainable
 
 def validate(model, loader):
     model.eval()  # eval-mode

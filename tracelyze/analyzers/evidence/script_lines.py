@@ -35,6 +35,9 @@ _SHORT: Final = (
     r"\bset_default_dtype\s*\(|\.data\s*=(?!=)|\b\w*dtype\s*=(?!=)\s*(?:torch\.)?(?:bfloat16|float16|half)\b"
 )
 _BREAKS: Final = re.compile(r"[\w)\]] /=? (?![\d.]+\b)|\b(?:log(?:2|10|1p)?|sqrt|rsqrt)\s*\(|\*\*\s*0?\.5\b")
+_KEEPS: Final = re.compile(  # parameters, in a list or the like; no number of them, and no optimizer's
+    r"^[\w.]+(?:\s*:[^=]+)?\s*=(?!=)(?!.*(?:numel|\bsum|\blen|optim|Adam|SGD)).*parameters\(\).*\.requires_grad\b"
+)
 _SHIFTS: Final = r"(?:\[|,|\+)\s*1\s*:|\broll\s*\("
 _TARGETS: Final = (
     r"\b(?:\w*labels?|\w*targets?|tgt|goals?|ys?|y_\w+)\b[\"']?\]?(?:\[[^=]*\])?\s*(?:=(?!=)|:)|\byield\b|\breturn\b"
@@ -234,6 +237,13 @@ def always_normalising(process: Process) -> Location | None:
 def into_eval_mode(process: Process) -> Location | None:
     """The only line that puts a model into eval mode."""
     return only(process, "eval-mode", r"\.eval\s*\(\s*\)")
+
+
+def trainable(process: Process) -> Location | None:
+    """The only line that keeps the parameters which are trainable when it runs, other than for an optimizer."""
+    made = {(one.file, one.line) for one in process.locations("optimizer")}
+    lines = [one for one in process.locations("trainable") if (one.file, one.line) not in made]
+    return only_of([one for one in lines if _KEEPS.search(one.source)])
 
 
 def made_short(process: Process) -> Location | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracelyze import reading
+from tracelyze.analyzers.computed.ranks import last_phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,8 @@ class Apart:
 
 
 def apart(process: Process, other: Process) -> list[Apart]:
-    """Of the only optimizer of each: class, options of the first group, and the rates of tensors that both hold."""
+    """Of the only optimizer of each, or that of its last phase: class, options of the first group, and the rates of
+    tensors that both hold."""
     own, theirs = _options(process), _options(other)
     differing = [
         Apart(name, value_in(own, name), value_in(theirs, name), 1)
@@ -111,10 +113,10 @@ def value_in(options: Mapping[str, str], name: str) -> str:
 
 
 def _options(process: Process) -> dict[str, str]:
-    for row in process.optimizers.records():
-        options = {"class": row["name"], **options_of(row)}
-        return {name: str(value) for name, value in options.items() if name.partition(" ")[0] not in WITHOUT_EFFECT}
-    return {}
+    last = last_phase.of(process)
+    row = dict(last.facts) if last is not None else {}
+    options = {"class": row["name"], **options_of(row)} if row else {}
+    return {name: str(value) for name, value in options.items() if name.partition(" ")[0] not in WITHOUT_EFFECT}
 
 
 def _rates_apart(process: Process, other: Process) -> list[Apart]:
@@ -127,5 +129,5 @@ def _rates_apart(process: Process, other: Process) -> list[Apart]:
 
 
 def _rates(process: Process) -> dict[tuple[int, str], float]:
-    rows = process.tables["parameters"].records()
+    rows = last_phase.parameters(process)
     return {(int(row["step"]), str(row["parameter"])): float(row["lr"]) for row in rows if row["lr"] is not None}

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.ranks import last_phase
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -71,7 +73,7 @@ def apart(one: Sums, other: Sums) -> float:
 def _norms_by_step(process: Process, column: str = "weight_norm") -> dict[int, Norms]:
     """Norm before the step, of the weights or the gradient, and rate of each tensor, by step."""
     found: dict[int, Norms] = defaultdict(dict)
-    for row in process.tables["parameters"].records():
+    for row in last_phase.parameters(process):
         if row[column] is not None and np.isfinite(row[column]):
             found[int(row["step"])][str(row["parameter"])] = float(row[column]), float(row["lr"] or 0.0)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks import drift, settings, side_by_side, weights
+from tracelyze.analyzers.computed.ranks import drift, last_phase, settings, side_by_side, weights
 from tracelyze.analyzers.computed.ranks.averaging import not_averaged
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -32,7 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     ranks = {peer.rank: peer for peer in process.peers if peer.thread == 1 and peer.attempt == process.attempt}
     if len(ranks) < 2:
         return Skipped("the run has one rank", "not-applicable")
-    if len(process.optimizations) != 1:
+    if last_phase.of(process) is None:
         return Skipped("several optimizers: which of them work together is not known", "not-applicable")
     own = weights.sums_of(process)
     drifts = [

@@ -18,6 +18,7 @@ from tracelyze.collectors.program.lines.settings.named_arguments import named_ar
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
     "freeze": frozenset({"requires_grad_"}),
+    "trainable": frozenset({"requires_grad"}),
     "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly"}),
     "buffer": frozenset({"from_numpy", "frombuffer", "share_memory_"}),
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),

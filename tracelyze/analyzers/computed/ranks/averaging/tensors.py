@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.ranks import last_phase
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,9 +43,9 @@ def told_apart(process: Process, others: Sequence[Process], equal: float) -> tup
     return [key for key in order if key in apart], [key for key in order if key in same]
 
 
-def moved(process: Process, equal: float) -> set[Key]:
-    """The tensors whose norms are not what they were when they were first looked at."""
-    by_step = weight_norms(process)
+def moved(process: Process, equal: float, since: int = 0) -> set[Key]:
+    """The tensors whose norms are not what they were when they were first looked at, from step `since` on."""
+    by_step = {step: norms for step, norms in weight_norms(process).items() if step >= since}
     if not by_step:
         return set()
     first, last = by_step[min(by_step)], by_step[max(by_step)]
@@ -54,7 +56,7 @@ def weight_norms(process: Process) -> dict[int, dict[Key, float]]:
     """Norms of the weights by step; a name that two models use counts up."""
     found: dict[int, dict[Key, float]] = {}
     seen: Counter[tuple[int, str]] = Counter()
-    for row in process.tables["parameters"].records():
+    for row in last_phase.parameters(process):
         if row["weight_norm"] is not None and np.isfinite(row["weight_norm"]):
             step, name = int(row["step"]), str(row["parameter"])
             found.setdefault(step, {})[name, seen[step, name]] = float(row["weight_norm"])
