@@ -293,6 +293,15 @@ def test_a_loss_that_stands_still(make, loss, more, status) -> None:
     assert make.check("loss-plateau", log(make, loss, more=more))[0] == status
 
 
+def test_a_loss_that_fell_to_the_level_of_a_guess_did_not_stand_there_from_the_first_step(make) -> None:
+    still = np.full(2 * COUNT, math.log(10))
+    begun = still.copy()
+    begun[:30] += np.linspace(0.5, 0, 30)
+    titles = [make.check("loss-plateau", log(make, loss))[2].title for loss in (still, begun)]
+    assert ["from the first step" in title for title in titles] == [True, False]
+    assert "in every tenth of the run" in titles[1]
+
+
 def test_a_preference_that_stands_still_is_told_without_a_guess_at_the_reason(make) -> None:
     more = scalars(rewards__margins=np.zeros(COUNT))
     finding = make.check("loss-plateau", log(make, np.full(COUNT, math.log(2)) + 1e-3, more=more))[2]

@@ -27,6 +27,7 @@ ONE_BATCH = (
 
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10
+_BEGIN = 3  # losses: a model that leaves a worse level within a few steps stood elsewhere at first
 _WARM = 0.5  # of the largest rate, at the median step: a rate that climbs all the time is half of it there, and no more
 
 
@@ -80,7 +81,8 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
                 + " What it answered to different samples was the same but for rounding, from the start." * silent
             )
             change = float(level.max() / level.min() - 1)
-            named = f", ln {classes}, from the first step to the last"
+            begun = abs(statistics.median(losses[:_BEGIN]) / guess - 1) <= limits["near"]
+            named = f", ln {classes}, {'from the first step to the last' if begun else 'in every tenth of the run'}"
             sure: Confidence = "likely" if preference or recorded else "possible"
             return Flat(middle, int(steps[0]), guess, change, named, why, sure, preference=preference)
     return None

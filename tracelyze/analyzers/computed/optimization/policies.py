@@ -188,13 +188,14 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         summary=(
             f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
             "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient"
-            f"{': what gradients there are come of other terms, such as entropy' * learns}. Advantages are "
-            "differences within a group, or to a baseline: they vanish where all rewards are equal."
+            f"{': what gradients there are come of other terms, such as entropy' * learns}."
             + (
-                f" Here they are: every element of {equal.name} is {number(equal.value)}, whatever was answered."
+                f" The rewards are all equal: every element of {equal.name} is {number(equal.value)}, whatever was "
+                "answered."
                 if equal
                 else ""
             )
+            + " Advantages are differences within a group, or to a baseline: they vanish where all rewards are equal."
             + (
                 f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt "
                 "are one and the same. Greedy decoding makes them so, or a policy that has become certain."
