@@ -17,7 +17,7 @@ from tracelyze.diagnosis import Chart, Cost, Evidence, Line, Mark
 from tracelyze.reports import html as html_report
 from tracelyze.reports import render
 from tracelyze.reports.html import thinned
-from tracelyze.reports.html.charts import proves_nothing
+from tracelyze.reports.html.charts import conclusion, proves_nothing
 from tracelyze.reports.html.findings import columns
 
 from . import examples
@@ -453,3 +453,10 @@ def test_a_long_message_that_the_summary_says_is_not_said_again() -> None:
     finding = replace(finding, evidence=[Evidence("message", message.strip())])
     page = html_report.render(replace(examples.crash(), findings=[finding]))
     assert "<summary>Message</summary>" not in page
+
+
+def test_a_heading_compares_no_two_values_of_a_noisy_loss() -> None:
+    noisy: list[float | None] = [0.5 + 0.1 * (step % 3) for step in range(99)]
+    assert conclusion(loss_chart(noisy[:-1], [Mark(50.0, "onset")])) == ""
+    risen: list[float | None] = [*noisy[:50], *(2.0 + 0.1 * (step % 3) for step in range(49))]
+    assert conclusion(loss_chart(risen, [Mark(51.0, "onset")])).startswith("Training loss: 0.6 before step 51, 2")

@@ -28,6 +28,7 @@ _SINGLE_BARS = 8  # bars that get a column each in the table
 _ROWS = 12  # rows of a table of values
 _ENOUGH = 3  # values since the onset, from which on a card says what they came to
 _FALLEN = 0.2  # of its first values: a loss that came down by this much looks healthy
+_NEAR = 5  # values before the onset, and at the end, which are compared: by chance they lie apart once in 126 times
 _CHANGED = 0.2  # of the value before the onset
 
 
@@ -144,11 +145,18 @@ def conclusion(chart: Chart) -> str:
         return ""
     if chart.shows == "loss" and after[-1][1] < before[-1][1]:
         return ""  # A loss that falls proves nothing.
+    if not _apart([value for _, value in before[-_NEAR:]], [value for _, value in after[-_NEAR:]]):
+        return ""
     values = (formatting.quantity(before[-1][1], chart.unit), formatting.quantity(after[-1][1], chart.unit))
     if values[0] == values[1]:
         return ""
     where = f"before {_position(chart)} {axes.label(onset)}"
     return f"{escaping.one_line(chart.title)}: {values[0]} {where}, {values[1]} at the end"
+
+
+def _apart(before: list[float], after: list[float]) -> bool:
+    """Whether all values of one stretch lie above all of the other: one of each may differ by noise alone."""
+    return max(before) < min(after) or max(after) < min(before)
 
 
 def proves_nothing(chart: Chart) -> bool:

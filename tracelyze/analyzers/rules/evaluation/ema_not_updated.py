@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Setting
+from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         setting=Setting((), (), ranges=((1 - 1 / max(last, 2), 0.9999999), (1e-9, 1 / max(last, 2)))),
         location=average or validated or optimization.step_location,
         seen_at=validated,
-        charts=pictures.loss(optimization),
+        charts=pictures.loss(optimization, [Mark(float(first), "first evaluation of the copy")]),
         false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
     )  # fmt: skip
 
