@@ -465,6 +465,33 @@ def test_exploding_gradients_does_not_judge_two_optimizers(make) -> None:
     assert make.check("exploding-gradients", make.process(steps))[0] == "skipped"
 
 
+def test_a_critic_that_nothing_bounds(make) -> None:
+    """Two networks against each other: a loss below zero, and the gradients of both grow by orders of magnitude."""
+    grown, level = np.exp(np.linspace(0, 7, COUNT)), np.exp(np.linspace(0, 2, COUNT))
+    turns = [int(index % 5 == 4) for index in range(COUNT)]
+
+    def outcome(norm, loss, samples=256, own_models=True, norm_of_other=None):
+        other = norm if norm_of_other is None else norm_of_other
+        norms = [float((other if turn else norm)[index]) for index, turn in enumerate(turns)]
+        losses = [float(np.log1p(norm[index])) if turn else float(loss[index]) for index, turn in enumerate(turns)]
+        steps = make.steps() | {"optimizer": turns, "grad_norm": norms, "loss": losses}
+        steps |= {"batch_size": [128 if turn else samples for turn in turns]}
+        both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "Adam"}]
+        links = [{"optimizer": 0, "model": int(own_models)}, {"optimizer": 1, "model": 0}, {"optimizer": 1, "other": 0}]
+        return make.check("exploding-gradients", make.process(steps, optimizers=both, more={"links": links}))
+
+    status, _, finding = outcome(grown, -grown)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "Nothing bounds the critic" in finding.title
+    assert "ends at" in finding.summary
+    assert "penalty" in finding.fix
+    assert outcome(level, -grown)[0] == "skipped", "a penalty keeps the slope where it is"
+    assert outcome(grown, grown)[0] == "skipped", "an error or a cross-entropy, which has a lower end"
+    assert outcome(grown, -grown, norm_of_other=level)[0] == "skipped"
+    assert outcome(grown, -grown, samples=32)[0] == "skipped", "an actor, trained on as many samples as its critic"
+    assert outcome(grown, -grown, own_models=False)[0] == "skipped", "two parts of one model"
+
+
 def test_nonfinite_gradients_before_the_loss(make) -> None:
     steps = make.steps() | {
         "grads_nonfinite": [0] * 250 + [3] * 150,

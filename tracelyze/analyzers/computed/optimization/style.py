@@ -51,14 +51,19 @@ def acts(process: Process) -> bool:
     In a log made elsewhere: whether a reward was logged beside the loss (`reward`, `rewards/<function>/mean`), or the
     loss of a policy.
     """
+    if weighs_choices(process):
+        return True
+    weighed = process.tables["loss_graphs"]["weights"] > 0
+    return (bool(weighed.any()) or _values_choices(process) or not _shows_its_loss(process)) and _plays(process)
+
+
+def weighs_choices(process: Process) -> bool:
+    """Whether the loss, or the run's log, is that of a policy: the part of `acts` that does not go by calls."""
     if rewarded(process) or _logs_a_policy(process):
         return True
     graphs = process.tables["loss_graphs"]
-    weighed = graphs["weights"] > 0
-    negative = graphs["weights_negative"][weighed]
-    if len(negative) and 0 < float(np.median(negative)) < 1:
-        return True
-    return (bool(weighed.any()) or _values_choices(process) or not _shows_its_loss(process)) and _plays(process)
+    negative = graphs["weights_negative"][graphs["weights"] > 0]
+    return bool(len(negative)) and 0 < float(np.median(negative)) < 1
 
 
 def _logs_a_policy(process: Process) -> bool:

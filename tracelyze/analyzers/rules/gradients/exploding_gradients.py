@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.computed.gradients import loss_alongside, misplaced_clips, through_time
+from tracelyze.analyzers.computed.gradients import misplaced_clips
+from tracelyze.analyzers.computed.gradients.explosions import critics, loss_alongside, through_time
 from tracelyze.analyzers.computed.optimization import clip_values, one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
@@ -33,7 +34,7 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     steps = optimization.steps
     reason = style.unjudgeable(optimization)
     if reason:
-        return Skipped(reason)
+        return critics.finding(optimization, RULE.id, limits) or Skipped(reason)
     in_time = through_time.finding(optimization, RULE.id, limits)
     if in_time is not None:
         return in_time
@@ -127,5 +128,6 @@ RULE = Rule(
         Threshold("looks", 8, "measurements", "without them it is not known how much targets differ"),
         Threshold("losses", 20, "losses", "a tenth of fewer is a single loss, whose noise decides"),
     ),
-    not_when="Warm-up within an order of magnitude, single spikes, several optimizers, reinforcement learning.",
+    not_when="Warm-up within an order of magnitude, single spikes, several optimizers (but for a critic that nothing "
+    "bounds), reinforcement learning.",
 )
