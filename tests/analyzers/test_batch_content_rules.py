@@ -425,3 +425,28 @@ def test_reading_in_order_repeats_batches_where_an_index_stands_for_a_sample(mak
     status, reason, _ = make.check("no-shuffle", drawn)
     assert status == "passed"
     assert "Images does not read the index that it is given" in reason
+
+
+@pytest.mark.parametrize(
+    ("made", "over", "edited"),
+    [
+        ("loader = DataLoader(data, sampler=sampler)", "for x, y in loader:", True),
+        ("loader = DataLoader(data, sampler=sampler)", "for i, (x, y) in enumerate(loader):", True),
+        ("loader = DataLoader(data, sampler=sampler)", "for x, y in prefetched(loader, 2):", True),
+        ("loader = DataLoader(data, sampler=sampler)", "for x, y in batches:", False),  # whatever these are
+        ("return DataLoader(data, sampler=sampler)", "for x, y in loader:", False),
+    ],
+)
+def test_the_loop_over_epochs_tells_the_sampler_its_number(make, made: str, over: str, edited: bool) -> None:
+    lines = {"file": "t.py", "function": "main", "excerpt_line": 8}
+    lines["excerpt"] = f"    {made}\n    for epoch in range(9):\n        {over}\n            step(x, y)"
+    sites = [
+        lines | {"site": 60, "role": "dataloader", "line": 8, "source": made},
+        lines | {"site": 61, "role": "epochs", "line": 9, "source": "for epoch in range(9):"},
+        lines | {"site": 62, "role": "loader", "line": 10, "source": over},
+    ]
+    loader = RANDOM | {"loader": 0, "sampler": "DistributedSampler", "made_at": 60, "site": 62}
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), [loader], sites=sites)[2]
+    assert (finding.location.line, finding.seen_at.line) == (9, 8)
+    added = finding.diff.added if finding.diff else None
+    assert added == (["    for epoch in range(9):", "        loader.sampler.set_epoch(epoch)"] if edited else None)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.testing import SITES
+
 RULE, MADE, SAMPLED_STEPS = "group-rate-overwritten", [1e-4, 1e-3], (1, 2, 3, 5, 10, 20, 50, 100)
 
 
@@ -38,3 +40,16 @@ def test_rates_that_stay_apart(make: Any) -> None:
         assert make.check(RULE, process(make, now))[0] == "passed"
     assert make.check(RULE, process(make, lambda n: [1e-3] * 2, made=[1e-3, 1.1e-3]))[0] == "passed"
     assert make.check(RULE, make.process())[0] == "skipped"
+
+
+def test_the_line_that_sets_one_rate_for_all(make: Any) -> None:
+    row = {"optimizer": 0, "made": json.dumps(MADE), "now": json.dumps([1e-3] * 2)}
+    rows = [row | {"step": n, "steps": n, "site": 1} for n in SAMPLED_STEPS]
+    line = {"role": "rate-text", "file": "train.py", "function": "adjust", "source": 'group["lr"] = rate'}
+    sites = [*SITES, line | {"site": 70, "line": 73}]
+    finding = make.check(RULE, make.process(sites=sites, more={"group_rates": rows}))[2]
+    assert (finding.location.line, "line 73 sets the same for all" in finding.summary) == (73, True)
+    assert all(one.name != "scheduler" for one in finding.evidence)
+    two = [*sites, line | {"site": 71, "line": 99}]
+    finding = make.check(RULE, make.process(sites=two, more={"group_rates": rows}))[2]
+    assert (finding.location.line, "the script sets the same" in finding.summary) == (41, True)

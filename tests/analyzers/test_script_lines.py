@@ -218,3 +218,32 @@ def test_a_function_that_normalises_whatever_the_mode(make: Any) -> None:
     follows = ("batch-norm", 20, "forward", "h = F.batch_norm(h, self.m, self.v, training=self.training)")
     assert number(script_lines.always_normalising(process_with(make, always))) == 20
     assert script_lines.always_normalising(process_with(make, follows)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "line"),
+    [
+        ("loss = torch.tensor(float(focal.mean()), requires_grad=True)", "compute_loss", 59),
+        ("return torch.tensor(values, requires_grad=True)", "compute_loss", 59),
+        ("noise = torch.tensor(values, requires_grad=True)", "compute_loss", None),  # an input that is varied
+        ("loss = torch.tensor(values, requires_grad=True)", "report", None),
+    ],
+)
+def test_a_loss_made_of_numbers_where_a_framework_calls_backward(
+    make: Any, source: str, function: str, line: int | None
+) -> None:
+    call = ("training-call", 54, "compute_loss", "outputs = model(**inputs)")
+    assert number(script_lines.made_anew(process_with(make, call, ("anew", 59, function, source)))) == line
+
+
+@pytest.mark.parametrize(
+    ("source", "names", "line"),
+    [
+        ("model.head = nn.Linear(model.dim, 5)", ["head.weight", "head.bias"], 12),
+        ("model.net.head = nn.Sequential(", ["net.head.0.weight", "net.head.0.bias"], 12),
+        ("model.head = nn.Linear(model.dim, 5)", ["head.weight", "neck.weight"], None),
+        ("model.dim = Width(5)", ["head.weight"], None),
+    ],
+)
+def test_a_part_that_was_put_in(make: Any, source: str, names: list[str], line: int | None) -> None:
+    assert number(script_lines.replaced(process_with(make, ("part-text", 12, "main", source)), names)) == line

@@ -9,6 +9,7 @@ import pytest
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.diagnosis import Exit
+from tracelyze.testing import SITES
 
 COUNT = 400
 ALL = {
@@ -48,6 +49,16 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
     assert finding.severity == severity
     if "backward reaches" in finding.summary.lower():
         assert not any("no backward reached" in line for line in finding.excluded)
+
+
+def test_the_line_that_puts_in_a_part_whose_tensors_no_optimizer_holds(make) -> None:
+    line = {"site": 70, "role": "part-text", "file": "t.py", "line": 118, "function": "main"}
+    sites = [line | {"source": "model.head = nn.Linear(64, 5)"}]
+    free = FREE | {"names": "head.weight, head.bias"}
+    for reach, told in (([CUT | {"names": "a tensor [3, 4]"}, free], True), ([ALL, free], False)):
+        process = make.process(sites=[*SITES, *sites], more={"reach": reach, "activations": RAN})
+        finding = make.check("frozen-parameters", process)[2]
+        assert (finding.location.line == 118, "Line 118 puts this part in" in finding.summary) == (told, told)
 
 
 @pytest.mark.parametrize(

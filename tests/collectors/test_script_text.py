@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import rebinding, script_text, slices
+from tracelyze.collectors.program.lines import rebinding, replaced_parts, script_text, slices
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -110,11 +110,32 @@ def codes(x):
     bits = torch.sign(x)  # flat
     return round(x.mean(), 3), math.floor(bits), x.round()  # flat
 
+def adjust(optimizer, rate, batch):
+    for group in optimizer.param_groups:
+        group["lr"] = rate  # rate-text
+        group["lr"] *= 0.5
+    print(group["lr"])
+
 def loss(dist):
     return 0.1 * dist.entropy().mean()  # entropy
 
 def update(mine, theirs):
     mine.lerp_(theirs, 0.1)  # average
+"""
+
+
+PARTS = """
+def build(path, model, heads):
+    model.head = nn.Linear(4, 5)  # part
+    model.backbone.fc = Head(4)  # part
+    model.width = 5
+    model.loss = F.relu
+    heads["a"] = nn.Linear(4, 5)
+    return model
+
+class Model(nn.Module):
+    def __init__(self):
+        self.head = nn.Linear(4, 5)
 """
 
 
@@ -139,6 +160,11 @@ def test_lines_that_do_something_by_a_name() -> None:
     ]
     found = [place for code in codes(SOURCE) for place in script_text.lines(code, frozenset({"Images"}))]
     assert sorted(found, key=lambda place: place[1]) == wanted
+
+
+def test_lines_that_put_a_part_into_something_else() -> None:
+    wanted = [number for number, text in enumerate(PARTS.splitlines(), start=1) if "# part" in text]
+    assert [line for code in codes(PARTS) for line in replaced_parts.lines(code)] == wanted
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,21 @@
-"""The call that makes a DataLoader, as an example: what the run's loader was given stays, and some is added."""
+"""The call that makes a DataLoader, as an example: what the run's loader was given stays, and some is added. And the
+loop over epochs, where a DistributedSampler is to be told the number of the epoch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.evidence import called, edits
+from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Process
+
+_EPOCHS: Final = re.compile(r"(?P<indent>\s*)for (?P<epoch>[A-Za-z]\w*) in [^#]*:\s*")
+_OVER: Final = re.compile(r"\s*for .+ in (?:\w+\()?(?P<loader>[A-Za-z_][\w.]*)[^\w.(].*")
 
 SEED_OF_EACH_WORKER = (
     "def worker_init_fn(worker_id):\n"
@@ -38,3 +48,19 @@ def example(loader: Mapping[str, Any], **given: object) -> str:
     arguments = {name: value for name, value in arguments.items() if name not in excluded} | given
     said = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return f"loader = DataLoader(dataset, {said})" if said else "loader = DataLoader(dataset)"
+
+
+def epochs_of(process: Process, loader: Mapping[str, Any]) -> tuple[Location | None, Diff | None]:
+    """The loop over epochs around the one over this loader, and the edit that tells its sampler the epoch: only where
+    that loop goes over the very variable that the line which makes the loader assigns."""
+    loop, over, made = process.location("epochs"), process.site(loader.get("site")), process.site(loader.get("made_at"))
+    if loop is None or over is None or (loop.file, loop.function) != (over.file, over.function):
+        return None, None
+    text = edits.recorded_lines(process, loop).get(loop.line, "")
+    head, named = _EPOCHS.fullmatch(text), _OVER.fullmatch(over.source)
+    if over.line <= loop.line or head is None:
+        return None, None
+    if named is None or made is None or called.assigned(made) != named["loader"] or made.function != loop.function:
+        return loop, None
+    told = f"{head['indent']}    {named['loader']}.sampler.set_epoch({head['epoch']})"
+    return loop, Diff(loop.file, loop.line, [text], [text, told])

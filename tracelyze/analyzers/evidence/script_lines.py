@@ -45,6 +45,8 @@ _TARGETS: Final = (
 _SAMPLES: Final = ("dataset", "collate", "sample")  # roles of what reads samples and puts them together
 _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
+_HANDED_BACK: Final = re.compile(r"\s*(?:\w*loss\w*\s*=(?!=)|return\b)")
+_PART: Final = re.compile(r"\s*[\w.\[\]]+\.(?P<part>\w+)\s*(?::[^=]+)?=(?!=)\s*(?:\w+\.)*[A-Z]\w*\(")
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
     "log": r"\blog\s*\(", "log2": r"\blog2\s*\(", "log10": r"\blog10\s*\(", "log1p": r"\blog1p\s*\(",
     "sqrt": r"sqrt\s*\(|\*\*\s*0?\.5\b", "rsqrt": r"rsqrt\s*\(", "norm": r"norm\s*\(", "std": r"\bstd\s*\(",
@@ -96,9 +98,21 @@ def flat(process: Process, operations: list[str]) -> Location | None:
 
 
 def made_anew(process: Process) -> Location | None:
-    """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers."""
+    """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers. Where a
+    framework calls backward, one in the function that calls the model: of a loss, or of what is returned."""
     beside = {(one.file, one.function) for one in process.locations("backward")}
-    return only_of([one for one in process.locations("anew") if (one.file, one.function) in beside])
+    around = {(one.file, one.function) for one in process.locations("training-call")}
+    lines = process.locations("anew")
+    handed = [one for one in lines if (one.file, one.function) in around and _HANDED_BACK.match(one.source)]
+    return only_of([one for one in lines if (one.file, one.function) in beside]) or only_of(handed)
+
+
+def replaced(process: Process, names: list[str]) -> Location | None:
+    """The only line that gives an object another part which holds all tensors of these names: `model.head = ...`."""
+    holders = [set(name.split(".")[:-1]) for name in names]
+    common = set.intersection(*holders) if holders else set()
+    lines = [(found["part"], one) for one in process.locations("part-text") if (found := _PART.match(one.source))]
+    return only_of([one for part, one in lines if part in common])
 
 
 def singular(process: Process, step: int | None = None) -> Location | None:

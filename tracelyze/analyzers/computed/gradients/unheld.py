@@ -123,7 +123,9 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         if not row["missed"]
         else "Backward computes their gradients at every step, and no optimizer step changes them."
     )
-    nameless = _nameless(str(row["names"] or ""))
+    names = str(row["names"] or "")
+    nameless = _nameless(names)
+    other = script_lines.replaced(process, names.partition(" and ")[0].split(", ")) if replaced and names else None
     listed_at = script_lines.only(process, "unregistered") if nameless else None
     why = (
         "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
@@ -132,6 +134,8 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     empty = empty_groups.of(optimization) if listed_at is None else None
     passed_over = _passed_over(str(row["names"] or ""), int(optimization.facts.get("groups") or 0))
     why = empty.said if empty is not None else passed_over or why
+    if other is not None and empty is None and listed_at is None:
+        why = f"Line {other.line} puts this part in, and the optimizer holds the tensors of the one before."
     divided = bool(passed_over) and empty is None and listed_at is None
     if listed_at is not None:
         why = f"The layers that line {listed_at.line} makes sit in a Python list or dictionary, where torch finds none."
@@ -153,7 +157,11 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=listed_at or (empty and empty.made_at) or optimization.made_at or optimization.backward_location,
+        location=listed_at
+        or (empty and empty.made_at)
+        or other
+        or optimization.made_at
+        or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",

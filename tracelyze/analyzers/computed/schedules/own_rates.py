@@ -11,12 +11,18 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
+OF_GROUP: Final = r"""\[["']lr["']\]\s*=(?!=)"""  # as each group is given its rate
 EXAMPLE: Final = """# right below the line that makes the optimizer:
 rates = [group["lr"] for group in optimizer.param_groups]
 
 # where the rate is set, which is a factor now, such as 0.1 for a tenth:
 for group, rate in zip(optimizer.param_groups, rates):
     group["lr"] = rate * factor"""
+
+
+def who(set_at: Location | None) -> str:
+    """Who sets the rate, where no scheduler does; `set_at`: the only line of the script that sets one."""
+    return f"line {set_at.line}" if set_at is not None else "the script"
 
 
 def of_groups(process: Process, made_at: Location | None) -> Diff | None:

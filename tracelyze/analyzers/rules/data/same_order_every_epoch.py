@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
 from tracelyze.analyzers.computed.order import repeated_order
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -73,6 +73,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     anew = len({one.loader for one in line}) > 1
     distributed = "Distributed" in loader["sampler"]
     other_cause = anew or distributed
+    loop, told = loader_call.epochs_of(process, loader) if distributed else (None, None)
     seeds = None if distributed else script_lines.reseeded(process)
     later = ", and other random numbers repeat as well" if script_lines.seeds_all(seeds) else ""
     if distributed:
@@ -105,7 +106,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
-        location=(None if other_cause else seeds) or process.loader_location(loader),
+        diff=told,
+        location=loop or (None if other_cause else seeds) or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.schedules import own_rates, schedulers
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -60,6 +60,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         None,
     )
     lowest, highest = number(min(made)), number(max(made))
+    set_at = None if scheduler else script_lines.only(process, "rate-text", own_rates.OF_GROUP)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -69,7 +70,11 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
             f"The optimizer was made with rates from {lowest} to {highest} for its groups. From its step "
             f"{row['steps']} on all of them have one rate, {number(now)} at first, in each of "
             f"{plural(len(rows) - since, 'measurement')}: "
-            + (f"{scheduler} sets the same for all. " if scheduler else "the script sets the same for all. ")
+            + (
+                f"{scheduler} sets the same for all. "
+                if scheduler
+                else f"{own_rates.who(set_at)} sets the same for all. "
+            )
             + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
             "other way round."
         ),
@@ -92,9 +97,9 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
                 limits["looks"],
                 limits.source("looks"),
             ),
-            Evidence("scheduler", scheduler),
+            *([Evidence("scheduler", scheduler)] if scheduler else []),
         ],
-        location=process.site(made_at) or stepped,
+        location=process.site(made_at) or set_at or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="Groups whose rates are made equal on purpose.",

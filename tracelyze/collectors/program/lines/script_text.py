@@ -58,6 +58,7 @@ ASSIGNED: Final = {
     **dict.fromkeys(("pad_token", "pad_token_id"), "padding"),
     **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
+KEYED: Final = {"labels": "labels", "lr": "rate-text"}  # `batch["labels"] = ...`, `group["lr"] = rate`
 AS_ATTRIBUTE: Final = {"freeze": True, "train-mode": True, "labels": False}  # others are both, variables as well
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
@@ -121,7 +122,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
     known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
     found = dict.fromkeys(("rebound", line) for line in (rebound(code) if code.co_name == "step" else ()))
-    if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or "labels" in code.co_consts):
+    if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
     line, before, owner = code.co_firstlineno, None, ""
     made = 0  # the line of the latest call that makes a tensor
@@ -133,8 +134,8 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
                 found[role, line] = None
         if made and "requires_grad" in named_arguments(code, one):
             found["anew", made] = None
-        if one.opname == "STORE_SUBSCR" and before == "labels":
-            found["labels", line] = None
+        if one.opname == "STORE_SUBSCR" and before is not None and before in KEYED:
+            found[KEYED[before], line] = None
         elif one.opname in _TAKES:
             roles = [role for role, names in CALLED.items() if one.argval in names]
             if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
@@ -149,6 +150,10 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
         owner = one.argval if one.opname in _TAKES else ""
     return list(found)
+
+
+def _keyed(code: CodeType) -> bool:
+    return any(type(one) is str and one in KEYED for one in code.co_consts)
 
 
 def averages(code: CodeType) -> list[int]:

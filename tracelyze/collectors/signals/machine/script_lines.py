@@ -12,7 +12,14 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines import construction, moved_biases, named_calls, script_text, slices
+from tracelyze.collectors.program.lines import (
+    construction,
+    moved_biases,
+    named_calls,
+    replaced_parts,
+    script_text,
+    slices,
+)
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
@@ -171,6 +178,7 @@ class ScriptLines(Signal):
             ("shift", slices.shifts),
             ("length", slices.lengths),
             ("balance", moved_biases.moves),
+            ("part-text", replaced_parts.lines),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
