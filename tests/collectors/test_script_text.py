@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import rebinding, replaced_parts, script_text, slices
+from tracelyze.collectors.program.lines import script_text, slices
+from tracelyze.collectors.program.lines.assigned import rebinding, replaced_parts
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 

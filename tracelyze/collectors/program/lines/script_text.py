@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
+from tracelyze.collectors.program.lines.assigned.rebinding import rebound
 from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
 from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
-from tracelyze.collectors.program.lines.rebinding import rebound
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {

@@ -16,10 +16,10 @@ from tracelyze.collectors.program.lines import (
     construction,
     moved_biases,
     named_calls,
-    replaced_parts,
     script_text,
     slices,
 )
+from tracelyze.collectors.program.lines.assigned import replaced_parts
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants

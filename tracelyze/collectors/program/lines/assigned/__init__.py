@@ -1,0 +1,1 @@
+"""Lines that assign: the steps of an optimizer of the script, and parts that are put into something else."""
