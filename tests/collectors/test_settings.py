@@ -38,3 +38,16 @@ def test_lines(tmp_path: Path) -> None:
 def test_what_rules_ask_for_is_looked_for() -> None:
     asked = {name for rule in RULES for name in rule.settings}
     assert asked == named_arguments.NAMES
+
+
+def test_a_call_that_is_given_more_arguments_by_name_than_the_stack_is_to_hold(tmp_path: Path) -> None:
+    """Python puts them into a dictionary one by one, from 16 on."""
+    others = "".join(f"        option_{number}={number},\n" for number in range(20))
+    script = tmp_path / "many.py"
+    text = (
+        f"def main(Config):\n    args = Config(\n{others}        max_grad_norm=5.0,\n    )\n    return Config(lr=1)\n"
+    )
+    script.write_text(text, encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(compile(text, str(script), "exec"), names)
+    assert named_arguments.lines(names["main"].__code__) == [23]  # type: ignore[attr-defined]

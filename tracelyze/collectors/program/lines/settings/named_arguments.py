@@ -22,11 +22,14 @@ LONGEST_CALL: Final = 200  # lines
 
 def lines(code: CodeType) -> list[int]:
     """Lines of a function at which a call is given one of these arguments, in order."""
-    if len(code.co_code) > LONGEST or not any(type(one) is tuple and NAMES.intersection(one) for one in code.co_consts):
+    each = NAMES.intersection(one for one in code.co_consts if type(one) is str)
+    together = any(type(one) is tuple and NAMES.intersection(one) for one in code.co_consts)
+    if len(code.co_code) > LONGEST or not (each or together):
         return []
     found: dict[int, None] = {}
     for one in dis.get_instructions(code):
-        given = named_arguments(code, one)
+        # Names of a call that is given more than 15 arguments by name are put into a dictionary one by one.
+        given = tuple(each) if one.opname == "CALL_FUNCTION_EX" else named_arguments(code, one)
         if NAMES.isdisjoint(given) or one.positions is None:
             continue
         first, last = one.positions.lineno, one.positions.end_lineno
