@@ -119,6 +119,50 @@ def test_every_line_of_a_loop_is_found_once(collect: Collect, tmp_path: Path) ->
     assert by_batch[32] in (by_batch[8] + 1, by_batch[8] + 2)
 
 
+REMADE = """
+import torch
+from torch.utils.data import BatchSampler, DataLoader, TensorDataset
+
+class Shard:
+    def __init__(self, batch_sampler):
+        self.batch_sampler = batch_sampler
+
+    def __iter__(self):
+        return iter(self.batch_sampler)
+
+    def __len__(self):
+        return len(self.batch_sampler)
+
+def prepare(loader, shard):
+    batches = Shard(loader.batch_sampler) if shard else loader.batch_sampler
+    return DataLoader(loader.dataset, batch_sampler=batches, num_workers=loader.num_workers)
+
+data = TensorDataset(torch.randn(64, 4))
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+first = DataLoader(data, batch_size=8)
+second = DataLoader(data, batch_size=16)
+again = DataLoader(data, batch_sampler=BatchSampler(range(64), 32, False))
+for loader in (prepare(first, False), prepare(second, True), again):
+    for (x,) in loader:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_the_line_of_a_loader_that_is_made_anew_around_another(collect: Collect, tmp_path: Path) -> None:
+    """As Accelerate's prepare() does, whose line says nothing of the batches."""
+    script = tmp_path / "train.py"
+    script.write_text(REMADE)
+    done = collect(sys.executable, str(script))
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    lines = [process.site(row["made_at"]).source for row in process.loaders.records()]
+    assert [line.partition(" =")[0] for line in lines] == ["first", "second", "again"]
+
+
 def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import wandb\nwandb.login(key='0123456789abcdef0123456789abcdef01234567')\ntrain(" + "x" * 500)

@@ -63,6 +63,7 @@ class Loader(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._made: ByIdentity[int | None] = ByIdentity()
+        self._batches_of: ByIdentity[int | None] = ByIdentity()  # by sampler of batches: the line of its loader
         self._numbers: ByIdentity[int] = ByIdentity()
         self._passes: ByIdentity[_Pass] = ByIdentity()  # by iterator
         self._asked_again: ByIdentity[int] = ByIdentity()  # by iterator that had no more: how often since then
@@ -78,8 +79,14 @@ class Loader(Signal):
         self._idle_from: Any = None
 
     def loader_made(self, loader: Any) -> None:
-        """A DataLoader was constructed."""
-        self._made[loader] = self.program.sites.here("dataloader")
+        """A DataLoader was constructed. One around another, as a framework makes it, has the line of that other one."""
+        batches = _batches(loader)
+        site = self._batches_of.get(batches)
+        if site is None:
+            site = self.program.sites.here("dataloader")
+            if loader.batch_size is not None and batches is not None:  # Its sampler of batches is its own.
+                self._batches_of[batches] = site
+        self._made[loader] = site
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
@@ -301,8 +308,13 @@ def _shuffles(sampler: Any) -> bool | None:
 def _sampler(loader: Any) -> Any:
     """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards, and
     datasets that hand out whole batches get a sampler of batches as their sampler."""
+    sampler = getattr(_batches(loader), "sampler", None)
+    return loader.sampler if sampler is None else sampler
+
+
+def _batches(loader: Any) -> Any:
+    """The innermost sampler of batches; the sampler of a loader that has none."""
     batches = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     while getattr(batches, "batch_sampler", None) is not None:
         batches = batches.batch_sampler
-    sampler = getattr(batches, "sampler", None)
-    return loader.sampler if sampler is None else sampler
+    return batches
