@@ -411,6 +411,22 @@ def test_cut_off_completions_are_a_hint_where_the_reward_rises(make, reward, sev
     assert ("rises all the same" in finding.summary) == (severity == "info")
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "severity"),
+    [
+        ("answer", np.zeros(100), "warning"),
+        ("answer", np.r_[np.full(10, 0.1), np.zeros(90)], "warning"),
+        ("answer", np.full(100, 0.01), "info"),  # small, and earned all the time
+        ("overlong_penalty", np.zeros(100), "info"),  # as it is to be
+    ],
+)
+def test_a_reward_that_is_not_earned_where_all_completions_are_cut_off(make, name, values, severity) -> None:
+    curves = {"reward": RISING, "completions__clipped_ratio": np.ones(100), "rewards__steps__mean": RISING}
+    process = log(make, np.zeros(200), more=scalars(**curves, **{f"rewards__{name}__mean": values}))
+    _, _, finding = make.check("completions-truncated", process)
+    assert (finding.severity, f"yet {name} gave 0" in finding.summary) == (severity, severity == "warning")
+
+
 @pytest.mark.parametrize(("rewards", "severity"), [([0.5] * 6, "warning"), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "info")])
 def test_completions_of_ten_steps_are_logged_at_once(make, rewards, severity) -> None:
     rows = [

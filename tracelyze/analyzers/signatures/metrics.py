@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Mark
 
 _FEWEST: Final = 10  # values: their blocks have to show noise as well as a change
+_PUNISHES: Final = re.compile(r"penal|punish|cost|length|overlong|repet|toxic|safety", re.IGNORECASE)
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "reward": ("reward", "rollout/ep_rew_mean", "critic/rewards/mean", "env/reward/total", "objective/scores"),
     "reward_std": ("reward_std",),
@@ -95,6 +97,21 @@ def rises(seen: Metric | None, sigmas: float = 3.0) -> bool:
     first, last = seen.ends()
     noise = statistics.spread(np.diff(seen.blocks())) / np.sqrt(2)
     return last - first > sigmas * noise and last > first
+
+
+def never_earned(process: Process, fewest: float) -> list[str]:
+    """Of several reward functions those whose mean was exactly 0 in most logs of the later half, of `fewest` in all,
+    beside others that gave something. Punishments are not among them: theirs is to be 0."""
+    scalars = process.tables["scalars"]
+    given: dict[str, list[float]] = {}
+    for row in scalars.records():
+        part = logged_metrics.PART_OF_REWARD.fullmatch(row["name"] or "") if row["phase"] == "train" else None
+        if part is not None and not _PUNISHES.search(part["of"]):
+            given.setdefault(part["of"], []).append(row["value"])
+    nothing = [
+        name for name, values in given.items() if len(values) >= fewest and not np.median(values[len(values) // 2 :])
+    ]
+    return sorted(nothing) if len(nothing) < len(given) else []
 
 
 def picture(title: str, seen: Sequence[Metric], marks: Sequence[Mark] = ()) -> list[Chart]:

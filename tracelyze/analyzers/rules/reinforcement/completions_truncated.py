@@ -25,6 +25,10 @@ RISES = (
     "Nearly no completion ends by itself. The reward rises all the same: either all answers of this task have the full "
     "length, or what is rewarded stands before the end, and the model does not learn to stop there."
 )
+EARNED = (
+    "Nearly no completion ends by itself. The reward rises, and yet {names} gave 0 in most later logs: what that "
+    "rewards comes after the limit, or the model hardly ever reaches it."
+)
 _ABSENT = "The run logged no completions, and no loss was seen of sequences that end symbols mask"
 
 
@@ -46,15 +50,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     reward = metrics.metric(process, "reward")
     few = reward is not None and len(reward) < limits["steps"] and reward.ends()[1] > reward.ends()[0]
     rises = few or metrics.rises(reward)
+    never = metrics.never_earned(process, limits["values"]) if rises else []
     over = seen.values >= limits["share"]
     begin = int(seen.steps[int(np.argmax(over))])
     return [
         Finding(
             rule=RULE.id,
-            severity="info" if rises else "warning",
+            severity="info" if rises and not never else "warning",
             confidence="possible" if rises else "likely",
             title=f"{percent(later)} of the completions are cut off at the length limit",
-            summary=RISES if rises else STAYS,
+            summary=EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
             fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
             "of the loss.",
             fix_code="GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)",
