@@ -20,6 +20,7 @@ ROW = {
     "stop_inside": 0.0, "stop_after": math.nan, "behind_id": 0.0, "behind_rows": 1.0, "behind_counts": 0.0,
     "targets_least": 5.0, "targets_most": 14.0, "begin_id": 1.0, "begin_twice": 0.0, "prefix": 1.0,
     "prefix_share": 0.0, "separator": -1.0, "separator_share": 0.0, "parts": 0.0, "crosses": math.nan,
+    "answers": 1.0, "answers_cut": 0.0,
 }  # fmt: skip
 UNTAUGHT = {"behind_id": 2.0, "end_id": 2.0, "end_rows": 1.0, "end_least": 1.0, "stop_same": 0.2}
 FULL_STOP = UNTAUGHT | {"stop_same": 1.0, "stop_id": 7.0, "stop_inside": 30.0, "stop_after": 0.3}
@@ -186,6 +187,29 @@ def test_rows_with_masked_prompts_that_are_cut_anywhere(make: Any) -> None:
     masked = make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.5}))
     assert masked[0] == "skipped", "several samples may share a row"
     assert make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.0}))[0] == "passed", "pretraining"
+
+
+def test_masked_prompts_in_rows_that_are_cut_anywhere_where_the_script_asks_for_packing(make: Any) -> None:
+    def asked(source: str) -> list[dict[str, Any]]:
+        return [{"site": 60, "role": "setting", "file": "train.py", "line": 60, "function": "main", "source": source}]
+
+    joined = {"parts": 0.0, "ignored": 0.55, "answers": 5.0, "answers_cut": [0.25, 0.5] * 4, "crosses": 1.0}
+    status, _, finding = make.check(PACKED, process(make, sites=asked("packing=True,"), **joined))
+    assert (status, finding.severity, finding.confidence, finding.evidence[0].value) == ("fired", "info", "likely", 5.0)
+    assert "some begin within an answer" in finding.summary
+    for source, changed, wanted in (
+        ("packing=True,", {"crosses": 0.0}, "passed"),  # a mask between the samples
+        ("packing=True,", {"crosses": math.nan}, "skipped"),  # positions that start anew, say
+        ("packing=True,", {"answers_cut": 0.0}, "skipped"),  # long conversations, cut at their end
+        ("packing=True,", {"answers_cut": [0.0] * 7 + [0.5]}, "skipped"),  # a few of them split
+        ("packing=True,", {"answers_cut": None, "answers": None}, "skipped"),  # recorded before these were
+        ("packing=True,", {"answers": 1.0}, "passed"),  # answers that end in several ids
+        ("packing=False,", {}, "skipped"),  # turns of conversations that are cut into pieces
+    ):
+        assert make.check(PACKED, process(make, sites=asked(source), **joined | changed))[0] == wanted, (
+            source,
+            changed,
+        )
 
 
 def test_an_end_that_the_configuration_names_is_not_doubted(make: Any) -> None:

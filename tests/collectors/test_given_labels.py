@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,10 @@ from tracelyze.analyzers import diagnose
 
 from .conftest import program
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from tracelyze.collectors.signals.loss.given_labels import GivenLabels  # noqa: E402
+
 RULES = ["doubled-bos", "padding-in-loss", "new-tokens-untrained"]
 
 
@@ -24,3 +29,28 @@ def test_faults_of_texts_are_found_in_fused_losses_too(collect: Any, how: str) -
     named = "the model's own loss" if how == "fused" else "cross_entropy"
     assert named in found["padding-in-loss"].title
     assert found["new-tokens-untrained"].first_step in (41, 42)
+
+
+@pytest.mark.parametrize(
+    ("library", "more", "across"),
+    [
+        ("transformers.models.gpt2", {}, 1.0),
+        ("transformers.models.gpt2", {"attention_mask": [[1, 1, 0]]}, 1.0),
+        ("transformers.models.gpt2", {"attention_mask": [[1, 2, 2]]}, math.nan),  # numbers of samples
+        ("transformers.models.gpt2", {"attention_mask": [[[1, 0, 0], [0, 1, 0], [0, 1, 1]]]}, None),
+        ("transformers.models.gpt2", {"position_ids": [[0, 0, 1]]}, None),
+        ("transformers.models.gpt2", {"cu_seq_lens_q": [0, 1, 3]}, None),
+        ("transformers.models.gpt2", {"num_items_in_batch": 3, "use_cache": False}, 1.0),
+        ("train", {}, None),  # a model of one's own may find the ends of samples in the ids
+    ],
+)
+def test_what_tells_the_samples_of_a_row_apart(library: str, more: dict[str, Any], across: float | None) -> None:
+    kind = type("Causal", (torch.nn.Linear,), {"__module__": library})
+    module = kind(2, 2)
+    call = SimpleNamespace(model=SimpleNamespace(module=lambda: module))
+    ids = torch.tensor([[5, 6, 7]])
+    given = {name: one if isinstance(one, bool) else torch.tensor(one) for name, one in more.items()}
+    signal = SimpleNamespace(torch=torch)
+    found = GivenLabels._seen_across(signal, call, (), {"input_ids": ids, "labels": ids, **given})  # type: ignore[arg-type]
+    known = {name: float(one) for name, one in found.items()}
+    assert known == ({} if across is None else {"crosses": pytest.approx(across, nan_ok=True)})

@@ -143,3 +143,32 @@ def test_the_mark_of_a_section_begins_no_sample() -> None:
     packed = [[*sections[n], *sections[n + 1]] for n in range(4)]
     assert found_in(packed)["parts"] == 2.0, "each sample goes on as the rows do"
     assert found_in(packed[:1])["parts"] > 1.0, "of one row nobody knows how others go on"
+
+
+def test_answers_in_rows_that_are_cut_anywhere() -> None:
+    """Prompts are masked, each answer ends in one id, and the stream of samples is cut into equal pieces."""
+    length, samples = 12, [(list(range(10 + n, 14 + n % 3 + n)), [30 + n % 5, 31, EOS]) for n in range(12)]
+    stream = [pair for prompt, answer in samples for pair in [(i, False) for i in prompt] + [(i, True) for i in answer]]
+    rows = [stream[at : at + length] for at in range(0, len(stream) - length + 1, length)]
+    ids = torch.tensor([[one for one, _ in row] for row in rows])
+    labels = torch.tensor([[one if counts else -100 for one, counts in row] for row in rows])
+
+    def found(mask: Any = None, labels: Any = labels) -> Any:
+        scores = model(ids, mask=mask)[:, :-1].reshape(-1, V)
+        with torch.no_grad():
+            got = columns(torch, scores, labels[:, 1:].reshape(-1), -100, None)
+        return {name: float(value) for name, value in got.items()}
+
+    own = found()
+    assert own["parts"] == 0.0
+    assert own["answers"] > 1.5
+    assert own["crosses"] > 0.0
+    assert own["answers_cut"] == sum(row[1][1] for row in rows) / len(rows) > 0
+    behind = torch.zeros_like(ids, dtype=torch.bool)
+    behind[:, 1:] = (labels[:, :-1] == EOS) & (labels[:, 1:] == -100)
+    part = behind.cumsum(1)
+    apart = (part[:, :, None] == part[:, None, :]) & torch.ones(length, length, dtype=torch.bool).tril()
+    assert found(apart)["crosses"] == 0.0
+    several = labels.clone()
+    several[several == 31] = -100  # answers that are parted, and end in several ids
+    assert found(labels=several)["answers"] == 1.0

@@ -101,6 +101,8 @@ LOSS_CALLS: Final = Table(
         Column("target_part", "string", "", "part of a model that they belong to, where that is not called by itself"),
         Column("target_in_train", "bool", "", "that model or part was in train mode"),
         Column("crosses", "float64", "", "largest weight of attention on another sample of the row; nan: unknown"),
+        Column("answers", "float64", "", "samples in a row, by masked prompts behind answers that end in one id"),
+        Column("answers_cut", "float64", "share", "rows whose first target counts: they begin within an answer"),
     ),
 )
 

@@ -15,7 +15,7 @@ FEW_ROWS, FEW_COLUMNS = 8, 256  # of which every id is set beside every other on
 COLUMNS = (
     "ids_next", "end_id", "end_rows", "end_least", "end_counts", "stop_id", "stop_same", "stop_inside", "stop_after",
     "behind_id", "behind_rows", "behind_counts", "targets_least", "targets_most", "begin_id", "begin_twice", "prefix",
-    "prefix_share", "separator", "separator_share", "parts", "crosses",
+    "prefix_share", "separator", "separator_share", "parts", "crosses", "answers", "answers_cut",
 )  # fmt: skip
 Values = dict[str, Any]
 
@@ -29,7 +29,7 @@ def columns(torch: Any, attending: list[Any], ids: Any, target: Any, ignored: in
     found |= _ends(torch, end, tail, target, counts) | _behind(torch, ids, tail, target, counts)
     found |= _begins(torch, ids, tail, end)
     found |= _shared_start(torch, ids, counts) | _separator(torch, ids, tail, counts)
-    return found | _parts(torch, attending, ids, tail, end)
+    return found | _parts(torch, attending, ids, tail, end, _answers(torch, target, counts), counts)
 
 
 def best(torch: Any, rows: list[Values]) -> Values:
@@ -148,11 +148,24 @@ def _separator(torch: Any, ids: Any, tail: Any, counts: Any) -> Values:
     return {"separator": torch.where(known, separator, -1), "separator_share": share * known}
 
 
-def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any) -> Values:
+def _answers(torch: Any, target: Any, counts: Any) -> Any:
+    """Which sample of its row each position belongs to, shape [rows, length], where answers tell: behind the targets
+    that count, others follow that do not, and the last one of the former is the same id in all answers. 0: they do
+    not, or rows hold no more than one."""
+    ends = counts & ~torch.cat([counts[:, 1:], counts[:, -1:]], 1)
+    ends[:, -2:] = False  # where the row ends, and not the answer
+    stop = torch.where(ends, target, -1).amax()
+    alike = (~ends | (target == stop)).all()
+    behind = torch.cat([torch.zeros_like(ends[:, :2]), ends[:, :-2]], 1)  # a target is the id of the next position
+    return behind.cumsum(1) * alike
+
+
+def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any, answers: Any, counts: Any) -> Values:
     """How many samples a row holds, if one id ends or begins all of them, and the largest weight between them.
 
     Where all rows go on alike after their first id, a further sample does so, too: an id that is followed by another
-    one is the mark of a section ("### Response"), or of a turn.
+    one is the mark of a section ("### Response"), or of a turn. `answers`: to what they belong where rows are cut
+    anywhere, and no id begins or ends all of them.
     """
     first = ids[:, 0].mode().values
     ends = (tail.sum(1) > 0).double().mean() >= (ids[:, 0] == first).double().mean()
@@ -166,12 +179,13 @@ def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any) -> V
     whole = torch.where(ends, tail.any(1), ids[:, 0] == first).all()
     number = (1 + inside.sum(1)).double().mean() * whole
     after = torch.cat([torch.zeros_like(inside[:, :1]), inside[:, :-1]], 1)  # a sample ends behind its end symbol
-    part = torch.where(ends, after, inside).cumsum(1)
-    other = (part.unsqueeze(2) != part.unsqueeze(1)).tril(-1) & ~(tail & ends).unsqueeze(2)
+    part = torch.where(whole, torch.where(ends, after, inside).cumsum(1), answers)
+    other = (part.unsqueeze(2) != part.unsqueeze(1)).tril(-1) & ~(tail & ends & whole).unsqueeze(2)
     weights = [_across(torch, node, other) for node in attending]
     unknown = not weights or any(one is None for one in weights)
     crosses = torch.full((), math.nan, device=ids.device) if unknown else torch.stack(weights).amax()
-    return {"parts": number, "crosses": crosses}
+    held, cut = (1 + answers.amax(1)).double().mean(), counts[:, 0].double().mean()
+    return {"parts": number, "crosses": crosses, "answers": held, "answers_cut": cut}
 
 
 def _across(torch: Any, node: Any, other: Any) -> Any:

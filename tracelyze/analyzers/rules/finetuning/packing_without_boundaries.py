@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -14,16 +15,26 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+PACKING: Final = r"\bpacking\s*=(?!=)(?!\s*False)"
+CUT: Final = " Rows are cut anywhere, so that some begin within an answer, without its prompt."
+WHOLE: Final = (
+    'SFTConfig(packing=True, packing_strategy="bfd")  # TRL: whole samples, with positions that start anew\n'
+    "# its attention must heed these positions, as FlashAttention's does: packing=False is safe with any"
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Rows with several end symbols, and weights of attention across them."""
     found: list[Finding] = []
     reasons: list[str] = []
     unreadable = cut = False
+    asked = script_lines.only(process, "setting", PACKING) is not None
     for line, rows in texts.lines(process, limits):
-        packed = [row for row in rows if row["parts"] >= limits["parts"]]
+        wrapped = asked and _cut_anywhere(rows, limits)
+        held = "answers" if wrapped else "parts"
+        packed = [row for row in rows if row[held] is not None and row[held] >= limits["parts"]]
         seen = [row for row in packed if not math.isnan(row["crosses"])]
-        if all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
+        if not wrapped and all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
             cut = True
         elif len(packed) < limits["share"] * len(rows):
             looked_at = f"{plural(len(rows), 'batch')} looked at"
@@ -39,7 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         elif max(row["crosses"] for row in seen) < limits["weight"]:
             reasons.append("attention gives no weight to other samples of a row")
         else:
-            found.append(_finding(process, line, seen, limits))
+            found.append(_finding(process, line, seen, limits, held))
     if found:
         return found
     if unreadable:
@@ -51,9 +62,18 @@ def check(process: Process, limits: Limits) -> Outcome:
     return Passed(reasons[0]) if reasons else texts.NOT_SEEN
 
 
-def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
-    parts = texts.mean(rows, "parts")
+def _cut_anywhere(rows: list[Row], limits: Limits) -> bool:
+    """Whether rows begin within an answer as often as they do where samples are joined and cut into equal pieces: as
+    the share of targets that count. What is only too long, and cut at its end, begins with its prompt."""
+    if any(row["parts"] or not row["ignored"] or row.get("answers_cut") is None for row in rows):
+        return False
+    return texts.mean(rows, "answers_cut") >= limits["cut"] * (1 - texts.mean(rows, "ignored"))
+
+
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held: str) -> Finding:
+    parts = texts.mean(rows, held)
     crosses = max(row["crosses"] for row in rows)
+    weights = f"gives weights of up to {percent(crosses)}" if crosses < 1 else "is free to give any weight"
     return loss_calls.finding(
         process,
         line,
@@ -64,14 +84,16 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="likely",
         title=f"Packed samples see each other: {number(parts)} in a row, and no mask between them",
         summary=(
-            f"A row holds {number(parts)} samples on average, one behind the other, and attention gives weights of up "
-            f"to {percent(crosses)} to samples before the one that it is at. Each sample is learned with a context of "
+            f"A row holds {number(parts)} samples on average, one behind the other, and attention {weights} to samples "
+            f"before the one that it is at.{CUT if held == 'answers' else ''} Each sample is learned with a context of "
             "strangers that it will not have later. Pretraining does this on purpose, and long contexts may gain by "
             "it; short fine-tuning samples lose."
         ),
         fix="Keep the samples of a row apart: position ids that start anew with each, and a block-diagonal mask or an "
         "attention that takes the lengths of the samples.",
-        fix_code="DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True",
+        fix_code=WHOLE
+        if held == "answers"
+        else "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True",
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
             Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),
@@ -94,6 +116,7 @@ RULE = Rule(
     thresholds=(
         Threshold("parts", 2, "samples", "derived: one sample in a row has nobody beside it"),
         Threshold("weight", 1e-6, "", "derived: what is masked has a weight of zero, or of exp(-1e4) at most"),
+        Threshold("cut", 0.5, "times", "derived: 1 where rows begin anywhere, 0 where they begin as samples do"),
         texts.NEXT,
         loss_calls.SHARE,
         loss_calls.CALLS,

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.models import wrapped
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -24,6 +25,8 @@ SAMPLED_STEPS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)  # steps since the 
 FUNCTIONS = ("cross_entropy", "nll_loss")  # that compute the loss of a language model where nothing is fused
 NAME = "the model's own loss"
 IGNORED = -100
+LIBRARIES = ("transformers.", "peft.")
+PLAIN = frozenset({"input_ids", "labels", "shift_labels", "attention_mask"})  # others may tell samples apart
 
 
 class GivenLabels(Signal):
@@ -73,6 +76,7 @@ class GivenLabels(Signal):
         }
         with unseen(self.torch), self.torch.no_grad():
             found = self._found(ids.detach(), labels.detach())
+            found |= self._seen_across(call, args, kwargs)
         names = list(found)
         read = Readback(self.torch, list(found.values()), lambda late, got: late.update(zip(names, got, strict=True)))
         self._pending.put([row], read)
@@ -103,3 +107,18 @@ class GivenLabels(Signal):
         found = rows_of_ids.columns(self.torch, [], ids, target, IGNORED)
         found |= embedded_ids.padding(self.torch, ids, target, IGNORED)
         return found | {"ignored": (target[:, :-1] == IGNORED).double().mean()}
+
+    def _seen_across(self, call: Call, args: Any, kwargs: Any) -> dict[str, Any]:
+        """1 where a model of a library is given nothing that tells the samples of a row apart: no positions, lengths or
+        blocks, and at most a mask that hides padding. Such models read nothing of the kind off the ids."""
+        module = call.model.module()
+        library = type(wrapped(module)).__module__.startswith(LIBRARIES) if module is not None else False
+        tensors = {name: one for name, one in kwargs.items() if isinstance(one, self.torch.Tensor) and one.dim()}
+        mask = tensors.get("attention_mask")
+        if not library or args or not tensors.keys() <= PLAIN or (mask is not None and mask.dim() != 2):
+            return {}
+        ones = self.torch.ones((), device=tensors["input_ids"].device)
+        if mask is None:
+            return {"crosses": ones}
+        hides = is_plain(self.torch, mask) and mask.device == ones.device
+        return {"crosses": self.torch.where(mask.amax() <= 1, ones, math.nan)} if hides else {}
