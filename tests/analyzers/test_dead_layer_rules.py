@@ -56,6 +56,19 @@ def test_the_layers_that_are_named_get_what_the_title_says(make) -> None:
     assert "2.34 in the second fifth of the run, 2.34 in the last" in finding.summary
 
 
+@pytest.mark.parametrize(("second", "told"), [(7, False), (8, True)])
+def test_one_line_that_makes_all_layers_needs_no_others(make, second: int, told: bool) -> None:
+    line = {"role": "module", "file": "train.py", "line": 12, "function": "__init__"}
+    sites = [line | {"site": site, "source": "layers += [nn.Linear(width, width), nn.Sigmoid()]"} for site in (7, 8)]
+    modules = [
+        {"model": 0, "module": f"layer{at}", "kind": "Sigmoid", "made_at": made} for at, made in enumerate((7, second))
+    ]
+    process = make.process(stuck(make), sites=sites, more={"parameters": layers(DEEP), "modules": modules})
+    _, _, finding = make.check("vanishing-gradients", process)
+    assert "nn.LayerNorm(width), nn.GELU()" in finding.fix_code
+    assert ("the other layers likewise" in finding.fix_code) == told
+
+
 def test_the_title_and_the_numbers_below_it_are_of_one_measurement(make) -> None:
     rows = [
         one

@@ -90,7 +90,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
         ),
         fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
         "sigmoid or tanh, and an initialisation that fits the activation.",
-        fix_code=_example(_made_at(optimization.process, early)),
+        fix_code=_example(optimization.process, _made_at(optimization.process, early)),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -108,12 +108,14 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
     )
 
 
-def _example(place: Location | None) -> str:
+def _example(process: Process, place: Location | None) -> str:
     """The line that makes such a layer with one that lets gradients through, where it says what it makes."""
     squashing = r"nn\.Linear\((?P<sizes>[\w.]+, (?P<width>[\w.]+))\), nn\.(?:Sigmoid|Tanh)\(\)"
     if place is not None and len(re.findall(squashing, place.source)) == 1:
         passing = r"nn.Linear(\g<sizes>), nn.LayerNorm(\g<width>), nn.GELU()"
-        return re.sub(squashing, passing, place.source) + "  # and the other layers likewise"
+        made = [row["made_at"] for row in process.tables["modules"].records() if row["kind"] in ("Sigmoid", "Tanh")]
+        others = "  # and the other layers likewise" * (len(made) < 2 or len(set(made)) > 1)
+        return re.sub(squashing, passing, place.source) + others
     return "x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))"
 
 
