@@ -360,6 +360,32 @@ def test_an_average_that_is_made_anew_is_written_in_place(line: str, example: st
     assert ("Line 3" in fix) is (example is not None)
 
 
+MIXES = "            slow = d * slow + (1 - d) * new"
+
+
+@pytest.mark.parametrize(
+    ("head", "line", "edited"),
+    [
+        ("    @torch.no_grad()\n    def track(self, model):\n        for slow, new in pairs:", MIXES, True),
+        ("    def track(self, model):\n        with torch.no_grad():\n          for slow, new in pairs:", MIXES, True),
+        ("    def track(self, model):\n        for slow, new in pairs:", MIXES, False),  # of tensors that are trained
+        ("    @torch.no_grad()\n    def other(self):\n    def track(self):", MIXES, False),
+        (
+            "    @torch.no_grad()\n    def track(self, model):\n        for slow, new in pairs:",
+            "ema = update(m)",
+            False,
+        ),
+    ],
+)
+def test_an_average_is_edited_where_no_graph_is_recorded(make, head: str, line: str, edited: bool) -> None:
+    text = f"{head}\n{line}"
+    place = 1 + text.count("\n")
+    site = {"site": 40, "role": "average", "file": "a.py", "line": place, "function": "track", "source": line.strip()}
+    process = make.process(sites=[site | {"excerpt": text, "excerpt_line": 1}])
+    diff = copies.written_into(process, process.site(40))
+    assert (diff.added if diff else None) == (["            slow.copy_(d * slow + (1 - d) * new)"] if edited else None)
+
+
 @pytest.mark.parametrize(
     ("weight", "bias", "fired"), [(10.0, 1.0, True), (0.0, 1.0, False), (10.0, 0.0, False), ([0.0, 0.5], 1.0, True)]
 )

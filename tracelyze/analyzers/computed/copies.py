@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
     from tracelyze.analyzers.rule import Limits
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
     Indices = npt.NDArray[np.intp]
+
+
+_HEAD: Final = re.compile(r"\s*(?:async\s+)?def\b")
+_NO_GRAPH: Final = re.compile(r"\b(?:no_grad|inference_mode)\b|\bset_grad_enabled\(False\)")
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,22 @@ def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
         return f"Line {line.line} {ANEW}.", code
     fix = f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps."
     return fix, example(line if updated else None)
+
+
+def written_into(process: Process, line: Location | None) -> Diff | None:
+    """The statement that gives the average a new tensor, with what it computes written into the average, where the text
+    around it says that no graph is recorded; a tensor that requires gradients could not be written into else."""
+    own = own_statement.at(process, line)
+    made = own.parsed.statement if own is not None else None
+    if line is None or own is None or not isinstance(made, ast.Assign) or not _is_new(made):
+        return None
+    text = {number: said for number, said in edits.recorded_lines(process, line).items() if number <= line.line}
+    begin = max((number for number, said in text.items() if _HEAD.match(said)), default=min(text, default=line.line))
+    while text.get(begin - 1, "").lstrip().startswith("@"):
+        begin -= 1
+    if not any(number >= begin and _NO_GRAPH.search(said) for number, said in text.items()):
+        return None
+    return own.changed(f"{own.parsed.text_of(made.targets[0])}.copy_({own.parsed.text_of(made.value)})")
 
 
 def _is_new(made: ast.Assign) -> bool:

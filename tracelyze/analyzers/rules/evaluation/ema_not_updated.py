@@ -108,6 +108,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         summary=f"Each evaluation looked at, {made}, and {seen} where it began: {HARM}",
         fix=fix,
         fix_code=code,
+        diff=None if updated else copies_of_the_model.written_into(process, average),
         first_step=first,
         last_step=last,
         evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
