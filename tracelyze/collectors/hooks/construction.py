@@ -19,6 +19,7 @@ from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.optimizers import constructed, made_with, rates
 from tracelyze.collectors.recording.fast_path.path import this_thread
+from tracelyze.collectors.system.program_signals import own_errors_dropped
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 wrappers: list[Any] = []  # functions of ours in the place of torch's
@@ -62,7 +63,7 @@ def _constructor(owner: Any, made_one: Callable[[], None]) -> None:
             construction.optimizers.note(self, sys._getframe(1))
             if len(self.param_groups) > 1 and (made := rates(self)) is not None:
                 made_with[self] = made
-        with contextlib.suppress(Exception):  # what other libraries hold may answer in any way
+        with own_errors_dropped:  # what other libraries hold may answer in any way
             made_one()
 
     owner.__init__ = __init__
@@ -125,7 +126,7 @@ def _embedding(torch: Any) -> None:
             leave_no_frame(error)
             raise
         if not is_compiling() and may_compute(torch):
-            with contextlib.suppress(Exception), unseen(torch), torch.no_grad():
+            with own_errors_dropped, unseen(torch), torch.no_grad():
                 vocabularies.made(args[0])
 
     owner.__init__ = __init__

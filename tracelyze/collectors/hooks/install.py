@@ -52,6 +52,7 @@ from tracelyze.collectors.recording.recorder import Recorder
 from tracelyze.collectors.recording.steps import Steps
 from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.system import fatal_signals, threads
+from tracelyze.collectors.system.program_signals import OwnErrors
 from tracelyze.collectors.system.threads import Threads
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
@@ -64,7 +65,7 @@ LOSSES = (
 # Classes whose methods wrappers call, beside those that watch modules. A test finds one that is missing.
 CALLED = (
     Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
-    Constructions, Notes, TimedLines, Threads, ByIdentity, SetByIdentity, FusedDropouts,
+    Constructions, Notes, TimedLines, Threads, ByIdentity, SetByIdentity, FusedDropouts, OwnErrors,
     functional_gradients.FunctionalLosses,
 )  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -16,6 +15,7 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 from tracelyze.collectors.program import fetches
 from tracelyze.collectors.program.loading.timed_lines import TimedLines
 from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.system.program_signals import own_errors_dropped
 
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
 # The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.
@@ -119,7 +119,7 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def fetch(self: Any, *args: Any, **kwargs: Any) -> Any:
         notes = None
-        try:
+        with own_errors_dropped:  # a dataset that answers with exceptions of its own
             notes = enrolled.get(self) if forking.page is None else fetches.in_worker(torch, self)
             if notes is not None and notes.only_counts:
                 notes.words[fetches.FETCHES] += 1
@@ -128,8 +128,6 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
                 begin = perf_counter()
                 notes.begins()
                 forking.spent += perf_counter() - begin
-        except Exception:  # noqa: S110  # a dataset that answers with exceptions of its own
-            pass
         timed = fetches.timed.get(self) if len(fetches.timed) else None
         if timed is not None and not timed.begin():
             timed = None
@@ -143,10 +141,8 @@ def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
                 _timed(self, timed)
         if notes is not None:
             begin = perf_counter()
-            try:
+            with own_errors_dropped:
                 notes.ends()
-            except Exception:  # noqa: S110
-                pass
             forking.spent += perf_counter() - begin
         return made
 
@@ -162,7 +158,7 @@ def _timed(fetcher: Any, timed: TimedLines) -> None:
         fetches.Forking.spent += timed.spent
         timed.spent = 0.0
         return
-    with contextlib.suppress(Exception):
+    with own_errors_dropped:
         fetches.tell(timed)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import random
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
+from tracelyze.collectors.system.program_signals import own_errors_dropped
 
 wrappers: list[Any] = []  # functions of ours in the place of theirs
 
@@ -22,7 +22,7 @@ def install(seeded: Callable[[str], None]) -> None:
     NumPy imports its `random` when that is first asked for, mostly by the very call that seeds it: it is imported here.
     """
     if "numpy" in sys.modules:
-        with contextlib.suppress(Exception):  # a module of the program's own that is called numpy
+        with own_errors_dropped:  # a module of the program's own that is called numpy
             importlib.import_module("numpy.random")
     for home, name, names in (
         (random, "python", ("seed", "setstate")),

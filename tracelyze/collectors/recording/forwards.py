@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import traceback
 from typing import Any
 
@@ -14,7 +13,7 @@ from tracelyze.collectors.recording.guards import on_training_thread
 from tracelyze.collectors.recording.parts import Parts
 from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.storage import arrow
-from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.system.program_signals import own_errors_dropped, raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import unseen
 
 
@@ -66,7 +65,7 @@ class Forwards:
         if self._torch.utils.data.get_worker_info() is not None:
             self.guard.writer.off = True  # A loader's worker: what it calls is part of its batches.
             return
-        with contextlib.suppress(Exception):  # Tried again, and reported, when there is something to write.
+        with own_errors_dropped:  # Tried again, and reported, when there is something to write.
             arrow.load()
 
     @on_training_thread
@@ -94,6 +93,8 @@ class Forwards:
         try:
             call = self._calls.record(module, args, kwargs, output, start - self.guard.clock.zero, dropouts)
         except Exception as error:  # A module that cannot be hashed, say: steps are recorded without the calls.
+            if raised_by_a_signal_handler(error):
+                raise
             self._calls_failed = True
             text = redaction.redact_text("".join(traceback.format_exception(error)))
             self._record_event("collector-error", "calls", text)

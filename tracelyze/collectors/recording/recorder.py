@@ -171,6 +171,8 @@ class Recorder:
         try:
             return self.program.trainings.of_parameter(parameter)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.writer.stop(error)
             return None
 
@@ -213,6 +215,8 @@ class Recorder:
             sampling.start(self.dispatcher.every_second())
         except Exception as error:
             writer.stop(error)
+            if raised_by_a_signal_handler(error):
+                raise
 
     def add_facts(self, facts: dict[str, Any]) -> None:
         """Add facts to process.json, now or when it is written."""

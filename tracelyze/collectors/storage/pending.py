@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+
 Row = dict[str, Any]
 
 
@@ -86,4 +88,6 @@ class PendingSteps(PendingRows):
         try:
             values.fill(row)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.failed(error)

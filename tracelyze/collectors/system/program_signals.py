@@ -29,6 +29,20 @@ def raised_by_a_signal_handler(error: BaseException) -> bool:
     return False
 
 
+class OwnErrors:
+    """Drops errors, but lets those of the program's signal handlers go on."""
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
+        return isinstance(error, Exception) and not raised_by_a_signal_handler(error)
+
+
+own_errors_dropped = OwnErrors()
+"""`with own_errors_dropped:` around lines of ours within the program's, whose errors are nobody's business."""
+
+
 def _code_of(handler: Any) -> Any:
     """The code that runs when a signal arrives; None for a default, or one that is not written in Python."""
     function = getattr(handler, "__func__", handler)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.lines import definitions
+from tracelyze.collectors.system.program_signals import own_errors_dropped
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
 SPACE: Final = 256  # bytes, for what a worker hands to the training process
@@ -34,14 +35,12 @@ class LoneRows:
     def returns(self, frame: FrameType, made: Any) -> None:
         """It is about to return: its variables still hold the samples that it was given."""
         torch = sys.modules["torch"]
-        try:
+        with own_errors_dropped:  # samples that answer with exceptions of their own
             with borrowed(frame) as variables, unseen(torch):
                 given = [variables.get(name) for name in self.code.co_varnames[: self.code.co_argcount]]
                 samples = next((one for one in given if type(one) in (list, tuple)), None)
                 if samples is not None and _FEWEST <= len(samples) <= _MOST and may_compute(torch):
                     self._look(torch, list(samples), made)
-        except Exception:  # noqa: S110  # samples that answer with exceptions of their own
-            pass
 
     def _look(self, torch: Any, samples: list[Any], made: Any) -> None:
         if isinstance(made, dict):

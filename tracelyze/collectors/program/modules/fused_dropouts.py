@@ -17,6 +17,7 @@ from tracelyze.collectors.internals import function_modes
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.own_frames import COLLECTORS, leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
 NAME = "scaled_dot_product_attention"
@@ -61,7 +62,9 @@ class FusedDropouts:
                 looked.next = steps + 1 if looked.looks < LOOKS else 2 * max(steps, 1)
                 return self._look(original, looked)
             self._progress.dropouts += looked.dropouts
-        except Exception:
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self._models[module] = None
         return original
 
@@ -76,7 +79,9 @@ class FusedDropouts:
             if self._progress.steps >= looked.next:
                 self._unseen[module] = None
             return looked.dropouts
-        except Exception:
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self._models[module] = None
             return 0
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.storage.pending import PendingSteps
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
@@ -52,6 +53,8 @@ class LateRows:
             captured = not may_compute(self._torch, any(one.is_cuda for one in scalars))
             late = None if captured else Readback(self._torch, scalars, fill)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             late = None
             self._rows.failed(error)
         self._rows.put(rows, late)

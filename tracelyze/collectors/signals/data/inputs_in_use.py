@@ -20,6 +20,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data import saved_inputs
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors import fingerprints, saved_values
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute, unseen
@@ -142,6 +143,8 @@ class InputsInUse(Signal):
                     self._keep(type(module).__name__, [*fingerprints.fields(torch, args)])
                     self._keep(type(module).__name__, [*fingerprints.fields(torch, kwargs)])
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self._given, self._error = [], error
         spent = perf_counter() - begin
         self.meter.spent(spent)

@@ -13,6 +13,7 @@ from tracelyze import redaction
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingValues
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import has_memory
 
@@ -110,6 +111,8 @@ class Scalars(Signal):
             try:
                 later.fill(row)
             except Exception as error:
+                if raised_by_a_signal_handler(error):
+                    raise
                 self._refuse(row["name"], _clause(error))
                 continue
             self.context.emit("scalars", row)
@@ -132,6 +135,8 @@ class Scalars(Signal):
         except _Refused as reason:
             self._refuse(name, str(reason))
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self._refuse(name, _clause(error))
         return None
 

@@ -17,6 +17,7 @@ from tracelyze.collectors.program.call import GRAD, Call, EvaluatedLosses
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine import reads
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
 MAX_READS: Final = 200  # of one pass
@@ -82,7 +83,9 @@ class EvaluatedReads(Signal):
             return
         try:
             self._add(evaluated, tensor, frame)
-        except Exception:  # what it was is not known: of a tensor that stands for others
+        except Exception as error:  # what it was is not known: of a tensor that stands for others
+            if raised_by_a_signal_handler(error):
+                raise
             self._evaluated = None
 
     def _add(self, evaluated: EvaluatedLosses, tensor: Any, frame: FrameType | None) -> None:

@@ -21,6 +21,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.functional_activations import FunctionalActivations
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
@@ -131,6 +132,8 @@ class _Forward(ModuleWatch):
             self._gates = Gates(torch, root)
             self._every = max(1, -(-len(self._names) // MAX_MODULES))
         except Exception as error:  # a model that hides its modules, say
+            if raised_by_a_signal_handler(error):
+                raise
             self.error = error
             return None
         self._seconds = perf_counter() - start
@@ -148,6 +151,8 @@ class _Forward(ModuleWatch):
                     if self._order % self._every == 0:
                         self._sample(module, output)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.error = error
         self._seconds += perf_counter() - start
 
@@ -164,6 +169,8 @@ class _Forward(ModuleWatch):
                     routed = self._gates.values() if self._gates is not None else []  # read back behind the values
                     self._signal._watched(self._rows, self._values + routed)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.error = error
         spent = self._seconds + perf_counter() - start
         self._signal.meter.spent(spent)

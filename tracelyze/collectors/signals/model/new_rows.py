@@ -16,6 +16,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
@@ -95,6 +96,8 @@ class _LookUps(ModuleWatch):
                         self._adapted.add(id(inner))
             self._called.append(name)
         except Exception as error:  # a module may answer in any way
+            if raised_by_a_signal_handler(error):
+                raise
             self.error = error
 
     def ends(self, root: Any, output: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.signals.context import ModuleWatch
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
 Found = tuple[str, Any]  # an argument's name, and its values
@@ -60,6 +61,8 @@ class TimestepsInside(ModuleWatch):
                 if ranged[0] == "schedule":  # an embedding alone may be one of places in a series
                     self.taken, self.named = (found[0], found[1].detach().long().clone(), ranged), bool(named)
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             self.error = error
 
     def ends(self, root: Any, output: Any) -> None:

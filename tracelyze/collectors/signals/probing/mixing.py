@@ -10,6 +10,7 @@ from typing import Any
 
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.signals.probing.copied_model import CopiedModel, NotCopied, RandomStates
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 FEWEST = 4  # samples: with fewer, "some of the others" and "all of them" are nearly the same
 TOLERANCE = 1e-4  # of the largest output: kernels may add up in another order where shapes depend on the values
@@ -133,7 +134,9 @@ class Mixing:
     def _takes_half(self) -> bool:
         try:
             self._run(half=True)
-        except Exception:
+        except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             return False
         return True
 

@@ -16,6 +16,7 @@ from tracelyze.collectors.signals.probing import replays
 from tracelyze.collectors.signals.probing.copied_model import CopiedModel, NotCopied, RandomStates, preserved
 from tracelyze.collectors.signals.probing.mixing import Mixing
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
 AT_STEPS = (1, 4)  # steps of the process that have ended: the first one holds what is made only once
@@ -86,6 +87,8 @@ class Probe(Signal):
                 self._try(rows["replays"], lambda: replays.compare(torch, copied, states))
                 self._try(rows["mixings"], lambda: self._mixing(call, copied, states))
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             for row in rows.values():
                 row.setdefault("failed", _reason(error))
         for table, row in rows.items():
@@ -97,6 +100,8 @@ class Probe(Signal):
         try:
             row |= compare()
         except Exception as error:
+            if raised_by_a_signal_handler(error):
+                raise
             row["failed"] = _reason(error)
 
     def _site(self, module: Any, name: str) -> int | None:
