@@ -819,7 +819,7 @@ SETTINGS: Final = (
     ),
     pair("folders_in_ranks", "kept-in-order", "no-shuffle", lines=("sampler = DistributedSampler(dataset",)),
     pair("folders_in_ranks", "mixed-files"),
-    pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("loader = DataLoader(dataset,",)),
+    pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("for epoch in range(5):",)),
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),
     pair("two_ranks", "own-seed"),
