@@ -44,6 +44,12 @@ def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
     assert (follows.caused_by, follows.fix_code, "Mend the cause" in follows.fix) == (cause.rule, "", True)
 
 
+def test_no_limit_is_proposed_beside_a_clip_that_freezes_the_training() -> None:
+    effect, cause = finding("clipping-always-active", 1, fix_code="lr=2.8e-07"), finding("clipping-freezes-updates", 1)
+    explained = {one.rule: one for one in causality.explain([cause, effect], DECLARED, RUN)}
+    assert (explained[effect.rule].caused_by, explained[effect.rule].fix_code) == (cause.rule, "")
+
+
 @pytest.mark.parametrize("rule", consequences.OPEN)
 def test_what_sees_that_nothing_is_learned_guesses_at_no_reason_beside_its_cause(rule: str) -> None:
     effect = finding(rule, 200, fix="Look for dead units.", fix_code="print(inputs, labels)")

@@ -166,6 +166,31 @@ def test_what_an_input_is_divided_by(make: Any) -> None:
     assert number(divided(process_with(make, *places, total, layer))) is None
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("return (load - np.nanmean(reference)) / np.nanstd(reference)", True),
+        ("x = (x - np.nanmin(x, 0)) / (np.nanmax(x, 0) - np.nanmin(x, 0))", True),
+        ("x = np.nan_to_num((x - np.nanmean(x)) / np.nanstd(x))", False),  # filled
+        ("rmse = np.sqrt(np.nanmean((a - b) ** 2))", False),  # a metric
+        ("r2 = 1 - np.nanmean((a - b) ** 2) / np.nanvar(b)", False),
+        ("x = (x - x.mean(0)) / x.std(0)", False),
+    ],
+)
+def test_statistics_that_pass_over_missing_values(make: Any, source: str, found: bool) -> None:
+    place = script_lines.past_missing(process_with(make, ("singular", 30, "standardise", source)))
+    assert (place is not None) == found
+
+
+def test_an_example_of_dropout_is_the_own_line(make: Any) -> None:
+    line = "        x = F.dropout(x, p=self.cfg.dropout)"
+    site = {"site": 0, "role": "dropout", "file": "train.py", "function": "forward", "line": 15, "source": line.strip(),
+            "excerpt": f"    def forward(self, x):\n{line}\n        return x", "excerpt_line": 14}  # fmt: skip
+    process = make.process(sites=[site])
+    code = dropout_call.example(process, dropout_call.lines(process))
+    assert code == "x = F.dropout(x, p=self.cfg.dropout, training=self.training)"
+
+
 def test_functional_dropout_that_does_not_follow_the_mode(make: Any) -> None:
     module = ("dropout", 12, "forward", "x = self.dropout(x)")
     follows = ("dropout", 13, "forward", "x = F.dropout(x, 0.1, training=self.training)")

@@ -50,7 +50,7 @@ def _follows(finding: Finding, cause: str | None) -> Finding:
         return replace(finding, caused_by=cause, fix=NO_OTHER, fix_code="", diff=None)
     if cause is None or finding.rule not in consequences.SIZE_FOLLOWS:
         return replace(finding, caused_by=cause)
-    fix = "Mend the cause first, and leave limit and learning rate as they are: without the cause they may be right."
+    fix = "Mend the cause first, and choose limit and learning rate after that: without the cause they may be right."
     return replace(finding, caused_by=cause, fix=fix, fix_code="", diff=None)
 
 

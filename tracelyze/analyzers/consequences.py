@@ -59,7 +59,7 @@ FOR_MEMORY: Final[tuple[EndCause, ...]] = ("memory-likely", "oom-kill", "memory-
 """Ends that the system brought about because memory ran out, which a hang does not explain."""
 
 
-SIZE_FOLLOWS: Final = ("clipping-freezes-updates", "update-ratio")
+SIZE_FOLLOWS: Final = ("clipping-freezes-updates", "clipping-always-active", "update-ratio")
 """Effects whose own repair is another learning rate or limit, which is wrong as soon as their cause is mended."""
 
 

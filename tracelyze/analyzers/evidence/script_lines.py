@@ -38,6 +38,7 @@ _BREAKS: Final = re.compile(r"[\w)\]] /=? (?![\d.]+\b)|\b(?:log(?:2|10|1p)?|sqrt
 _KEEPS: Final = re.compile(  # parameters, in a list or the like; no number of them, and no optimizer's
     r"^[\w.]+(?:\s*:[^=]+)?\s*=(?!=)(?!.*(?:numel|\bsum|\blen|optim|Adam|SGD)).*parameters\(\).*\.requires_grad\b"
 )
+_PAST_NAN: Final = re.compile(r"^(?!.*nan_to_num).*[A-Za-z_\])]\s*-\s*(?:\w+\.)?nan(?:mean|median|min)\s*\(.*/")
 _SHIFTS: Final = r"(?:\[|,|\+)\s*1\s*:|\broll\s*\("
 _TARGETS: Final = (
     r"\b(?:\w*labels?|\w*targets?|tgt|goals?|ys?|y_\w+)\b[\"']?\]?(?:\[[^=]*\])?\s*(?:=(?!=)|:)|\byield\b|\breturn\b"
@@ -200,6 +201,11 @@ def divided_inputs(process: Process) -> Location | None:
             return only_of(inside)
         lines = [one for one in lines if (one.file, one.function) != home]
     return only_of([one for one in lines if one.function not in (MODULE, "forward")])
+
+
+def past_missing(process: Process) -> Location | None:
+    """The only line that normalises by statistics which pass over NaN (`np.nanmean`): it leaves the NaN where it is."""
+    return only_of([one for one in process.locations("singular") if _PAST_NAN.search(one.source)])
 
 
 def reseeded(process: Process) -> Location | None:

@@ -25,7 +25,9 @@ FIX_DATA: Final = (
 )
 CODE_DATA: Final = (
     "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
-    "good = torch.isfinite(inputs).flatten(1).all(1)\ninputs, targets = inputs[good], targets[good]"
+    "good = torch.isfinite(inputs).flatten(1).all(1)\n"
+    "good &= torch.isfinite(targets).reshape(len(good), -1).all(1)\n"
+    "inputs, targets = inputs[good], targets[good]"
 )
 FIX_DIVISION: Final = (
     "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
@@ -107,8 +109,9 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     loader = loader_of(process, row)
     divided = script_lines.divided_inputs(process) if loader is None else None
     seen = process.site((loader or {}).get("site")) or process.location("loss") or optimization.loss_location
-    place = divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
-    divides = divided is not None or (place is not None and "/" in place.source.split("#")[0])
+    missing = script_lines.past_missing(process)
+    place = missing or divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
+    divides = missing is None and (divided is not None or (place is not None and "/" in place.source.split("#")[0]))
     came = "the loader handed them out" if loader else "the model was given them"
     sure = bool(events) and count >= limits["batches"] and found.trained >= limits["batches"]
     return Finding(
@@ -121,6 +124,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
             f"that are not numbers as {came}, in field {row['field']} ({row['dtype']}, "
             f"{row['shape']}). No batch that was trained on did. {loss} "
             "backward followed. What such batches have in common is never learned."
+            f"{script_lines.said(missing, 'takes statistics past NaN, and it keeps the NaN')}"
         ),
         fix=FIX_DIVISION if divides else FIX_DATA,
         fix_code=CODE_DIVISION if divides else CODE_DATA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits, line_edits, script_lines
@@ -39,6 +40,9 @@ def said(found: list[Location]) -> str:
 def example(process: Process, found: list[Location]) -> str:
     """The mode handed over; where a plain function drops, which knows no model, by an argument of its own."""
     place = found[0] if found else None
+    edit = by_mode(process, found[:1])
+    if edit is not None:
+        return textwrap.dedent("\n".join(edit.added))
     own = own_statement.at(process, place)
     if place is None or own is None or not own.is_whole:
         return EXAMPLE

@@ -47,8 +47,8 @@ def _finding(
     name = str(optimization.facts.get("name") or "The optimizer")
     if name in accumulation.SCALE_MATTERS:
         effect = (
-            f"Every update is as long as the learning rate times {number(bound)}, whatever the gradient says: it does "
-            "not get shorter as the loss flattens out."
+            f"Each gradient is {number(bound)} long as {name} gets it, whatever it was: it does not get shorter as the "
+            "loss flattens out."
         )
         also = (
             f" With {name} a clip that lets more through needs a rate that is smaller by as much. The largest steps "

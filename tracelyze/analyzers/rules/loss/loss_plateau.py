@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.datasets import rows_apart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -37,13 +38,14 @@ def check(process: Process, limits: Limits) -> Outcome:
             )
         return Passed("the loss moved, or it stays at a level that nothing shows to be a bad one")
     affected = timing.numbers(optimization) >= seen.first
+    apart = None if seen.preference else rows_apart.of(process)
     return [
         Finding(
             rule=RULE.id,
             severity="warning",
             confidence=seen.confidence,
             title=f"Nothing is learned: the loss stands at {number(seen.level)}{seen.named}",
-            summary=seen.summary,
+            summary=seen.summary + (apart.said() if apart else ""),
             fix=PREFERENCE
             if seen.preference
             else "Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
@@ -61,7 +63,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
             cost=timing.cost_of(optimization, affected),
-            location=optimization.loss_location,
+            location=apart.place if apart else optimization.loss_location,
+            diff=apart.diff if apart else None,
+            seen_at=optimization.loss_location if apart else None,
             charts=pictures.loss(optimization, [Mark(float(seen.first), "plateau")]),
             false_alarm="A run that was stopped in its warm-up, or a task without anything to learn.",
         )

@@ -1,0 +1,72 @@
+"""One tensor of a batch that is taken by position, beside others that are taken through a shuffled order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracelyze.analyzers.evidence.datasets import rows_apart
+
+DRAWN = "order = torch.randperm(len(labels), generator=gen)"
+RANGE = "for lo in range(0, len(order) - size + 1, size):"
+WRONG = "yield features[order[lo:lo + size]], adjacency[order[lo:lo + size]], labels[lo:lo + size]"
+RIGHT = "yield features[order[lo:lo + size]], adjacency[order[lo:lo + size]], labels[order[lo:lo + size]]"
+
+
+def process_of(make: Any, body: list[str], role: str = "yields", steps: Any = None) -> Any:
+    """A process whose function of batches holds these lines, of which the last one has this role."""
+    text = ["def minibatches(features, labels, size):", *(f"    {line}" for line in body)]
+    site = {"site": 0, "role": role, "file": "train.py", "function": "minibatches", "line": 10 + len(body),
+            "source": body[-1].strip(), "excerpt": "\n".join(text), "excerpt_line": 10}  # fmt: skip
+    return make.process(steps, sites=[site])
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "added"),
+    [
+        ([DRAWN, RANGE, f"    {WRONG}"], 13, f"        {RIGHT}"),
+        (
+            ["perm = np.random.permutation(n)", "for i in range(0, n, b):", "    idx = perm[i:i + b]",
+             "    x, y = self.x[idx], self.y[i:i + b]", "    loss = criterion(model(x), y)"],
+            14,
+            "        x, y = self.x[idx], self.y[idx]",
+        ),
+        (
+            ["rng.shuffle(rows)", "for i in range(0, n, b):", "    x = data[rows[i:i + b]]", "    y = target[i:i + b]",
+             "    yield x, y"],
+            14,
+            "        y = target[rows[i:i + b]]",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_taken_by_position(make: Any, body: list[str], line: int, added: str) -> None:
+    role = "training-call" if "model(" in body[-1] else "yields"
+    found = rows_apart.of(process_of(make, body, role))
+    assert found is not None
+    assert (found.place.line, found.diff.added) == (line, [added])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [DRAWN, RANGE, f"    {RIGHT}"],
+        ["order = torch.arange(len(labels))", RANGE, f"    {WRONG}"],  # nothing is shuffled
+        [DRAWN, RANGE, "    yield features[order[lo:lo + size]], labels[lo:hi]"],  # another piece
+        [DRAWN, RANGE, "    idx = order[lo:lo + size]", "    x = features[idx]", "    train(x)",
+         "for lo in range(0, n, size):", "    yield held_out[lo:lo + size]"],  # the loop of an evaluation
+        [DRAWN, RANGE, "    yield features[order[lo:lo + size]], labels[lo:lo + size], weights[lo:lo + size]"],
+    ],
+)  # fmt: skip
+def test_what_is_not_known_to_be_apart(make: Any, body: list[str]) -> None:
+    assert rows_apart.of(process_of(make, body)) is None
+
+
+def test_a_training_that_learns_nothing_is_pointed_to_the_line(make: Any) -> None:
+    steps = {"step": np.arange(1, 1001), "loss": np.full(1000, math.log(10))}
+    for last, pointed in ((WRONG, True), (RIGHT, False)):
+        process = process_of(make, [DRAWN, RANGE, f"    {last}"], steps=steps)
+        finding = make.check("loss-plateau", process)[2]
+        assert (finding.diff is not None, "belongs to other samples" in finding.summary) == (pointed, pointed)
