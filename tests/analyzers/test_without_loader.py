@@ -163,6 +163,36 @@ def test_one_class_that_is_nearly_all_at_the_loss_alone(make, calls: dict[str, A
         assert (found[2].confidence, "class 0" in found[2].summary) == ("likely", True)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "0"),
+        ({"answer": 1, "answer_same": 0.03}, "0"),  # the first sample is one of the few that get the other answer
+        ({"answer": 1}, "1"),
+        ({"input_shape": "100x5", "answer": 4}, "4"),
+        ({"value": 0.64}, ""),  # up to nine of ten answers may be wrong
+        ({"answer_same": 0.3, "input_shape": "100x5"}, ""),
+        ({"answer": None, "answer_same": None}, ""),
+        ({"reduction": "sum"}, ""),
+        ({"ignored": 0.2}, ""),
+        ({"target_varies": 0.0}, ""),  # one class: something else than classes
+        ({"target_shape": "800", "input_shape": "800x2"}, ""),  # the first 64 of so many may be of the other class
+    ],
+)
+def test_the_frequent_class_of_large_batches_by_what_is_answered(make, change: dict[str, Any], told: str) -> None:
+    """None holds one class alone. The model answers it to all, and is right with most: the loss says so."""
+    first = {"function": "cross_entropy", "training": True, "site": 1, "target_integer": True, "reduction": "mean",
+             "input_shape": "100x2", "target_shape": "100", "target_lowest": 0, "target_highest": 1, "ignored": 0.0,
+             "target_varies": 0.25, "answer": 1, "answer_same": 0.7, "value": 0.9}  # fmt: skip
+    late = first | {"answer": 0, "answer_same": 1.0, "value": 0.12} | change
+    calls = [first | {"step": at} for at in range(20)] + [late | {"step": at} for at in (150, 210, 300, 390)]
+    status, _, finding = make.check("class-imbalance", make.process(more={"loss_calls": calls}))
+    assert status == ("fired" if told else "skipped")
+    assert not told or (finding.confidence, f"at least 94% are of class {told}" in finding.summary) == ("likely", True)
+    calls[-1] |= {"answer": 1 - int(told or 0), "answer_same": 1.0}
+    assert make.check("class-imbalance", make.process(more={"loss_calls": calls}))[0] == "skipped", "no longer the same"
+
+
 def test_classes_that_the_loss_weighs_are_not_to_be_weighed_again(make) -> None:
     rows = targets(classes='{"0": 31, "1": 1}')
     for source, advised in (("loss = F.cross_entropy(z, y, weight=w)", False), ("loss = criterion(z, y)", True)):

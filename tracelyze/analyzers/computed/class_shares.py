@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 BINARY: Final = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _LOOKED_AT: Final = 64  # targets of a call, at most, that its spread is of
+_TRAINED: Final = 1 / 3  # of the steps: before that a model may answer anything, and changes it
 _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
 _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
 
@@ -37,14 +39,47 @@ def at_the_loss(process: Process, pure: int) -> Most | None:
         return None
     rows = [row for row in lines[0].rows if _is_one_each(row["target_shape"]) and row["target_integer"]]
     known = [row for row in rows if row["target_lowest"] is not None and row["target_varies"] is not None]
+    return _by_batches_alone(known, pure) or _by_answers(known, len(process.steps))
+
+
+def _by_batches_alone(known: list[Row], pure: int) -> Most | None:
     alone = [row["target_lowest"] for row in known if row["target_lowest"] == row["target_highest"]]
     if len(alone) < pure or len(set(alone)) > 1 or alone[0] < 0:
         return None
     name = alone[0]
     if not all(row["target_lowest"] <= name <= row["target_highest"] for row in known) or len(alone) == len(known):
         return None
-    share = fmean(1.0 - row["target_varies"] ** 2 for row in known)
-    return Most(f"{name:.0f}", share, sum(min(int(row["target_shape"]), _LOOKED_AT) for row in known))
+    return _most(f"{name:.0f}", known)
+
+
+def _by_answers(known: list[Row], steps: int) -> Most | None:
+    """The class that a trained model answers, and is so often right with that it has to be the frequent one.
+
+    Large batches hardly ever hold one class alone. But an answer that is wrong costs ln 2 at least, as the class that
+    was meant has a probability of one half at most: of a batch, no more than loss / ln 2 were answered wrongly.
+    """
+    late = [row for row in known if row["step"] >= _TRAINED * steps]
+    names = {name for row in late for name in [_answered(row)]}
+    name = names.pop() if len(names) == 1 else None
+    return None if name is None or not any(row["target_varies"] for row in late) else _most(str(name), late)
+
+
+def _answered(row: Row) -> int | None:
+    """The class that holds the largest share of the first targets of this call, by what the model answers; or None."""
+    answer, same, loss = row.get("answer"), row.get("answer_same"), row.get("value")
+    plain = row["function"] == "cross_entropy" and row["reduction"] == "mean" and not row["ignored"]
+    if not plain or answer is None or same is None or loss is None or not 0 <= loss < log(2):
+        return None
+    if str(row["input_shape"]).endswith("x2") and 2 * same < 1:  # the first sample is one of the few
+        answer, same = 1 - answer, 1 - same
+    count = int(row["target_shape"])
+    others = count * (1 - same + loss / log(2))  # at most: answered otherwise, or answered so and wrong
+    return int(answer) if others < (1 - row["target_varies"] ** 2) * min(count, _LOOKED_AT) else None
+
+
+def _most(name: str, rows: list[Row]) -> Most:
+    share = fmean(1.0 - row["target_varies"] ** 2 for row in rows)
+    return Most(name, share, sum(min(int(row["target_shape"]), _LOOKED_AT) for row in rows))
 
 
 def _is_one_each(shape: str | None) -> bool:

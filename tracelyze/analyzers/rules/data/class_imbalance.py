@@ -95,7 +95,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         summary=(
             f"Of {sum(counts.values()):,} targets that were looked at, {part} are of class {most}{rare}. A model that "
             f"answers {most} whatever it is given is right in "
-            f"{percent(share)} of the cases, so accuracy says little, and its gradients come from the others so seldom "
+            f"{part} of the cases, so accuracy says little, and its gradients come from the others so seldom "
             f"that they may not be learned at all.{so * always}"
         ),
         fix="Judge the model by precision and recall, or the area under the curve"
