@@ -54,4 +54,4 @@ def test_the_short_cut_asks_what_all_levels_would_answer(
     levels = statistics.row_medians(sliding_window_view(values, 33))
     places = np.clip(np.arange(count) - 16, 0, len(levels) - 1)
     for height in (2.0, 50.0):
-        assert lone_spikes._any_towers(values, height) == bool((values > height * levels[places]).any())
+        assert lone_spikes.any_towers(values, height) == bool((values > height * levels[places]).any())

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures.spikes import lone_spikes, thrown_weights
+from tracelyze.analyzers.signatures.spikes import norm_spikes, thrown_weights
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.recorded.table import Floats, Mask
+    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.signatures.spikes.norm_spikes import Spikes
 
     Rows = npt.NDArray[np.int64]
 
@@ -30,53 +30,23 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & _settled(optimization))
+    rows = np.flatnonzero(np.isfinite(optimization.steps["grad_norm"]) & norm_spikes.settled(optimization))
     late = misplaced_clips.seen(optimization)
     limit = np.full(len(optimization.steps), np.nan) if late else optimization.steps["clip_max_norm"]
     reached = np.fmin(optimization.steps["grad_norm"], limit)  # the weights
-    found = _spikes(optimization, reached, rows, limits)
+    found = norm_spikes.of_norms(optimization, reached, rows, limits)
     if isinstance(found, Passed | Skipped):
         return found
     return [_finding(optimization, rows, reached[rows], limit[rows], found, limits)]
 
 
-def _spikes(optimization: Optimization, reached: Floats, rows: Rows, limits: Limits) -> list[int] | Passed | Skipped:
-    """Which of these rows of the steps are spikes, as positions in `rows`; or why none are told.
-
-    `reached`: the norms that reached the weights, shape [steps].
-    """
-    norm, at_first = reached[rows], reached[: len(reached) // 10]
-    if len(norm) < limits["norms"]:
-        return Skipped(
-            f"{plural(len(norm), 'norm')} known after the first tenth of the run; {limits['norms']:.0f} are needed"
-        )
-    few = len(norm) < limits["few"]  # a shorter window knows less of what is usual: wider limits
-    window, factor = (int(limits["norms"]) // 2, 2 * limits["factor"]) if few else (64, limits["factor"])
-    found = statistics.spikes(norm, window=window, sigmas=limits["sigmas"], factor=factor)
-    # Norms are looked at more often where something is out of the ordinary: what is rare is judged by all steps.
-    count = int(_settled(optimization).sum())
-    usual_number = limits["spikes"] <= len(found) <= limits["share"] * count
-    if not usual_number and few:  # of so few steps three are more than that share already
-        found = lone_spikes.isolated(norm, rows, factor=factor, sigmas=limits["sigmas"])
-        usual_number = limits["spikes"] <= len(found) <= max(limits["spikes"], limits["often"] * count)
-    if not usual_number:
-        lone = lone_spikes.towering(norm, rows, height=limits["height"], gap=limits["gap"], sigmas=limits["sigmas"])
-        if not limits["pair"] <= len(lone) <= max(limits["spikes"], limits["often"] * count):
-            return Passed(f"{plural(len(found), 'spike')} among {len(norm):,} gradient norms")
-        found = lone
-    usual = [norm[: found[0]], at_first[np.isfinite(at_first)]]
-    levels = [statistics.running_median(before, int(limits["level"])).max() for before in usual if len(before)]
-    if levels and np.median(norm[found]) <= max(levels):
-        return Passed(f"{plural(len(found), 'spike')}, none far above norms that were usual earlier in the training")
-    return found
-
-
 def _finding(
-    optimization: Optimization, rows: Rows, norm: Floats, clip: Floats, found: list[int], limits: Limits
+    optimization: Optimization, rows: Rows, norm: Floats, clip: Floats, spikes: Spikes, limits: Limits
 ) -> Finding:
-    """The finding about the spikes `found` among these rows of the steps, with their norms and limits of clipping."""
+    """The finding about the spikes among these rows of the steps, with their norms and limits of clipping."""
+    found, usual = spikes
     steps = [timing.step_at(optimization, int(rows[index])) for index in found]
-    ratio = float(np.median(norm[found]) / np.median(norm))
+    ratio = float(np.median(norm[found])) / usual
     batches = logged.batches(optimization.process, [int(rows[index]) for index in found])
     which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
     clipped = bool((norm[found] == clip[found]).all())
@@ -86,8 +56,8 @@ def _finding(
         else "Each such step may undo many others." + misplaced_clips.told(optimization)
     )
     at = listed(steps, most=8)
-    spikes = [int(rows[index]) for index in found]
-    why, fix = (f"{thrown_weights.BATCHES} {harm}", "") if clipped else thrown_weights.told(optimization, spikes, harm)
+    at_rows = [int(rows[index]) for index in found]
+    why, fix = (f"{thrown_weights.BATCHES} {harm}", "") if clipped else thrown_weights.told(optimization, at_rows, harm)
     return Finding(
         rule=RULE.id,
         severity="info" if clipped else "warning",
@@ -99,7 +69,7 @@ def _finding(
         ),
         fix=fix or thrown_weights.CLIP,
         fix_code="torch.nn.utils.clip_grad_norm_("
-        f"model.parameters(), max_norm={2 * float(np.median(norm)):.3g})  # between backward and step",
+        f"model.parameters(), max_norm={2 * usual:.3g})  # between backward and step",
         first_step=steps[0],
         last_step=steps[-1],
         first_second=timing.second_at(optimization, int(rows[found[0]])),
@@ -113,13 +83,6 @@ def _finding(
         charts=pictures.grad_norm(optimization, [Mark(float(steps[0]), "first spike")]),
         false_alarm="Data that contain rare but valid extremes; clipping may already take care of them.",
     )
-
-
-def _settled(optimization: Optimization) -> Mask:
-    """Steps that trained, without the first tenth of the run, in which norms settle. Shape [steps]."""
-    usable = timing.trained_steps(optimization)
-    usable[: len(usable) // 10] = False
-    return usable
 
 
 RULE = Rule(

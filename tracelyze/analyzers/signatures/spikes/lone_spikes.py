@@ -29,7 +29,7 @@ def towering(values: Floats, steps: Rows, *, height: float, gap: float, sigmas: 
     to be back below that at the next step, where that was measured: what stays is another level, and where something is
     out of the ordinary every step is looked at. All or nothing.
     """
-    if len(values) < _AROUND or values.min() <= 0 or not _any_towers(values, height):
+    if len(values) < _AROUND or values.min() <= 0 or not any_towers(values, height):
         return []
     over = _over_level(values)
     high = over > max(float(np.log(height)), sigmas * statistics.spread(over))
@@ -60,7 +60,7 @@ def _over_level(values: Floats) -> Floats:
     return np.asarray(np.log(values / around))
 
 
-def _any_towers(values: Floats, height: float) -> bool:
+def any_towers(values: Floats, height: float) -> bool:
     """Whether any value is beyond `height` times its level. Levels are taken of those alone that may be."""
     windows = sliding_window_view(values, _AROUND)
     begins = np.clip(np.arange(len(values)) - _AROUND // 2, 0, len(windows) - 1)
