@@ -63,6 +63,9 @@ def test_an_iterator_is_made_anew_with_what_it_does(make, made: str, loop: str, 
     _, first, second, _ = own_expressions.iterator_made_anew(process, place).splitlines()
     assert first.strip().startswith(kept)
     assert second.strip() == loop
+    line = own_expressions.iterator_made_at(process, place)
+    assert line is not None
+    assert (line.line, line.source) == (2, made)
     assert "the line that makes it" in own_expressions.iterator_made_anew(process, None)
 
 

@@ -46,7 +46,8 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
             Evidence("times that it was asked after its end", times, "times", limits["asked"], limits.source("asked")),
             Evidence("steps made after that", 0, "steps"),
         ],
-        location=asked_at or optimization.step_location,
+        location=own_expressions.iterator_made_at(process, asked_at) or asked_at or optimization.step_location,
+        seen_at=asked_at,
         charts=pictures.loss(optimization),
         false_alarm="A program that goes on asking an iterator that it knows to be at its end.",
     )

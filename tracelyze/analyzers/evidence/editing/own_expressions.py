@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 SEED: Final = "torch.randint(2**31, ()).item()"
 """A number that any kind of generator takes as its seed."""
@@ -83,11 +83,22 @@ def iterator_made_anew(process: Process, asked: Location | None) -> str:
     if asked is None or head is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
         return _loop("batches", "...  # the line that makes it, moved from above", "for batch in batches:")
     name, target = loop.iter.id, head.text_of(loop.target)
-    lines = edits.recorded_lines(process, asked).values()
-    made = [found[1] for line in lines if (found := re.fullmatch(rf"\s*{name} = (.+)", line))]
-    whole = made[0] if len(made) == 1 and parsed_line.parse(f"{name} = {made[0]}") else None
+    line = iterator_made_at(process, asked)
+    made = line.source.partition(" = ")[2] if line is not None else ""
+    whole = made if made and parsed_line.parse(f"{name} = {made}") else None
     made_by = f"{whole}  # moved from above" if whole else "...  # the line that makes it, moved from above"
     return _loop(name, made_by, f"for {target} in {name}:")
+
+
+def iterator_made_at(process: Process, asked: Location | None) -> Location | None:
+    """The line that makes the iterator of this `for`, if it was recorded and is the only one that does."""
+    head = parsed_line.parse(asked.source) if asked else None
+    loop = head.statement if head is not None else None
+    if asked is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
+        return None
+    lines = edits.recorded_lines(process, asked).items()
+    made = [(at, line.strip()) for at, line in lines if re.fullmatch(rf"\s*{loop.iter.id} = .+", line)]
+    return Location(asked.file, made[0][0], asked.function, made[0][1]) if len(made) == 1 else None
 
 
 def _loop(name: str, made_by: str, head: str) -> str:
