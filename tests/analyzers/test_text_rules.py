@@ -205,6 +205,8 @@ def test_masked_prompts_in_rows_that_are_cut_anywhere_where_the_script_asks_for_
         ("packing=True,", {"answers_cut": None, "answers": None}, "skipped"),  # recorded before these were
         ("packing=True,", {"answers": 1.0}, "passed"),  # answers that end in several ids
         ("packing=False,", {}, "skipped"),  # turns of conversations that are cut into pieces
+        ("packing=True,", {"function": "the model's own loss", "parts": 3.0}, "fired"),
+        ("packing=False,", {"function": "the model's own loss", "parts": 3.0}, "skipped"),  # turns, perhaps
     ):
         assert make.check(PACKED, process(make, sites=asked(source), **joined | changed))[0] == wanted, (
             source,

@@ -33,7 +33,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         wrapped = asked and _cut_anywhere(rows, limits)
         held = "answers" if wrapped else "parts"
         packed = [row for row in rows if row[held] is not None and row[held] >= limits["parts"]]
-        seen = [row for row in packed if not math.isnan(row["crosses"])]
+        # Of a fused loss only what the model was given is known, and turns of a conversation look like samples.
+        told = asked or line.function != loss_calls.OWN
+        seen = [row for row in packed if told and not math.isnan(row["crosses"])]
         if not wrapped and all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
             cut = True
         elif len(packed) < limits["share"] * len(rows):
