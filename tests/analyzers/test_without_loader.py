@@ -161,6 +161,7 @@ def test_one_class_that_is_nearly_all_at_the_loss_alone(make, calls: dict[str, A
     assert found[0] == status
     if status == "fired":
         assert (found[2].confidence, "class 0" in found[2].summary) == ("likely", True)
+        assert "CrossEntropyLoss(weight=" in found[2].fix_code, "no loader is known whose sampler could do it"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,13 @@ _TRAINED: Final = 1 / 3  # of the steps: before that a model may answer anything
 _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
 _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
 
+SAMPLED: Final = """weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample
+sampler = WeightedRandomSampler(weights, len(weights))
+"""
+WEIGHED: Final = """counts = torch.bincount(labels).float()  # labels: the class of each training sample
+criterion = nn.CrossEntropyLoss(weight=counts.sum() / (len(counts) * counts))"""
+"""Examples: rare classes more often, by the sampler of a loader; or with more weight, where no loader is known."""
+
 
 class Most(NamedTuple):
     """A class, the least share of the targets that it makes up, and how many targets that is known of."""

@@ -100,9 +100,10 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         ),
         fix="Judge the model by precision and recall, or the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
-        fix_code="weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample\n"
-        "sampler = WeightedRandomSampler(weights, len(weights))\n"
-        + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle"),
+        fix_code=class_shares.SAMPLED
+        + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle")
+        if exact or weighed
+        else class_shares.WEIGHED,
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
