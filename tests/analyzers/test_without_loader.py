@@ -194,6 +194,29 @@ def test_the_frequent_class_of_large_batches_by_what_is_answered(make, change: d
     assert make.check("class-imbalance", make.process(more={"loss_calls": calls}))[0] == "skipped", "no longer the same"
 
 
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ([1.0, 1.0, 0.0], True),
+        ([0.0], False),  # one class: something else than classes
+        ([1.0, 0.5, 0.3], False),  # fractions are no classes
+        ([1.0, 0.97, 0.0], False),
+        ([1.0] * 20, False),  # uneven as usual
+        ([2.0, 1.0], False),
+    ],
+)
+def test_zeros_and_ones_that_a_binary_loss_is_given_without_a_loader(make, targets: list[float], told: bool) -> None:
+    given = np.array(targets + [0.0] * (64 - len(targets)))
+    call = {"function": "binary_cross_entropy_with_logits", "training": True, "site": 1, "target_integer": False,
+            "reduction": "mean", "input_shape": "64x1", "target_shape": "64x1", "target_lowest": given.min(),
+            "target_highest": given.max(), "ignored": None, "target_varies": float(given.astype("float32").std()),
+            "answer": 0, "answer_same": 1.0, "value": 0.15}  # fmt: skip
+    process = make.process(more={"loss_calls": [call | {"step": at} for at in (0, 9, 140, 150, 210, 300, 390)]})
+    status, _, finding = make.check("class-imbalance", process)
+    assert (status == "fired") == told
+    assert not told or ("of class 0" in finding.summary and "pos_weight" in finding.fix_code)
+
+
 def test_classes_that_the_loss_weighs_are_not_to_be_weighed_again(make) -> None:
     rows = targets(classes='{"0": 31, "1": 1}')
     for source, advised in (("loss = F.cross_entropy(z, y, weight=w)", False), ("loss = criterion(z, y)", True)):

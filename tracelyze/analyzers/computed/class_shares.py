@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import isclose, log, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -10,7 +10,7 @@ from tracelyze import reading
 from tracelyze.analyzers.computed.data import loss_calls
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.data.loss_calls import Row
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
 BINARY: Final = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -22,9 +22,14 @@ _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_
 SAMPLED: Final = """weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample
 sampler = WeightedRandomSampler(weights, len(weights))
 """
-WEIGHED: Final = """counts = torch.bincount(labels).float()  # labels: the class of each training sample
+"""An example: rare classes more often, by the sampler of a loader."""
+_WEIGHED: Final = """counts = torch.bincount(labels).float()  # labels: the class of each training sample
 criterion = nn.CrossEntropyLoss(weight=counts.sum() / (len(counts) * counts))"""
-"""Examples: rare classes more often, by the sampler of a loader; or with more weight, where no loader is known."""
+_POSITIVES: Final = """# labels: the class of each training sample, 0 or 1
+criterion = nn.BCEWithLogitsLoss(pos_weight=(labels == 0).sum() / (labels == 1).sum())"""
+_POSITIVE_SAMPLES: Final = """# labels: the class of each training sample, 0 or 1
+ratio = (labels == 0).sum() / (labels == 1).sum()
+loss = F.binary_cross_entropy(probabilities, targets, weight=torch.where(targets == 1, ratio, 1.0))"""
 
 
 class Most(NamedTuple):
@@ -41,12 +46,40 @@ def at_the_loss(process: Process, pure: int) -> Most | None:
     Two targets of a call are of one class with probability 1 - target_varies², the sum of the squared shares of the
     classes. The largest share is no smaller than that sum, so the mean over the calls is a lower bound.
     """
-    lines = [line for line in loss_calls.lines(process, _OF_CLASSES) if line.training]
-    if len(lines) != 1:
-        return None
-    rows = [row for row in lines[0].rows if _is_one_each(row["target_shape"]) and row["target_integer"]]
-    known = [row for row in rows if row["target_lowest"] is not None and row["target_varies"] is not None]
-    return _by_batches_alone(known, pure) or _by_answers(known, len(process.steps))
+    line = _only_line(process)
+    rows = [row for row in line.rows if _is_one_each(row["target_shape"])] if line is not None else []
+    rows = [row for row in rows if row["target_lowest"] is not None and row["target_varies"] is not None]
+    known = [one for row in rows for one in ([row] if row["target_integer"] else _of_zeros_and_ones(row))]
+    if len(known) < len(rows):
+        return None  # numbers: those of some calls look like classes by chance
+    return _by_batches_alone(known, pure) or _by_answers(known, pure, len(process.steps))
+
+
+def _only_line(process: Process) -> Line | None:
+    """The line of the training that computes a loss over classes, or else over two of them, if it is the only one."""
+    for functions in (_OF_CLASSES, BINARY):
+        lines = [line for line in loss_calls.lines(process, functions) if line.training]
+        if lines:
+            return lines[0] if len(lines) == 1 else None
+    return None
+
+
+def _of_zeros_and_ones(row: Row) -> list[Row]:
+    """A call of a binary loss with the spread of its targets as one of classes; empty unless all are zeros and ones.
+
+    Of n numbers, k of them ones, the variance is k/n (1 - k/n). A fraction among them makes no whole number of that k.
+    """
+    looked_at, variance = min(_count(row), _LOOKED_AT), row["target_varies"] ** 2
+    if row["function"] not in BINARY or not {row["target_lowest"], row["target_highest"]} <= {0.0, 1.0}:
+        return []
+    ones = looked_at * (1 - sqrt(max(0.0, 1 - 4 * variance))) / 2
+    return [row | {"target_varies": sqrt(2 * variance)}] if isclose(ones, round(ones), abs_tol=1e-3) else []
+
+
+def weighed(process: Process) -> str:
+    """An example that gives rare classes more weight in the loss of the training."""
+    line = _only_line(process)
+    return {BINARY[0]: _POSITIVE_SAMPLES, BINARY[1]: _POSITIVES}.get(line.function if line else "", _WEIGHED)
 
 
 def _by_batches_alone(known: list[Row], pure: int) -> Most | None:
@@ -59,38 +92,47 @@ def _by_batches_alone(known: list[Row], pure: int) -> Most | None:
     return _most(f"{name:.0f}", known)
 
 
-def _by_answers(known: list[Row], steps: int) -> Most | None:
+def _by_answers(known: list[Row], pure: int, steps: int) -> Most | None:
     """The class that a trained model answers, and is so often right with that it has to be the frequent one.
 
     Large batches hardly ever hold one class alone. But an answer that is wrong costs ln 2 at least, as the class that
     was meant has a probability of one half at most: of a batch, no more than loss / ln 2 were answered wrongly.
+    Its share is that of all looks or of those late ones, whichever is smaller.
     """
     late = [row for row in known if row["step"] >= _TRAINED * steps]
     names = {name for row in late for name in [_answered(row)]}
     name = names.pop() if len(names) == 1 else None
-    return None if name is None or not any(row["target_varies"] for row in late) else _most(str(name), late)
+    if name is None or len(late) < pure or not any(row["target_varies"] for row in late):
+        return None
+    seen, trained = _most(str(name), known), _most(str(name), late)
+    return seen._replace(share=min(seen.share, trained.share))
 
 
 def _answered(row: Row) -> int | None:
     """The class that holds the largest share of the first targets of this call, by what the model answers; or None."""
     answer, same, loss = row.get("answer"), row.get("answer_same"), row.get("value")
-    plain = row["function"] == "cross_entropy" and row["reduction"] == "mean" and not row["ignored"]
+    plain = row["function"] in ("cross_entropy", *BINARY) and row["reduction"] == "mean" and not row["ignored"]
     if not plain or answer is None or same is None or loss is None or not 0 <= loss < log(2):
         return None
-    if str(row["input_shape"]).endswith("x2") and 2 * same < 1:  # the first sample is one of the few
+    of_two = row["function"] in BINARY or str(row["input_shape"]).endswith("x2")
+    if of_two and 2 * same < 1:  # the first sample is one of the few
         answer, same = 1 - answer, 1 - same
-    count = int(row["target_shape"])
+    count = _count(row)
     others = count * (1 - same + loss / log(2))  # at most: answered otherwise, or answered so and wrong
     return int(answer) if others < (1 - row["target_varies"] ** 2) * min(count, _LOOKED_AT) else None
 
 
 def _most(name: str, rows: list[Row]) -> Most:
     share = fmean(1.0 - row["target_varies"] ** 2 for row in rows)
-    return Most(name, share, sum(min(int(row["target_shape"]), _LOOKED_AT) for row in rows))
+    return Most(name, share, sum(min(_count(row), _LOOKED_AT) for row in rows))
+
+
+def _count(row: Row) -> int:
+    return loss_calls.sizes(row["target_shape"])[0]
 
 
 def _is_one_each(shape: str | None) -> bool:
-    return str(shape or "").isdigit()
+    return str(shape or "").removesuffix("x1").isdigit()
 
 
 def fields(process: Process) -> dict[str, list[Row]]:
@@ -114,7 +156,7 @@ def fields(process: Process) -> dict[str, list[Row]]:
 def _is_of_classes(call: Row) -> bool:
     """Whether a call of a loss has one class for each sample as its target, or the shares of all classes (smoothed)."""
     shape = str(call["target_shape"])
-    one_each = _is_one_each(shape.removesuffix("x1"))
+    one_each = _is_one_each(shape)
     return call["function"] in _CLASSIFY and (one_each or not (call["target_integer"] or call["function"] in BINARY))
 
 

@@ -103,7 +103,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         fix_code=class_shares.SAMPLED
         + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle")
         if exact or weighed
-        else class_shares.WEIGHED,
+        else class_shares.weighed(process),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
