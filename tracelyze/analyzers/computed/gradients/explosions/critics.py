@@ -67,7 +67,9 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         first_second=timing.second_at(optimization, begin),
         evidence=[
             Evidence("late norm over first norm, critic", own[0], "", limits["ratio"], limits.source("ratio")),
-            Evidence("the same, other optimizer", others[0], "", limits["ratio"], limits.source("ratio")),
+            Evidence(
+                "late norm over first norm, other optimizer", others[0], "", limits["ratio"], limits.source("ratio")
+            ),
             Evidence("lowest loss of the critic, median of a tenth of the run", lowest),
         ],
         location=optimization.backward_location,
