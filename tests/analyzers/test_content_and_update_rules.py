@@ -171,6 +171,19 @@ def forward(index: int, broken: str | None = None, kind: int = 1, weights: bool 
     return rows
 
 
+@pytest.mark.parametrize(
+    ("largest", "dtype", "status"),
+    [(3e4, "float32", "fired"), (1e33, "float32", "passed"), (1e33, "bfloat16", "passed"), (6e4, "float16", "fired")],
+)
+def test_numbers_that_grew_before_overflow_in_any_module(make, largest: float, dtype: str, status: str) -> None:
+    """Weights that are too large: the module in which the numbers leave float32 did not make them so."""
+    looks = [row | {"largest": largest, "dtype": dtype} for row in forward(100, "attention", weights=True)]
+    process = make.process(broken_at(make, 100), more={"activations": looks})
+    seen, reason, _ = make.check("nonfinite-activations", process)
+    assert seen == status
+    assert status == "fired" or "had grown to 1e+33" in reason
+
+
 def test_the_module_that_breaks_first_is_named(make) -> None:
     looks = forward(50) + forward(100, "attention", weights=True)
     process = make.process(broken_at(make, 100), more={"activations": looks})

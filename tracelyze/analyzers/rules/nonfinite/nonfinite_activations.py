@@ -9,15 +9,14 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import broken_modules
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, combine
 from tracelyze.analyzers.signatures import taken_in
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import plural
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-
-WHAT = {1: "NaN", 2: "Inf"}
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -26,33 +25,26 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if given:
         return given
     activations = process.tables["activations"]
-    bad = np.isin(activations["nonfinite"], list(WHAT))
+    bad = np.isin(activations["nonfinite"], list(broken_modules.WHAT))
     if not bad.any():
         watched = len(np.unique(activations["step"]))
         return Passed(f"the outputs of all modules were finite in {plural(watched, 'watched forward')}")
     forwards = groupby(activations.records(), key=lambda row: row["step"])
     looks = [list(rows) for _, rows in forwards]
-    roots = [root for rows in looks if (root := _first_broken(rows)) is not None and not _is_loss(root, rows)]
+    broken = [
+        (root, rows)
+        for rows in looks
+        if (root := broken_modules.first(rows)) is not None and not broken_modules.is_loss(root, rows)
+    ]
+    grown = [broken_modules.largest_before(*one) for one in broken]
+    if grown and grown[0] >= prelude.HUGE:
+        return Passed(
+            f"outputs had grown to {number(grown[0])} in the modules before the first one that was not finite: numbers "
+            "without a bound overflow in any of them (see loss-nonfinite)"
+        )
+    roots = [root for root, _ in broken]
     times = activations["time"]
     return combine(_check(optimization, roots, times) for optimization in process.optimizations)
-
-
-def _first_broken(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The first module of a forward that is not finite; None if its weights are not, or the forward is fine."""
-    broken = [row for row in rows if row["nonfinite"] in WHAT]
-    if not broken:
-        return None
-    if any(row["weights_finite"] is False for row in broken):  # one look at a forward may have two rows of a module
-        return None
-    first: dict[str, Any] = min(broken, key=lambda row: (row["order"], row["weights_finite"] is None))
-    return first
-
-
-def _is_loss(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
-    """Whether it is the one number that a model puts out, of modules that were all finite: the loss that it computes
-    itself, which has a rule of its own."""
-    inside = f"{row['module']}." if row["module"] else ""
-    return row["elements"] == 1 and any(one is not row and one["module"].startswith(inside) for one in rows)
 
 
 def _check(optimization: Optimization, roots: list[dict[str, Any]], watched: np.ndarray) -> Finding | Passed | Skipped:
@@ -83,7 +75,7 @@ def _nonfinite_gradients(optimization: Optimization) -> np.ndarray:
 
 def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost: int, *, sure: bool) -> Finding:
     begin = timing.step_at(optimization, index)
-    what = WHAT[root["nonfinite"]]
+    what = broken_modules.WHAT[root["nonfinite"]]
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
     first = name if root["module"] else f"The{name[3:]}"
     half = root["dtype"] == "float16"
