@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -68,6 +69,30 @@ def test_the_line_that_takes_most_of_the_time(make: Callable[[list[float]], Any]
     assert "# the line" in SOURCE[found.line - 1]
     assert found.function == (parse if make is calls else make).__name__
     assert found.there > found.whole / 2
+
+
+@pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")
+@pytest.mark.parametrize(("taken_away", "seconds"), [(False, 0.04), (True, 0.0)])
+def test_while_others_hold_the_processor_no_line_runs(
+    monkeypatch: pytest.MonkeyPatch, taken_away: bool, seconds: float
+) -> None:
+    """A sleep stands for that time, told apart by the system's count of how often the processor was taken away."""
+    counted = iter(range(1000)) if taken_away else itertools.repeat(0)
+    monkeypatch.setattr(timed_lines, "_taken_away", lambda: next(counted))
+
+    def make() -> str:
+        text = str(len([one * one for one in range(2000)]))
+        time.sleep(0.04)
+        return text
+
+    lines = TimedLines()
+    for _ in range(2):
+        lines.begin()
+        make()
+        lines.end()
+    found = lines.found()
+    assert found is not None
+    assert seconds <= found.whole / 1e6 < seconds + 0.02
 
 
 @pytest.mark.skipif(sys.getprofile() is not None, reason="the tests are profiled")

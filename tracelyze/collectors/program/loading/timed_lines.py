@@ -1,13 +1,15 @@
 """In which function and line of the script a batch is made: a few, timed from call to call by Python's profiling.
 
 Not by looks from another thread: that one looks where a call lets go of Python's lock. What a function calls of
-libraries counts as its own time. It is off again after these, or after MOST calls: each costs half a microsecond.
+libraries counts as its own time. It is off again after these, or after MOST calls: each costs half a microsecond. While
+others hold the processor no line runs: what a line took too long for that reason is not counted.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
-from time import perf_counter
+from time import perf_counter, thread_time
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +19,7 @@ from tracelyze.collectors.program.loading import lone_rows
 
 BATCHES: Final = 6  # the first of them aside
 MOST: Final = 30_000  # events: about 15 ms
+LONG: Final = 3e-4  # seconds from call to call: others may have held the processor meanwhile, for a millisecond or more
 DEEP: Final = 40  # frames of libraries between two of the script
 SPACE: Final = 512  # bytes, for what a worker hands to the training process
 
@@ -45,6 +48,7 @@ class TimedLines:
         self._batches = 0
         self._best: tuple[float, dict[tuple[int, int], float]] | None = None
         self._events, self._whole, self._last = 0, 0.0, 0.0
+        self._checked = 0, 0.0, 0.0  # how often others took the processor, the thread's time on it, the time
         self._function: Any = None
 
     def begin(self) -> bool:
@@ -55,6 +59,7 @@ class TimedLines:
             return False
         self._seconds, self._whole, self._current = {}, 0.0, None
         self._last = perf_counter()
+        self._checked = _taken_away(), thread_time(), self._last
         self._function = self._note
         sys.setprofile(self._function)
         return True
@@ -77,9 +82,10 @@ class TimedLines:
 
     def _note(self, frame: FrameType, event: str, given: Any) -> None:
         now = perf_counter()
-        self._whole += now - self._last
+        took = now - self._last if now - self._last < LONG else self._took(now)
+        self._whole += took
         if self._current is not None:
-            self._seconds[self._current] = self._seconds.get(self._current, 0.0) + now - self._last
+            self._seconds[self._current] = self._seconds.get(self._current, 0.0) + took
         self._events += 1
         own = self._is_own(frame.f_code)
         if event == "c_return" and self._current is not None and own:
@@ -96,6 +102,15 @@ class TimedLines:
             self._stop()
         self._last = perf_counter()
         self.spent += self._last - now
+
+    def _took(self, now: float) -> float:
+        """Seconds since the last event, less those for which others held the processor."""
+        taken_away, on_it, checked = self._checked
+        self._checked = _taken_away(), thread_time(), now
+        if self._checked[0] == taken_away:
+            return now - self._last
+        elsewhere = now - checked - (self._checked[1] - on_it)
+        return max(0.0, now - self._last - elsewhere)
 
     def _of(self, frame: FrameType | None) -> tuple[int, int] | None:
         """The innermost line of the script from here on, above the hooks around the batch."""
@@ -131,6 +146,12 @@ class TimedLines:
         code, lines = self._codes[most], {line: one for (of, line), one in timed.items() if of == most}
         line = _line(code, lines)
         return Timed(round(whole * 1e6), round(functions[most] * 1e6), line, code.co_name, code.co_filename)
+
+
+def _taken_away() -> int:
+    """How often others were given the processor while this thread still had work on it; 0 where nobody counts."""
+    thread = getattr(resource, "RUSAGE_THREAD", None)
+    return 0 if thread is None else resource.getrusage(thread).ru_nivcsw
 
 
 def _line(code: CodeType, seconds: dict[int, float]) -> int:
