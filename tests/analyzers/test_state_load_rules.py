@@ -128,6 +128,8 @@ def test_states_that_are_merged_on_purpose(make: Any) -> None:
 def test_a_later_load_makes_up_for_it(make: Any) -> None:
     assert judged(make, "weights-not-loaded", LOST | PREFIX, LOAD)[0] == "passed"
     assert judged(make, "weights-not-loaded", LOST | PREFIX, LOAD | {"module": 1})[0] == "fired"
+    best = LOAD | {"step": LOST["step"] + 100}
+    assert judged(make, "weights-not-loaded", LOST | PREFIX, best)[0] == "fired", "the best of what was trained then"
 
 
 def test_snapshot_aliased(make: Any) -> None:

@@ -16,19 +16,24 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Names that were missed on both sides; a later load of the same module that finds its weights makes up for it."""
+    """Names that were missed on both sides; a load of all of them before the next training makes up for it."""
     if "state_loads" not in process.signals:
         return missing(process, "loads.missing")
     loads = list(process.tables["loads"].records())
     if not loads:
         return Passed("no load_state_dict of a model was called")
     missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
-    made_up = {row["module"] for row in loads if not row["missing"] and row["module"] in missed}
+    made_up = {row["module"] for row in loads if not row["missing"] and _before_training(row, missed)}
     lost = [row for module, row in missed.items() if module not in made_up]
     merged = [
         merged_states.finding(process, row, RULE.id, limits) for row in merged_states.loads(process, loads, limits)
     ]
     return [_finding(process, row, limits) for row in lost] + merged or Passed(_looked_at(loads))
+
+
+def _before_training(row: Row, missed: dict[int, Row]) -> bool:
+    """Whether a module was given all its weights before anything was trained without them."""
+    return row["module"] in missed and row["step"] <= missed[row["module"]]["step"]
 
 
 def _looked_at(loads: list[Row]) -> str:
