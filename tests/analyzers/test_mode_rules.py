@@ -185,6 +185,9 @@ def test_a_train_method_that_nobody_calls(make) -> None:
     assert ("first 25 steps" in other.title, other.first_step) == (True, 45)
     assert answer(event("train-not-called", 44), event("train-called", 47))[0] == "passed"
     assert answer(event("train-not-called", 0), event("train-called", 2))[0] == "passed", "just in time"
+    statistics = answer(event("train-not-called", 0, value=2.0))[2]
+    assert "running statistics went on changing" in statistics.summary
+    assert "model.eval() called it" not in statistics.summary
     assert answer(event("exit", 0))[0] == "passed"
 
 

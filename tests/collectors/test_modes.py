@@ -157,3 +157,15 @@ def test_what_is_untouched() -> None:
     assert mode_overrides.untouched(FreezesBackbone(evaluated, torch.nn.Linear(3, 3)))
     assert not mode_overrides.untouched(Evaluates(evaluated, torch.nn.Linear(3, 3)))
     assert not mode_overrides.untouched(FreezesBackbone(torch.nn.Linear(3, 3)).train())
+
+
+def test_frozen_parameters_beside_statistics_that_go_on() -> None:
+    """requires_grad_(False) in the constructor holds no running statistics: that is what this train() is for."""
+    normalised = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).requires_grad_(False)
+    module = Evaluates(normalised, torch.nn.Linear(3, 3))
+    assert mode_overrides.untouched(module)
+    assert mode_overrides.only_statistics(module)
+    assert not mode_overrides.untouched(module.train())
+    plain = Evaluates(torch.nn.Linear(3, 3).requires_grad_(False), torch.nn.Linear(3, 3))
+    assert not mode_overrides.untouched(plain), "nothing there changes"
+    assert not mode_overrides.only_statistics(Evaluates(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 3)))

@@ -30,7 +30,8 @@ EVENT_KINDS: Final = {
     "kept-state": "weights that a module handed out were saved or loaded after steps that changed them, as JSON",
     "resumed": "who steps first after a model took in a file, with which rate and schedule, as JSON",
     "loaded-weights": "how much of what a load set was left when the weights were used first, as JSON",
-    "train-not-called": "its own train() that freezes parts was not called before training; eval() was called (value)",
+    "train-not-called": "its own train() that freezes parts was not called before training; value: 1 where eval() was "
+    "called, and 2 more where parameters are frozen, and statistics are not",
     "train-called": "it was called after all",
     "direct-forward": "forward() was called past the hooks of its module",
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",

@@ -33,6 +33,12 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:
     name = row["name"]
+    evaluated, statistics = bool(int(row["value"] or 0) & 1), bool(int(row["value"] or 0) & 2)
+    what = (
+        "its frozen layers normalised by batches, and their running statistics went on changing"
+        if statistics
+        else "nothing in it was frozen: all its parameters were trainable"
+    )
     when = f"for its first {until - begin:,} steps" if later else "in the whole run"
     return Finding(
         rule=RULE.id,
@@ -41,13 +47,13 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         title=f"The train() of {name} freezes parts, and is not called {when}",
         summary=(
             f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called for "
-            f"training before the first step, and {when} nothing in it was frozen: all its parameters were trainable. "
-            f"A new module is in train mode without train() having been called.{EVALUATED if row['value'] else ''}"
+            f"training before the first step, and {when} {what}. "
+            f"A new module is in train mode without train() having been called.{EVALUATED if evaluated else ''}"
             + (" From then on it did what it says, so the run changed under way." if later else "")
         ),
         fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
         "trainer.fit()."
-        if row["value"]
+        if evaluated
         else "Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
         first_step=begin + 1,

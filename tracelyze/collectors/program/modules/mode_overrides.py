@@ -52,10 +52,25 @@ def is_switched_off(module: Any) -> bool:
 def untouched(module: Any) -> bool:
     """Whether nothing in a module was frozen yet: all parameters are trainable, and all parts in train mode. Of a
     `train` that names `requires_grad_`, parameters alone tell: a part may have been evaluated before it was put in."""
+    trainable = all(parameter.requires_grad for parameter in module.parameters())
+    if _by_parameters(module):
+        return trainable
+    return all(part.training for part in module.modules()) and (trainable or only_statistics(module))
+
+
+def only_statistics(module: Any) -> bool:
+    """Whether the constructor froze the parameters of normalisations whose running statistics follow batches in train
+    mode all the same: a `train` that sets them to evaluate is what would hold these."""
+    if _by_parameters(module):
+        return False
+    parts = [part for part in module.modules() if getattr(part, "running_mean", None) is not None and part.training]
+    held = [[one.requires_grad for one in part.parameters(recurse=False)] for part in parts]
+    return any(flags and not any(flags) for flags in held)
+
+
+def _by_parameters(module: Any) -> bool:
     code = getattr(type(module).train, "__code__", None)
-    by_parameters = code is not None and not _GRADIENTS.isdisjoint(_names(code))
-    modes = by_parameters or all(part.training for part in module.modules())
-    return modes and all(parameter.requires_grad for parameter in module.parameters())
+    return code is not None and not _GRADIENTS.isdisjoint(_names(code))
 
 
 def _own(module: Any, names: set[str]) -> list[Any]:

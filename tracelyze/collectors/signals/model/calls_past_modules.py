@@ -69,7 +69,7 @@ class CallsPastModules(Signal):
                 self._reported.add(name)
                 self._waiting.append((weakref.ref(module), name))
                 code = type(module).train.__code__
-                evaluated = float(module in mode_overrides.evaluated)
+                evaluated = (module in mode_overrides.evaluated) + 2.0 * mode_overrides.only_statistics(module)
                 mode_overrides.evaluated.discard(module)
                 self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno, evaluated)
 
