@@ -179,6 +179,11 @@ def test_partial_zero_grad(make) -> None:
     status, _, finding = make.check("partial-zero-grad", make.process(steps))
     assert status == "fired"
     assert finding.title.startswith("3 of 8")
+    assert finding.title.endswith("never cleared")
+    by_epoch = make.steps() | {"grads_carried": [0 if i % 50 == 0 else 3 for i in range(COUNT)]}  # by Lightning, say
+    seldom = make.check("partial-zero-grad", make.process(by_epoch))[2]
+    assert seldom.title.endswith("hardly ever cleared")
+    assert "since these were cleared last" in seldom.summary
     for carried in ([0] * COUNT, [0] + [8] * (COUNT - 1), [3 if i % 5 == 0 else 0 for i in range(COUNT)]):
         assert make.check("partial-zero-grad", make.process(make.steps() | {"grads_carried": carried}))[0] == "passed"
 

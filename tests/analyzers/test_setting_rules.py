@@ -488,7 +488,7 @@ def test_batchnorm_over_few_values(make) -> None:
 def test_data_parallel(make) -> None:
     model = {"model": 0, "name": "DataParallel"}
     assert make.check("data-parallel", make.process(models=[model]))[2].severity == "info"
-    assert make.check("data-parallel", make.process(models=[model]))[2].title.endswith("does nothing on a CPU")
+    assert make.check("data-parallel", make.process(models=[model]))[2].title.endswith("gains nothing on a CPU")
     assert make.check("data-parallel", make.process())[0] == "passed"
     made = {"modules": [{"model": model["model"], "module": "", "kind": "DataParallel", "made_at": 3}]}
     assert make.check("data-parallel", make.process(models=[model], more=made))[2].location.line == 60

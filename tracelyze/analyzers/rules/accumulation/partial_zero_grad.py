@@ -53,11 +53,12 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{which} gradients{name} are never cleared",
+        title=f"{which} gradients{name} are {'never' if share == 1 else 'hardly ever'} cleared",
         summary=(
-            f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients. "
+            f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients"
+            + (". " if share == 1 else " since these were cleared last. ")
             + (
-                f"Another optimizer's gradients are cleared; those{name} are not."
+                f"Another optimizer's gradients are cleared at each step; those{name} are not."
                 if alone
                 else "The call that clears leaves them out: a sub-module, a parameter group or a second optimizer."
             )

@@ -41,12 +41,12 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
-    row = stale[-1]
+    row, files = stale[-1], len({one["file"] for one in stale})  # one may be written again and again
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"What is saved is the model as it was before training, in {plural(len(stale), 'file')}",
+        title=f"What is saved is the model as it was before training, in {plural(files, 'file')}",
         summary=(
             f"{row['file'] or 'The file'}, written after step {int(row['step']):,}, holds {row['untouched']} of "
             f"{row['compared']} tensors with the values that they had before the first step, while the tensors that "
@@ -65,7 +65,7 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
                 limits["share"],
                 limits.source("share"),
             ),
-            Evidence("files", len(stale), "files"),
+            Evidence("times that it was saved so", len(stale), "times"),
         ],
         location=process.site(row["site"]),
         false_alarm="Initial weights that are kept on purpose, to begin anew from them.",

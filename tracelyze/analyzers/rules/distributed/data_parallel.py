@@ -23,11 +23,12 @@ def check(process: Process, _limits: Limits) -> Outcome:
             severity="info",
             confidence="certain",
             title="The model runs under nn.DataParallel, which "
-            + ("does nothing on a CPU" if process.device == "cpu" else "is slow"),
+            + ("gains nothing on a CPU" if process.device == "cpu" else "is slow"),
             summary=(
-                "nn.DataParallel drives all devices from one Python thread and copies the model to each of them at "
+                "nn.DataParallel drives all devices from one Python process and copies the model to each of them at "
                 "every forward. One process per device (DistributedDataParallel) is faster with two devices already, "
-                "and the only way to use several machines. On one device, or on a CPU, the wrapper does nothing."
+                "and the only way to use several machines. On one device, or on a CPU, the "
+                "wrapper gains nothing; the names of the weights that it hands out begin with 'module.' there as well."
             ),
             fix="Start one process per device with torchrun, wrap the model in DistributedDataParallel, and "
             "give each rank its "

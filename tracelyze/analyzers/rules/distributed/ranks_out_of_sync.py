@@ -23,7 +23,9 @@ EXAMPLE = (
     "from torch.nn.parallel import DistributedDataParallel  # at the top of the file\n\n"
     "model = DistributedDataParallel(model)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
-ALONE = "nothing averages the gradients. Each rank sees its part of the data only, and what is saved is one of them."
+ALONE = (
+    "nothing averages the gradients. Each rank sees its part of the data only, and whatever is saved is one of them."
+)
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
 

@@ -85,7 +85,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
             f"{product}: {prod(product):,} differences instead of {count:,}, nearly all with the target of another "
             "sample. The network learns to predict the mean of all targets, whatever the input."
-            + ("" if by_hand else " torch warns of it once.")
+            + ("" if by_hand else " torch warns of it once, where warnings are shown.")
         ),
         fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
         fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "

@@ -38,7 +38,7 @@ class LeftOut:
             f"those of {self._count()} that were looked at ({listed(self.names, tensors.MOST_NAMED)}). "
             f"{plural(self.equal, 'other')} {'is' if self.equal == 1 else 'are'} trained and "
             f"{'stays' if self.equal == 1 else 'stay'} equal, so gradients are averaged, but not those of the former. "
-            "Each rank trains these on its part of the data only, and what is saved is one of them."
+            "Each rank trains these on its part of the data only, and whatever is saved is one of them."
         )
 
     def fix(self) -> str:

@@ -40,7 +40,7 @@ class Outside:
         return (
             f"those of {plural(len(self.names), 'tensor')} ({of}{listed(self.names, MOST_NAMED)}), while "
             f"{plural(self.equal, 'tensor')} inside of {DDP} {'is' if self.equal == 1 else 'are'} equal. Gradients "
-            "outside of the wrapper are those of one rank's own data, and what is saved is one of them."
+            "outside of the wrapper are those of one rank's own data, and whatever is saved is one of them."
         )
 
     def fix(self) -> str:
