@@ -242,3 +242,17 @@ def test_where_graphs_are_retained_the_loss_may_be_computed_from_the_new_average
     optimization = meter(make, line, graph_retained=[True] * 400)
     instead = kept_tensors.guarded(optimization, kept_tensors.lines(optimization))
     assert instead == f"if torch.is_tensor(self.value):\n    self.value = self.value.detach()\n{line}"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("self.errors.append(self.error(x, y))", "self.errors.append(self.error(x, y).detach())"),
+        ("self.errors.append(error(x, y).item())", ""),
+        ("self.errors.append([error(x, y)])", ""),
+        ("self.errors.append(self.scale * error(x, y))", ""),
+    ],
+)
+def test_what_a_call_gives_is_kept_without_its_graph(make: Any, line: str, instead: str) -> None:
+    optimization = meter(make, line)
+    assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead

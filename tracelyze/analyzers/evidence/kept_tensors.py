@@ -8,10 +8,12 @@ holds a graph if it is the loss, if the loss is computed from it, or if it is co
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.storing import averages
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
@@ -176,11 +178,21 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     statement = "".join(text).strip() if text else ""
     found = STORED.fullmatch(statement)
     if line is None or found is None or not found["value"].isidentifier() or "#" in statement:
-        return ""
+        return _of_a_call(optimization, line) if line is not None else ""
     if _holds_several(optimization, line, found["value"]):
         return ""
     name, (begin, end) = found["value"], found.span("value")
     return f'{statement[:begin]}{name}.detach() if hasattr({name}, "detach") else {name}{statement[end:]}'
+
+
+def _of_a_call(optimization: Optimization, line: Location) -> str:
+    """The append of what a call gives, without its graph; empty where the statement is none."""
+    own = own_statement.at(optimization.process, line)
+    append = own.only_call("append") if own is not None else None
+    given = append.args[0] if append is not None and len(append.args) == 1 else None
+    if own is None or not isinstance(given, ast.Call) or any(word in own.parsed.text_of(given) for word in FREED):
+        return ""
+    return own.dedented(own.parsed.with_parts({given: f"{own.parsed.text_of(given)}.detach()"}))
 
 
 def culprits(stored: list[Kept]) -> str:
