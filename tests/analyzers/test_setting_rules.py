@@ -262,6 +262,26 @@ def test_a_decay_per_batch_names_the_line_that_steps(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("horizon", "length", "fix"),
+    [
+        (100, "cfg.updates", "total_iters=cfg.updates * 4)"),
+        (100, "cfg.updates + 1", "total_iters=(cfg.updates + 1) * 4)"),
+        (110, "cfg.updates", "total_iters=epochs * len(loader))"),  # no whole number of times: another length
+    ],
+)
+def test_a_length_in_another_unit_is_multiplied(make, horizon: int, length: str, fix: str) -> None:
+    line = f"sched = LinearLR(opt, 1.0, 0.0, total_iters={length})"
+    made = {"site": 7, "role": "scheduler", "file": "a.py", "line": 9, "function": "main", "source": line}
+    made |= {"excerpt": f"    {line}", "excerpt_line": 9}
+    rates = make.steps() | {"lr": [0.01] * horizon + [0.0] * (COUNT - horizon)}
+    row = scheduler("LinearLR", horizon=horizon, made_at=7)
+    finding = make.check("learning-rate-schedule", make.process(rates, more={"schedules": [row]}, sites=[made]))[2]
+    assert finding.location.line == 9
+    assert finding.fix_code.endswith(fix)
+    assert ("is stepped 4 times for each step that it counts" in finding.fix) == ("* 4" in fix)
+
+
+@pytest.mark.parametrize(
     ("rates", "row", "end"),
     [
         ([*FALLING[:-1], 0.0], scheduler("LinearLR", horizon=COUNT), None),

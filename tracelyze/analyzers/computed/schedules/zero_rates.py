@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.rule import Limits
 
+_LENGTHS: Final = ("num_training_steps", "T_max", "total_steps", "total_iters")
 _LENGTH: Final = re.compile(r"\b(num_training_steps|T_max|total_steps|total_iters)=[\w.]+(?=\s*[,)])")
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
@@ -84,6 +85,14 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
     several = several_steps.of(optimization, scheduler, begin)
     if several is not None:
         return _Advice(several.cause, several.fix, several.code, at_step=several.at_step)
+    times = _times(scheduler)
+    if scheduler is not None and times:
+        return _Advice(
+            _length(scheduler),
+            f"The schedule is stepped {times} times for each step that it counts: multiply its length by {times}, or "
+            "step it once for each.",
+            _of_full_length(optimization, scheduler, times),
+        )
     return _Advice(
         _length(scheduler) if scheduler is not None and scheduler["horizon"] else "",
         "Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
@@ -119,13 +128,25 @@ def _as_setting(optimization: Optimization, scheduler: Row | None) -> Setting | 
     made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
     if scheduler is None or made is None or not scheduler["horizon"] or "epoch" in made.source:
         return None
-    return Setting(("num_training_steps", "T_max", "total_steps", "total_iters"), (scheduler["horizon"],))
+    return Setting(_LENGTHS, (scheduler["horizon"],))
 
 
-def _of_full_length(optimization: Optimization, scheduler: Row | None) -> str:
+def _times(scheduler: Row | None) -> int:
+    """How often a schedule is stepped for each step that it lasts, where that is a whole number: its length is right
+    then, in another unit. Else 0."""
+    horizon = int(scheduler["horizon"] or 0) if scheduler is not None else 0
+    times, rest = divmod(int(scheduler["steps"]), horizon) if scheduler is not None and horizon > 1 else (0, 0)
+    return times if times > 1 and not rest else 0
+
+
+def _of_full_length(optimization: Optimization, scheduler: Row | None, times: int = 0) -> str:
     """The script's own line with another length, where it is one statement that names the length."""
     made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
     own = own_statement.at(optimization.process, made)
+    call = own.only_call(str(scheduler["name"])) if own is not None and scheduler is not None and times else None
+    lengths = [one.value for one in call.keywords if one.arg in _LENGTHS] if call is not None else []
+    if own is not None and len(lengths) == 1:
+        return own.dedented(own.parsed.with_parts({lengths[0]: f"{own.parsed.operand(lengths[0])} * {times}"}))
     line, count = _LENGTH.subn(r"\1=epochs * len(loader)", own.dedented(own.text) if own is not None else "")
     if count != 1:
         line = "T_max=epochs * len(loader)  # or what your schedule calls its length"
