@@ -523,7 +523,7 @@ def test_train_in_eval_mode_names_the_call_that_is_made_once(make, case: str) ->
     if case == "once":
         assert finding.diff.removed == ["    student.train()  # with dropout", "    for epoch in range(9):"]
         assert finding.diff.added == ["    for epoch in range(9):", "        student.train()  # with dropout"]
-        assert finding.fix_code == "for epoch in range(9):\n    student.train()"
+        assert finding.fix_code == "for epoch in range(9):\n    student.train()  # with dropout"
 
 
 def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -37,18 +38,22 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     return replace(
         finding,
         excerpt=excerpt,
-        fix_code=unknown_names.noted(
-            own_names.in_example(finding.fix_code, process, finding.location),
-            process,
-            finding.location,
-            finding.seen_at,
-        ),
+        fix_code=_example(finding, process),
         seen_at=_elsewhere(finding.seen_at, finding.location),
         first_second=second,
         first_at=finding.first_at or wall_time(process, second),
         verify=finding.verify or rule.verify,
         excluded=finding.excluded or (list(rule.excluded) if finding.confidence == "certain" else []),
     )
+
+
+def _example(finding: Finding, process: Process) -> str:
+    """The example in the program's own names; the lines that an edit leaves, where it replaces some: an example with
+    other names beside it would be a second proposal."""
+    if finding.diff is not None and finding.diff.removed:
+        return textwrap.dedent("\n".join(finding.diff.added)).strip("\n")
+    code = own_names.in_example(finding.fix_code.strip("\n"), process, finding.location)
+    return unknown_names.noted(code, process, finding.location, finding.seen_at)
 
 
 def _end_of_step(process: Process, step: int | None) -> float | None:

@@ -69,7 +69,7 @@ def example(call: Location | None, change: Location | None) -> str:
     """The labels as a copy of what the model is given, by the names of the line that calls it."""
     if call is not None and change is not None and (call.file, call.function) != (change.file, change.function):
         copied = "input_ids.clone()" if _TENSORS.search(change.source) else "list(input_ids)"
-        return f"labels = {copied}  # in place of the shift in line {change.line}; padding as -100"
+        return f"labels = {copied}  # in place of the shift in line {change.line}; then -100 where it stands today"
     given = _CALL.search(call.source) if call is not None else None
     ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
-    return f"{labels} = {ids}.clone()  # right above the call of the model: no shift; padding as -100"
+    return f"# right above the call of the model: no shift; then -100 where it stands today\n{labels} = {ids}.clone()"

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.editing import dropout_call
+from tracelyze.analyzers.evidence.editing.remade import validating
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
 
 TORCHS = ("Norm", "Dropout", "LSTM", "GRU", "RNN", "MultiheadAttention", "RReLU")
 DROPPING = ("Dropout", "dropout", "LSTM", "GRU", "RNN", "MultiheadAttention")
-FIX = "Call model.eval() before each validation and model.train() before training goes on."
-FIX_CODE = "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Direct evidence from the modules' modes and the dropouts that ran, else the shape of the validation curve."""
     evals = process.evals
     if not evals.has("model_in_train"):
-        return restless_validation.finding(process, RULE.id, FIX, FIX_CODE, limits)
+        return restless_validation.finding(process, RULE.id, validating.FIX, validating.CODE, limits)
     judged = validation.passes(process)
     if not judged.any():
         return Skipped(validation.NONE, "not-applicable")
@@ -68,7 +67,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     in_train, how = int(np.nan_to_num(evals["modules_in_train"][rows]).max()), "in train mode"
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
-    dropping = dropout_call.lines(process) if functional else []
+    dropping, mode = dropout_call.lines(process) if functional else [], validating.mode(process, int(rows[0]), seen_at)
+    begins = None if functional else mode.place or validation.begins_at(process, site)
     if functional:
         how, title = "with active dropout", "Functional dropout stays active in validation: it ignores eval mode"
         passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
@@ -86,8 +86,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             f"{cause} Do not trust the validation numbers of these passes, nor what was chosen by "
             "them (early stopping, best checkpoint)."
         ),
-        fix=dropout_call.FIX if functional else FIX,
-        fix_code=dropout_call.example(process, dropping) if functional else FIX_CODE,
+        fix=dropout_call.FIX if functional else mode.fix,
+        fix_code=dropout_call.example(process, dropping) if functional else mode.code,
         diff=dropout_call.by_mode(process, dropping),
         first_step=begin,
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
@@ -99,7 +99,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
             *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),
             Evidence("kinds", kinds),
         ],
-        location=(dropping[0] if dropping else None if functional else validation.begins_at(process, site)) or seen_at,
+        location=(dropping[0] if dropping else begins) or seen_at,
         seen_at=seen_at,
         charts=_charts(process, begin),
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "

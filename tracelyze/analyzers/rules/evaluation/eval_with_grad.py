@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import line_edits, pictures
+from tracelyze.analyzers.evidence.editing.remade import validating
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -18,17 +19,11 @@ if TYPE_CHECKING:
 
 FIX = "Validate under torch.no_grad(): a decorator of the function that validates, or a block around it."
 FIX_CODE = """@torch.no_grad()
-def validate(model, loader):
-    ...
-
-with torch.no_grad():  # where the validation stands in the loop
-    for x, y in val_loader:
-        loss = criterion(model(x), y)"""
+def validate(model, loader):  # the function that validates; or a block in it
+    ..."""
 BLOCK = """with torch.no_grad():
-    for x, y in val_loader:  # the whole loop that validates
-        loss = criterion(model(x), y)"""
-SWITCH = """with torch.set_grad_enabled(training):  # False while it validates
-    loss = criterion(model(x), y)"""
+    ...  # the whole loop that validates"""
+SWITCH = "with torch.set_grad_enabled(training):  # False while it validates"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -48,7 +43,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     site, one_line = float(evals["site"][rows[0]]), len(set(evals["site"][bad].tolist())) == 1
     called, shared = validation.place(process, int(rows[0])), validation.trains_too(process, site)
     loop = validation.loop_of(process, int(rows[0]))
-    fix, code = _instead(called, loop) if called and shared else (FIX, FIX_CODE)
+    fix, code = FIX, validating.under(process, called) or FIX_CODE
+    if called and shared:
+        fix, code = _instead(process, called, loop)
     marks = [Mark(float(begin), "validation with autograd on")]
     return [
         Finding(
@@ -79,15 +76,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
-def _instead(called: Location, loop: Location | None) -> tuple[str, str]:
+def _instead(process: Process, called: Location, loop: Location | None) -> tuple[str, str]:
     """What to change where training runs through the same line, which needs its graph: words and example."""
     why = "training goes through the same line, and needs its graph"
     if loop is not None:
         return (
             f"Put the loop that validates (line {loop.line}) under torch.no_grad(), not line {called.line}: {why}.",
-            BLOCK,
+            validating.under(process, loop) or BLOCK,
         )
-    return f"Switch autograd off while line {called.line} validates, and only then: {why}.", SWITCH
+    code = validating.under(process, called, SWITCH) or f"{SWITCH}\n    ...  # line {called.line}"
+    return f"Switch autograd off while line {called.line} validates, and only then: {why}.", code
 
 
 RULE = Rule(

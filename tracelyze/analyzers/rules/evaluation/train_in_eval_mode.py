@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
+from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -52,7 +52,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     ):
         return None
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
-    if not flipped and (_only_batch_norm(optimization) or policies.compare(optimization.process)):
+    if not flipped and _is_meant(optimization):
         return None
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
@@ -100,6 +100,12 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     )
 
 
+def _is_meant(optimization: Optimization) -> bool:
+    """Whether a training in eval mode from its first step on is meant so, or it is a teacher beside it that is."""
+    process = optimization.process
+    return teachers.only_batch_norm(optimization) or policies.compare(process) or teachers.evaluates(process)
+
+
 def _forward(optimization: Optimization) -> Location | None:
     """The line that calls the model in training, in front of which its mode is to be set: not that of a teacher."""
     process, backward = optimization.process, optimization.backward_location
@@ -121,13 +127,6 @@ def _follows_evaluations(optimization: Optimization, off: Mask, least: int) -> b
     return len(begins) >= 2 and all(begin in ended for begin in begins)
 
 
-def _only_batch_norm(optimization: Optimization) -> bool:
-    """Whether all mode-sensitive modules of the models are normalisations: those are often frozen on purpose."""
-    rows = optimization.process.models.records()
-    kinds = [kind for row in rows for kind in re.split(r"[,;]\s*", row["sensitive"] or "") if kind]
-    return bool(kinds) and all("norm" in kind.lower() for kind in kinds)
-
-
 RULE = Rule(
     id="train-in-eval-mode",
     family="evaluation",
@@ -145,6 +144,6 @@ RULE = Rule(
         Threshold("part", 0.2, "share", "in stretches after evaluations: below a fifth of the steps little is lost"),
         Threshold("steps", 5, "steps", "a step or two in eval mode may be a probe"),
     ),
-    not_when="Only normalisations frozen from the start, models without mode-sensitive modules, policies whose loss "
-    "compares them with the one that acted.",
+    not_when="Only normalisations frozen from the start, models without mode-sensitive modules, teachers in eval mode "
+    "from the start, policies whose loss compares them with the one that acted.",
 )

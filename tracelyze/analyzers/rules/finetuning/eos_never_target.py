@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.datasets import masked_by_id
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 SHARED = r"^(?!.*config\b).*\.pad_token(?:_id)?\s*=(?!=).*\.eos_token"  # and not what is then told to the model
 NOT_NAMED = "nowhere else; but what ends a text by the model's configuration (eos_token_id) is the id that is masked."
-
-LABELS = 'labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)'
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -35,6 +34,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limits: Limits) -> Finding:
     shared = script_lines.only(process, "padding", SHARED)
+    masking = masked_by_id.line(process)
+    labels = masked_by_id.example(process, masking, end.symbol)
     where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
     likely, last = end.stop is None or end.word, ""  # else the last target may be an end symbol itself
     if end.stop is not None:
@@ -57,12 +58,13 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             f"the end-of-text token as well, so that whatever masks the padding masks the end.{last}"
         ),
         fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
-        "ends in the end-of-text token." + script_lines.said(shared, "makes both the same"),
+        "ends in the end-of-text token."
+        + (f" Line {masking.line} masks by the id." if masking else script_lines.said(shared, "makes both the same")),
         fix_code=f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
         "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
-        f"# or, where you make the labels:\n# {LABELS}"
-        if shared or _has_a_tokenizer(process)
-        else f"{LABELS}  # where you make the labels",
+        f"# or, where you make the labels:\n# {labels}"
+        if (shared or _has_a_tokenizer(process)) and not masking
+        else labels,
         evidence=[
             Evidence("rows that end in this id", end.share, "share", limits["ended"], limits.source("ended")),
             Evidence("targets with this id that count", 0, "targets"),
@@ -75,7 +77,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
-        change=script_lines.only(process, "labels") or shared,
+        change=masking or script_lines.only(process, "labels") or shared,
     )
 
 

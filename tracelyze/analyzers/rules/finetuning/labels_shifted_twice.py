@@ -59,7 +59,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "model is given two positions later. The labels were shifted by one before they were handed over, and the "
             "model shifts them once more. It never learns the next token; what it generates skips every other one."
         ),
-        fix="Hand over labels that are a copy of the input ids: models of transformers shift them inside.",
+        fix="Hand over labels at the positions of their own input ids, with -100 for padding and prompts as it is now: "
+        "models of transformers shift them inside.",
         fix_code=label_shifts.example(line.location, change),
         evidence=[
             Evidence(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import edits, pictures, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import end_of_name, plural
@@ -70,7 +71,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         if frozen
         else "Make the optimizer after the embedding was resized, and look for what holds these rows: a hook that "
         "multiplies the gradient by a mask, or old values that are written back after a step.",
-        fix_code=f"{adapted}\n# or trainable_token_indices=new_ids, for the new rows alone"
+        fix_code=adapted
         if frozen
         else f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
         f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
@@ -98,9 +99,13 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
 
 def _adapters(process: Process, row: Row) -> tuple[Location | None, str]:
     """The line that says what adapters train beside the frozen rest, and that line with the embedding and the head."""
-    embedding = row["parameter"].rpartition(".")[0].rpartition(".")[2] or "embed_tokens"
+    path = row["parameter"].rpartition(".")[0]
+    if path and not frameworks.peft(process):
+        return None, f'model.get_submodule("{path}").requires_grad_(True)  # above the line that makes the optimizer'
+    embedding = path.rpartition(".")[2] or "embed_tokens"
     kept = f'["{embedding}", "lm_head"]'
-    example = f"LoraConfig(r=8, modules_to_save={kept})"
+    rows = "\n# or trainable_token_indices=new_ids, for the new rows alone"
+    example = f"LoraConfig(r=8, modules_to_save={kept}){rows}"
     made = [one for one in process.tables["modules"].records() if str(one["kind"]).startswith("Peft")]
     wrapped = process.site(made[0]["made_at"]) if made else None
     lines = edits.lines_of_function(process, wrapped) if wrapped is not None else {}
@@ -113,7 +118,7 @@ def _adapters(process: Process, row: Row) -> tuple[Location | None, str]:
     if own is None or call is None or any(one.arg == "modules_to_save" for one in call.keywords):
         return place, example
     text = own.with_argument(("LoraConfig",), "modules_to_save", kept)
-    return place, own.dedented(text) if text else example
+    return place, own.dedented(text) + rows if text else example
 
 
 RULE = Rule(

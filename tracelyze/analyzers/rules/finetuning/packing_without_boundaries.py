@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -20,6 +21,11 @@ CUT: Final = " Rows are cut anywhere, so that some begin within an answer, witho
 WHOLE: Final = (
     'SFTConfig(packing=True, packing_strategy="bfd")  # TRL: whole samples, with positions that start anew\n'
     "# its attention must heed these positions, as FlashAttention's does: packing=False is safe with any"
+)
+FLATTENED: Final = "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True"
+APART: Final = (
+    "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
+    "mask = mask & (part[:, :, None] == part[:, None, :])"
 )
 
 
@@ -93,9 +99,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         ),
         fix="Keep the samples of a row apart: position ids that start anew with each, and a block-diagonal mask or an "
         "attention that takes the lengths of the samples.",
-        fix_code=WHOLE
-        if held == "answers"
-        else "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True",
+        fix_code=WHOLE if held == "answers" else FLATTENED if frameworks.transformers(process) else APART,
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
             Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),

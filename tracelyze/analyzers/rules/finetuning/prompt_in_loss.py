@@ -62,7 +62,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         title=title,
         summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
         fix="Where only answers are to be learned, give the positions of the prompt the label -100.",
-        fix_code="labels = input_ids.clone()\nlabels[:, :prompt_length] = -100\n"
+        fix_code="labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is\n"
         "# with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True",
         evidence=[
             Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),

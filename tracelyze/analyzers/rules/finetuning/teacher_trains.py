@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import called
+from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural
@@ -42,8 +43,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
             found.append(_finding(process, replace(line, rows=looked), rows, limits))
-    if found:
-        return found
+    if found:  # a difference beside a function that was called may be the one within that function
+        return [one for one in found if WRITTEN_OUT not in one.summary] or found
     if not lines:
         return Skipped("no loss was seen whose target may come from a model", "not-applicable")
     return Passed(reason or "no target of a loss depends on trained tensors of another model")
@@ -65,11 +66,14 @@ def _optimization(process: Process, step: int) -> Optimization | None:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
-    part = rows[0].get("target_part") if rows[0]["target_model"] is None else None
-    tensors, optimization = int(rows[0]["target_trained"]), _optimization(process, int(rows[0]["step"]))
-    teacher = part or called.model(process, rows[0]["target_model"], optimization) or "the teacher"
+    part, optimization = rows[0].get("target_part"), _optimization(process, int(rows[0]["step"]))
+    turned = _is_turned(process, rows[0], optimization)
+    side, model = ("input" if turned else "target"), rows[0]["input_model" if turned else "target_model"]
+    part = part if model is None else None
+    tensors = plural(int(rows[0]["target_trained"]), "tensor") if not turned else "tensors"
+    teacher = part or called.model(process, model, optimization) or "the teacher"
     made_at = optimization.made_at if optimization is not None else None
-    evaluating = not any(row["target_in_train"] for row in rows)
+    evaluating = not turned and not any(row["target_in_train"] for row in rows)
     return loss_calls.finding(
         process,
         line,
@@ -80,19 +84,25 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         confidence="certain" if evaluating and line.function != WRITTEN_OUT else "likely",
         title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
         summary=(
-            f"The target of {line.function} is the output of another {'part of the ' * bool(part)}model ({teacher}), "
+            f"The {side} of {line.function} is the output of another {'part of the ' * bool(part)}model ({teacher}), "
             "computed with autograd on, and "
-            f"{plural(tensors, 'tensor')} of it, which an optimizer holds, get gradients from this loss. The teacher "
+            f"{tensors} of it, which an optimizer holds, get gradients from this loss. The teacher "
             "moves towards the student, instead of staying the target that it was."
             + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
         ),
         fix="Switch off the gradients of the teacher before the optimizer is made, or compute its output without "
         "autograd: an optimizer passes over tensors without a gradient.",
-        fix_code=_example(process, rows[0]["target_model"], part, optimization),
-        evidence=[Evidence("trained tensors of the model behind the target", tensors, "tensors")],
+        fix_code=_example(process, model, part, optimization),
+        evidence=[Evidence("trained tensors behind the target alone", int(rows[0]["target_trained"]), "tensors")],
         false_alarm="Two models that are meant to find a common answer.",
         change=made_at,
     )
+
+
+def _is_turned(process: Process, row: Row, optimization: Optimization | None) -> bool:
+    """Whether the teacher, by its name, made the input of the loss, and the student its target."""
+    names = [called.name_in(process, row[side], optimization) for side in ("input_model", "target_model")]
+    return teachers.is_named(names[0]) and not teachers.is_named(names[1])
 
 
 def _example(process: Process, teacher: float | None, part: str | None, optimization: Optimization | None) -> str:

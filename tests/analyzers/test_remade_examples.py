@@ -1,0 +1,129 @@
+"""Examples that are the script's own lines: pasted where they are shown for, they mend it, and undo nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analyzers.test_edits import sites_of
+from tracelyze.analyzers import context
+from tracelyze.analyzers.evidence.datasets import masked_by_id
+from tracelyze.analyzers.evidence.editing.remade import frameworks, validating
+from tracelyze.analyzers.evidence.modes import teachers
+from tracelyze.analyzers.rules import RULES
+from tracelyze.diagnosis import Diff, Finding
+
+VALIDATED = """\
+def validate(model, loader):
+    model.eval()
+    for batch in loader:
+        model.train()
+        hits += model(batch).sum()
+"""
+
+
+def placed(make: Any, source: str, role: str, text: str, **more: Any) -> tuple[Any, Any]:
+    """A run of which the lines around this text are known, and the place of it."""
+    process = make.process(sites=sites_of(source, **{role: text}), **more)
+    return process, process.site(1)
+
+
+def test_an_example_beside_an_edit_is_what_the_edit_leaves(make: Any) -> None:
+    process, place = placed(make, "def train():\n    kept.append(out)\n", "loss", "kept.append")
+    finding = Finding(
+        rule="memory-leak", severity="warning", confidence="likely", title="", summary="", fix="",
+        fix_code="kept.append(loss.detach())", location=place,
+        diff=Diff("train.py", 2, ["    kept.append(out)"], ["    kept.append(out.detach())"]),
+    )  # fmt: skip
+    assert context.completed(finding, process, RULES[0]).fix_code == "kept.append(out.detach())"
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("answers = net(x).argmax(1)", "with torch.no_grad():\n    answers = net(x).argmax(1)"),
+        ("hits.append(net(x).argmax(1))", "with torch.no_grad():\n    hits.append(net(x).argmax(1))"),
+        ("for x, y in val_loader:", "with torch.no_grad():\n    for x, y in val_loader:\n        ...  # as it is"),
+        ("def evaluate(net):", ""),
+    ],
+)  # fmt: skip
+def test_what_validates_goes_under_no_grad_as_it_stands(make: Any, line: str, example: str) -> None:
+    process, place = placed(make, f"def f():\n    {line}\n        pass\n", "forward", line)
+    assert validating.under(process, place) == example
+    assert validating.under(process, None) == ""
+
+
+def test_a_mode_that_the_validation_itself_undoes_is_named(make: Any) -> None:
+    roles = {"forward": "hits +=", "train-mode": "model.train()", "eval-mode": "model.eval()"}
+    process = make.process(sites=sites_of(VALIDATED, **roles), evals=make.evals() | {"trained": [1] * 4})
+    seen = process.location("forward")
+    told = validating.mode(process, 0, seen)
+    assert (told.place and told.place.line, told.code) == (4, "")
+    assert "Line 4 puts the model back" in told.fix
+    script = VALIDATED.replace("        model.train()", "        if again:\n            model.train()")
+    process = make.process(sites=sites_of(script, **roles), evals=make.evals() | {"trained": [1] * 4})
+    assert validating.mode(process, 0, process.location("forward")).place is None, "it may never have run"
+    elsewhere = make.process(sites=sites_of(VALIDATED.replace("        model.train()\n", ""), forward="hits +="))
+    assert validating.mode(elsewhere, 0, elsewhere.location("forward")) == (validating.FIX, validating.CODE, None)
+
+
+def test_a_copy_that_is_evaluated_is_the_one_to_switch(make: Any) -> None:
+    source = "def main():\n    val = measure(ema.model(held_x), held_y)\n"
+    models = [{"model": 0, "name": "Net", "called_as": "model"}, {"model": 1, "name": "Net", "called_as": "ema.model"}]
+    evals = make.evals() | {"trained": [0] * 4, "model": [1] * 4}
+    process, place = placed(make, source, "forward", "val =", models=models, evals=evals)
+    assert validating.mode(process, 0, place).code.startswith("ema.model.eval()")
+    trained = make.process(models=models, evals=evals | {"trained": [1] * 4}, sites=sites_of(source, forward="val ="))
+    assert validating.mode(trained, 0, trained.site(1)).code == validating.CODE
+
+
+def test_a_teacher_in_eval_mode_is_meant_to_be(make: Any) -> None:
+    call = {"function": "kl_div", "site": 1, "training": True, "step": 3, "target_model": 0, "target_in_train": False}
+    assert teachers.evaluates(make.process(more={"loss_calls": [call]}))
+    assert not teachers.evaluates(make.process(more={"loss_calls": [call | {"target_in_train": True}]}))
+    assert not teachers.evaluates(make.process())
+    models = [{"model": 0, "called_as": "self.teacher", "sensitive": "Dropout"}, {"model": 1, "called_as": "net"}]
+    assert teachers.evaluates(make.process(models=models)), "its dropouts are the only ones"
+    assert not teachers.evaluates(make.process(models=[*models, {"model": 2, "sensitive": "Dropout"}]))
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("labels[ids == PAD] = -100", "labels[attention_mask == 0] = -100"),
+        ("labels = labels.masked_fill(ids == tok.pad_token_id, -100)",
+         "labels = labels.masked_fill(attention_mask == 0, -100)"),
+        ("labels = torch.where(ids == pad, -100, labels)", "labels = torch.where(attention_mask == 0, -100, labels)"),
+        ("labels[:, :prompt] = -100", None),
+        ("labels[attention_mask == 0] = -100", None),
+    ],
+)  # fmt: skip
+def test_padding_is_masked_where_it_is_masked_today(make: Any, line: str, example: str | None) -> None:
+    """Labels that are made anew from the ids would have the prompts count again."""
+    source = f"def collate(rows):\n    labels = made(rows)\n    {line}\n    return ids, labels\n"
+    process, _ = placed(make, source, "labels", "labels = made")
+    found = masked_by_id.line(process)
+    assert (found is None) == (example is None)
+    code = masked_by_id.example(process, found, 2)
+    assert code.startswith(example or "labels = labels.masked_fill(")
+    assert "input_ids" not in code
+
+
+def test_a_library_that_the_script_does_not_use_is_in_no_example(make: Any) -> None:
+    plain, _ = placed(make, "def main():\n    loss = measure(net(x), y)\n", "loss", "loss =")
+    assert not frameworks.transformers(plain)
+    assert not frameworks.peft(plain)
+    tuned, _ = placed(make, "def main():\n    model = get_peft_model(model, config)\n", "module", "model =")
+    assert frameworks.peft(tuned)
+    assert frameworks.transformers(make.process(sites=[])), "nothing is known of the script"
+
+
+def test_of_a_divergence_with_the_teacher_first_the_teacher_is_named(make: Any) -> None:
+    row = {"function": "kl_div", "site": 1, "training": True, "input_model": 0, "target_model": 1,
+           "target_trained": 6, "target_in_train": True, "value": 0.3}  # fmt: skip
+    models = [{"model": 0, "name": "Net", "called_as": "teacher"}, {"model": 1, "name": "Net", "called_as": "student"}]
+    rows = [{**row, "step": step} for step in range(1, 10)]
+    finding = make.check("teacher-trains", make.process(models=models, more={"loss_calls": rows}))[2]
+    assert finding.title.endswith("reach teacher (Net)")
+    assert finding.fix_code.splitlines()[-1].startswith("teacher.requires_grad_(False)")

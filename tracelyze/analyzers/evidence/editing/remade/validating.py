@@ -1,0 +1,73 @@
+"""What an example about a validation shows: the line that validates, and the model that is evaluated there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import called, edits
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.modes import back_in_training
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+FIX: Final = "Call model.eval() before each validation and model.train() before training goes on."
+CODE: Final = (
+    "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
+)
+_COPY: Final = "Put the copy that is evaluated into eval mode. Nothing trains it, so that it may stay there."
+_COPY_CODE: Final = "{name}.eval()  # once, where it is made, or right before each validation"
+_BACK: Final = (
+    "Line {line} puts the model back into train mode before it is evaluated: move it behind what validates. {name} is "
+    "called above it already."
+)
+_HEADS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.If)
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+NO_GRAD: Final = "with torch.no_grad():"
+
+
+class Mode(NamedTuple):
+    """How a model comes to be evaluated in eval mode: words, an example, and the line to change, if one is known."""
+
+    fix: str
+    code: str
+    place: Location | None = None
+
+
+def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
+    """For a pass of the table evals: a line within the validation that undoes its eval(), a copy that is evaluated in
+    place of the model, or else the calls that are missing."""
+    back = back_in_training.line(process, seen_at)
+    inside = back is not None and seen_at is not None and (back.file, back.function) == (seen_at.file, seen_at.function)
+    if back is not None and inside and not _is_one_way(process, back):
+        return Mode(_BACK.format(line=back.line, name="eval()"), "", back)
+    name = called.name_in(process, process.evals["model"][row], None)
+    if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
+        return Mode(_COPY, _COPY_CODE.format(name=name))
+    return Mode(FIX, CODE)
+
+
+def _is_one_way(process: Process, place: Location) -> bool:
+    """Whether the line stands behind a condition, so that it need not have run."""
+    lines = edits.recorded_lines(process, place)
+    own = lines.get(place.line, "")
+    depth = len(own) - len(own.lstrip())
+    above = [one for at, one in sorted(lines.items()) if at < place.line and one.strip()]
+    heads = [one.strip() for one in above if len(one) - len(one.lstrip()) < depth]
+    return not heads or heads[-1].startswith(("if ", "elif ", "else"))
+
+
+def under(process: Process, place: Location | None, head: str = NO_GRAD) -> str:
+    """The script's own statement within a block that begins with this line; of the head of a loop, with what stands in
+    it. Empty where it is not known."""
+    own = own_statement.at(process, place)
+    if own is None or isinstance(own.parsed.statement, _DEFINITIONS):
+        return ""
+    text = own.dedented(own.text)
+    if isinstance(own.parsed.statement, _HEADS):
+        text += "\n    ...  # as it is"
+    return f"{head}\n{textwrap.indent(text, '    ')}"
