@@ -342,7 +342,10 @@ def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) 
         ),
         ("p.data.float().sub_(u)", "p.data.copy_(p.data.float().sub_(u))"),
         ("flat = p.reshape(len(p), -1)", "p.copy_(flat.reshape(p.shape))  # after the last line that changes flat"),
-        ("p = p.float()", 'p.sub_(group["lr"] * p.grad)'),
+        ("p = p.float()", ""),  # which step follows, and with which sign, is the script's own
+        ("p.sub(lr * p.grad)", "p.sub_(lr * p.grad)"),
+        ("p.data.add(u, alpha=-lr)", "p.data.add_(u, alpha=-lr)"),
+        ("p = p.add(u, alpha=lr)", "p.copy_(p.add(u, alpha=lr))"),
         ("wide = p.data.float().detach()", "p.data.copy_(wide)  # after the last line that changes wide"),
     ],
 )
@@ -354,8 +357,13 @@ def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, exa
     optimizers = [{"optimizer": 0, "name": "Own", "step_defined_at": 1}]
     process = make.process(more={"parameters": looks(1.0, **STILL)}, sites=sites, optimizers=optimizers)
     finding = make.check("updates-not-applied", process)[2]
-    assert finding.fix_code == f"with torch.no_grad():\n    {example}"
-    assert ("where that is a copy" in finding.summary) is (".copy_(p -" not in example)
+    assert finding.fix_code == (example and f"with torch.no_grad():\n    {example}")
+    copied = (
+        not any(one in example for one in (".copy_(p -", "p.sub_(", "add_(u, alpha=-lr)", "p.add("))
+        or "reshape" in line
+    )
+    assert ("where that is a copy" in finding.summary) is copied
+    assert finding.location.line == 20
 
 
 @pytest.mark.parametrize(

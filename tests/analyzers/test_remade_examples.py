@@ -8,8 +8,12 @@ import pytest
 
 from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers import context
+from tracelyze.analyzers.computed.schedules import units, zero_rates
+from tracelyze.analyzers.evidence import drawn_timesteps
 from tracelyze.analyzers.evidence.datasets import masked_by_id
-from tracelyze.analyzers.evidence.editing.remade import frameworks, validating
+from tracelyze.analyzers.evidence.editing import own_copies
+from tracelyze.analyzers.evidence.editing.optimizers import one_clip
+from tracelyze.analyzers.evidence.editing.remade import everywhere, frameworks, regions, validating
 from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Diff, Finding
@@ -127,3 +131,120 @@ def test_of_a_divergence_with_the_teacher_first_the_teacher_is_named(make: Any) 
     finding = make.check("teacher-trains", make.process(models=models, more={"loss_calls": rows}))[2]
     assert finding.title.endswith("reach teacher (Net)")
     assert finding.fix_code.splitlines()[-1].startswith("teacher.requires_grad_(False)")
+
+
+TWICE = """\
+def evaluate(model, held):
+    for batch in held:
+        total += F.cross_entropy(model(batch).flatten(0, 1), batch.flatten()).item()
+
+def train(model, data):
+    for ids in data:
+        loss = F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+        other = F.mse_loss(model(ids), ids)
+"""
+
+
+def test_other_lines_that_read_alike_are_named(make: Any) -> None:
+    sites = sites_of(TWICE, loss="loss = ", forward="total +=")
+    process = make.process(sites=sites)
+    assert everywhere.lines(process, process.location("loss")) == [3]
+    assert everywhere.said(process, process.location("loss")) == " Line 3 reads alike: change it as well."
+    plain = make.process(
+        sites=sites_of("def f():\n    loss = measure(a, b)\n    held = measure(c, d)\n", loss="loss = ")
+    )
+    assert everywhere.said(plain, plain.location("loss")) == "", "any two calls of one function read like that"
+    cut = "def f():\n    x, y = ids[:, :-1], ids[:, 1:]\n    a, b = held[:, :-1], held[:, 1:]\n"
+    process = make.process(sites=sites_of(cut, loss="x, y ="))
+    assert everywhere.lines(process, process.location("loss")) == [3]
+
+
+def test_a_norm_that_other_lines_read_is_not_moved_alone(make: Any) -> None:
+    source = """\
+def train():
+    for x, y in loader:
+        loss.backward()
+        norm = clip_grad_norm_(model.parameters(), 1.0)
+        if last:
+            optimizer.step()
+        log(norm.item(), norm=2)
+"""
+    process, place = placed(make, source, "clip", "norm = clip")
+    assert one_clip.read_elsewhere(process, place).startswith(" Line 7 reads `norm`: below the clip")
+    process, place = placed(make, source.replace("norm.item(), ", ""), "clip", "norm = clip")
+    assert one_clip.read_elsewhere(process, place) == "", "an argument of that name"
+    process, place = placed(make, source.replace("norm = clip", "clip"), "clip", "clip_grad_norm_(")
+    assert one_clip.read_elsewhere(process, place) == ""
+
+
+def test_a_region_holds_all_calls_of_the_model(make: Any) -> None:
+    source = "def main():\n    loss = measure(model(x), y)\n    held = model(x_val)\n"
+    process = make.process(sites=sites_of(source, **{"training-call": "loss = ", "forward": "held = "}))
+    assert regions.said(process).endswith("in validation as well: lines 2 and 3.")
+    assert regions.said(make.process(sites=sites_of(source, forward="held = "))) == ""
+
+
+@pytest.mark.parametrize(
+    ("drawn", "loop", "alone"),
+    [
+        ("t = torch.randint(0, cfg.steps, (n,))", "pass", True),
+        ("t = torch.randint(0, cfg.steps, (n,))", "for s in range(cfg.steps):", False),
+        ("t = torch.randint(0, sample_steps, (n,))", "pass", False),
+        ("t = torch.randint(0, 50, (n,))", "for s in range(50):", True),
+    ],
+)
+def test_a_number_of_steps_that_a_sampler_goes_by_stays(make: Any, drawn: str, loop: str, alone: bool) -> None:
+    process, place = placed(make, f"def train():\n    {drawn}\n    {loop}\n", "draw", "t = ")
+    assert drawn_timesteps.ends_of_its_own(process, place) is alone
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("rg = logps(policy, good)", "rg = logps(reference, good)  # line 2"),
+        ("r, s = logps(policy, a), logps(policy, b)", "r, s = logps(reference, a), logps(reference, b)  # line 2"),
+        ("return model(ids)", "# and in line 2, which calls the model as its own reference: reference in its place"),
+    ],
+)
+def test_a_reference_is_handed_over_where_the_model_was(make: Any, line: str, example: str) -> None:
+    head = "def logps(model, ids):" if line.startswith("return") else "def train():"
+    rows = sites_of(f"{head}\n    {line}\n", forward=line)
+    rows[0]["function"] = head[4 : head.index("(")]
+    rows.append({"site": 9, "role": "optimizer", "file": "train.py", "line": 40, "function": "main",
+                 "source": "opt = Adam(policy.parameters())"})  # fmt: skip
+    process = make.process(sites=rows)
+    made = own_copies.of_model(process, None, process.site(1)).split("\n\n")
+    assert made[-1] == example
+    assert ("deepcopy(policy)" in made[1]) is not line.startswith("return")
+
+
+@pytest.mark.parametrize(
+    ("horizon", "epochs", "code"),
+    [
+        (10, 10, units.PER_EPOCH),
+        (400, 10, units.PER_BATCH),
+        (77, 10, units.EITHER),
+        (None, 10, units.EITHER),
+        (400, None, units.PER_BATCH),
+    ],
+)
+def test_a_schedule_is_stepped_as_its_length_counts(horizon: int | None, epochs: int | None, code: str) -> None:
+    assert units.of_length(horizon, 400, epochs, 1.25) == code
+    assert '"interval"' in units.in_lightning(code)
+
+
+@pytest.mark.parametrize(
+    ("line", "longer"),
+    [
+        ("s = CosineAnnealingLR(opt, epochs)", "s = CosineAnnealingLR(opt, epochs * 5)"),
+        ("s = LinearLR(opt, 1.0, 0.0, 2 * n)", "s = LinearLR(opt, 1.0, 0.0, (2 * n) * 5)"),
+        ("s = OneCycleLR(opt, 0.1, total_steps=n)", "s = OneCycleLR(opt, 0.1, total_steps=n * 5)"),
+        ("s = get_linear_schedule_with_warmup(opt, 10, n)", "s = get_linear_schedule_with_warmup(opt, 10, n * 5)"),
+        ("s = LambdaLR(opt, lambda step: max(0, 1 - step / n))", ""),
+        ("s = CosineAnnealingLR(*given)", ""),
+    ],
+)
+def test_a_length_that_is_given_by_its_place_is_multiplied(make: Any, line: str, longer: str) -> None:
+    name = line[4 : line.index("(")]
+    process, _ = placed(make, f"def main():\n    {line}\n", "scheduler", line)
+    assert zero_rates._of_full_length(process.optimizations[0], {"made_at": 1, "name": name}, 5) == longer

@@ -119,9 +119,27 @@ def test_what_was_read_from_a_file_keeps_its_name(make) -> None:
         ),
         ("torch.save(initial, path / 'a.pt')", "torch.save(model.state_dict(), path / 'a.pt')"),
         ("accelerator.save(old.state_dict(), name)", "accelerator.save(model.state_dict(), name)"),
-        ('torch.save({"body": a, "head": b}, path)', own_saves.EXAMPLE),  # which of them is the model is not known
+        ('torch.save({"body": a, "head": b}, path)', ""),  # which of them is the model is not known
+        (
+            'torch.save({"weights": copied(net), "epoch": epoch} | more, path)',
+            'torch.save({"weights": model.state_dict(), "epoch": epoch} | more, path)',
+        ),
         ("export(model, path)", own_saves.EXAMPLE),
     ],
 )
 def test_the_line_that_saves_stays_but_for_the_weights(make, line: str, example: str) -> None:
     assert own_saves.of_model(*recorded(make, line, 1)) == example
+
+
+STORED = 'ckpt = {"state_dict": kept, "epoch": epoch}'
+
+
+def test_a_file_keeps_the_keys_by_which_it_is_read(make) -> None:
+    process, place = recorded(make, f"def save():\n    {STORED}\n    torch.save(ckpt, path)", 3)
+    assert own_saves.of_model(process, place) == STORED.replace("kept", "model.state_dict()")
+    more = own_saves.with_state(process, place, {"optimizer": "optimizer.state_dict()"}, own_saves.TO_GO_ON)
+    assert more == STORED.replace("epoch}", 'epoch, "optimizer": optimizer.state_dict()}')
+    process, place = recorded(make, "def save(ckpt):\n    torch.save(ckpt, path)", 2)
+    assert own_saves.of_model(process, place, keys="state_dict epoch") == "", "it holds more than weights"
+    assert own_saves.of_model(process, place, keys="0.weight 0.bias") == "torch.save(model.state_dict(), path)"
+    assert own_saves.with_state(process, place, {"a": "b"}, own_saves.TO_GO_ON) == own_saves.TO_GO_ON

@@ -241,6 +241,13 @@ def test_an_average_that_is_made_anew(text: str, line: list[int]) -> None:
         ("update.reshape(-1).mul_(0.9)", False),
         ("p.add_(update.reshape(p.shape))", False),
         ("p.copy_(p.reshape(-1) - update)", False),
+        ("p.sub(group['lr'] * p.grad)", True),
+        ("p.data.add(update, alpha=-group['lr'])", True),
+        ("p = p.sub(update.mul(ratio))", True),
+        ("p = p.addcdiv(update, ratio, value=-1)", True),
+        ("print(p.sub(update).norm())", False),
+        ("away = p.sub(update)", False),
+        ("p.copy_(p.sub(update))", False),
     ],
 )
 def test_steps_that_change_what_may_be_a_copy(text: str, found: bool) -> None:

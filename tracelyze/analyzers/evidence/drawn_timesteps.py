@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _TIMESTEPS: Final = re.compile(
     r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE
 )
+_SAMPLES: Final = re.compile(r"sampl|infer|ddim|generat|eval", re.IGNORECASE)
 REACHED = 0.9  # of the numbers drawn from: 200 evenly drawn values leave out the last tenth once in 10^9
 
 
@@ -39,6 +40,27 @@ def line(process: Process, highest: float) -> Location | None:
     handed = {taken for one in calls for taken in _taken_from(process, one)}
     back = [one for one, name in drawn.items() if (one.function.rpartition(".")[2], name) in handed]
     return back[0] if len(back) == 1 else None  # a function of its own draws them, and adds the noise
+
+
+def ends_of_its_own(process: Process, place: Location | None) -> bool:
+    """Whether what the line draws below is a setting that nothing but it uses, as far as the recorded lines tell: one
+    that a sampler goes by as well must stay, and be another one from the line that draws."""
+    parsed = parsed_line.parse(place.source) if place is not None else None
+    calls = parsed.calls("randint", "randint_like") if parsed else []
+    given = [*calls[0].args, *(one.value for one in calls[0].keywords if one.arg == "high")] if calls else []
+    nodes = [node for one in given for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute)]
+    names = {parsed_line.name_of(node) for node in nodes}
+    if place is None or any(_SAMPLES.search(name) for name in names):
+        return place is None
+    used = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})\b(?!\s*(?::[^=]+)?=(?!=))") if names else None
+    rows = [row for row in process.sites.records() if row["excerpt"] and row["excerpt_line"]]
+    text = {
+        (row["file"], number): line
+        for row in rows
+        for number, line in enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"]))
+    }
+    ranged = [at for at, line in text.items() if used is not None and "range(" in line and used.search(line)]
+    return not [at for at in ranged if at != (place.file, place.line)]
 
 
 def _taken_from(process: Process, call: Location) -> set[tuple[str, str]]:

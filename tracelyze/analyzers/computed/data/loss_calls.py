@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import everywhere
 from tracelyze.analyzers.evidence.loss import handed_back, statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Diff, Evidence, Finding, Location, Mark, Severity
@@ -121,6 +122,7 @@ def finding(
     lost: float | None = None,
     counted: str = "of them like this",
     diff: Diff | None = None,
+    repeated: bool = False,
 ) -> Finding:
     """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
 
@@ -128,7 +130,8 @@ def finding(
 
     `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless;
     where it is not given, all of it if the finding is critical, and else nothing: the model learns its task all the
-    same. `counted`: what `bad` are, among all calls.
+    same. `counted`: what `bad` are, among all calls. `repeated`: lines that read like the one to change have the fault,
+    too, as those of a validation.
     """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
     optimization = process.longest if process.optimizations else None
@@ -141,7 +144,7 @@ def finding(
         confidence=confidence,
         title=title,
         summary=summary,
-        fix=fix,
+        fix=fix + everywhere.said(process, change or line.location) * repeated,
         fix_code=fix_code,
         diff=diff,
         first_step=begin,

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.loss import broken_operation
-from tracelyze.formatting import number
+from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -30,6 +30,16 @@ def outgrown(optimization: Optimization, row: int) -> float | None:
 def looked_at(optimization: Optimization) -> np.ndarray:
     """Steps whose gradients were looked at, shape [steps]: on a CPU not every step's are."""
     return optimization.steps.known("grad_norm") | optimization.steps.known("grads_nonfinite")
+
+
+def _at_the_start(optimization: Optimization, first: int) -> str:
+    """What to look at where there were next to no losses before."""
+    if np.isfinite(optimization.steps["loss"][first:]).any():
+        return "Losses in between are finite: the weights are whole. What do the batches without one have in common?"
+    if first == 0:
+        return "It is the first loss, before any step: look at inputs, initial weights and the loss function."
+    since = f"It happened after {plural(first, 'step')}"
+    return f"{since}: look at inputs, initial weights, learning rate and the loss function."
 
 
 def what_moved_first(optimization: Optimization, first: int) -> str:
@@ -56,10 +66,8 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
     rate = steps["lr"][max(0, first - 1) : first + 1]
     if len(rate) == 2 and rate[1] > 2 * rate[0] > 0:
         return f"The learning rate rose {number(rate[1] / rate[0])}-fold at that step."
-    if first < FEWEST and np.isfinite(steps["loss"][first:]).any():
-        return "Losses in between are finite: the weights are whole. What do the batches without one have in common?"
     if first < FEWEST:
-        return "It happened right at the start: look at inputs, initial weights, learning rate and the loss function."
+        return _at_the_start(optimization, first)
     no_number = np.flatnonzero(
         (steps.known("grad_norm") & ~np.isfinite(steps["grad_norm"]) & ~timing.skipped(optimization))[:first]
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules.mismatches import UNITS
+from tracelyze.analyzers.computed.schedules import units
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark, Severity
 
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Diff, Setting
 
-_LIGHTNING: Final = (
-    'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}\n'
-    '# "interval": "epoch", which Lightning takes without it, if the length of the schedule counts epochs'
-)
-"""The end of configure_optimizers, from which Lightning steps the scheduler itself."""
 FALSE_ALARM: Final = "A pause of the training that is planned, or a part of a longer schedule."
 
 
@@ -85,7 +80,7 @@ def about_rate(
         title=title,
         summary=what,
         fix=fix,
-        fix_code=_LIGHTNING if code == UNITS and made and made.function == "configure_optimizers" else code,
+        fix_code=units.in_lightning(code) if made and made.function == "configure_optimizers" else code,
         diff=diff,
         setting=setting,
         first_step=begin,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed.schedules import units
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Setting
 from tracelyze.formatting import number, plural
@@ -32,10 +33,6 @@ EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
 WARM_UP: Final = r"(?i)warm|\bramp"
-UNITS: Final = (
-    "scheduler.step()  # behind the loop over batches, once per epoch, if its length counts epochs\n\n"
-    "# scheduler.step()  # right behind optimizer.step(), once per batch, if its length counts batches"
-)
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Mismatch:
     what: str
     """What happened."""
     fix: str
-    code: str = UNITS
+    code: str = units.EITHER
     at_step: bool = False
     """Whether the call of the scheduler's step is to change, not its construction."""
     diff: Diff | None = None
@@ -124,6 +121,7 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
                 what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the rate falls to its "
                 f"end within {plural(horizon, 'batch')} and does not follow the training from there on.",
                 fix="Step it once per epoch, or give it the number of batches of the whole training.",
+                code=units.PER_EPOCH,
             )
     return None
 
@@ -152,6 +150,7 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
         f"steps. The rate ends at {_last_rate(optimization)}, of {number(row['base_lr'] or 0.0)} that it was to reach "
         "or to start from.",
         fix="Step it after every optimizer step, or make its length count epochs.",
+        code=units.PER_BATCH,
     )
 
 
@@ -205,6 +204,7 @@ def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits
         what=f"In {count:,} steps of the optimizer step() of this scheduler was not called once, so the schedule has "
         "no effect.",
         fix="Call scheduler.step() after every epoch, or after every optimizer step, as its length counts.",
+        code=units.of_length(waiting[0]["horizon"], count, epochs, ABOUT),
     )
 
 

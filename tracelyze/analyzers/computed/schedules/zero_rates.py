@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ import numpy as np
 from tracelyze.analyzers.computed.schedules import findings, mismatches, several_steps
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import percent, plural
 
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 _LENGTHS: Final = ("num_training_steps", "T_max", "total_steps", "total_iters")
-_LENGTH: Final = re.compile(r"\b(num_training_steps|T_max|total_steps|total_iters)=[\w.]+(?=\s*[,)])")
+_PLACES: Final = {
+    "CosineAnnealingLR": 1,
+    "PolynomialLR": 1,
+    "OneCycleLR": 2,
+    "LinearLR": 3,
+    "get_linear_schedule_with_warmup": 2,
+    "get_cosine_schedule_with_warmup": 2,
+}
+"""Where calls are given the length, if by its place."""
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
@@ -140,14 +148,24 @@ def _times(scheduler: Row | None) -> int:
 
 
 def _of_full_length(optimization: Optimization, scheduler: Row | None, times: int = 0) -> str:
-    """The script's own line with another length, where it is one statement that names the length."""
+    """The script's own line with another length, where it is one statement that says the length by name or by its
+    place; empty where it says it otherwise, and how many times as long it has to be is known."""
     made = optimization.process.site(scheduler["made_at"]) if scheduler is not None else None
     own = own_statement.at(optimization.process, made)
-    call = own.only_call(str(scheduler["name"])) if own is not None and scheduler is not None and times else None
-    lengths = [one.value for one in call.keywords if one.arg in _LENGTHS] if call is not None else []
-    if own is not None and len(lengths) == 1:
-        return own.dedented(own.parsed.with_parts({lengths[0]: f"{own.parsed.operand(lengths[0])} * {times}"}))
-    line, count = _LENGTH.subn(r"\1=epochs * len(loader)", own.dedented(own.text) if own is not None else "")
-    if count != 1:
-        line = "T_max=epochs * len(loader)  # or what your schedule calls its length"
-    return f"# stepped after every batch:\n{line}"
+    call = own.only_call(*_PLACES, str(scheduler["name"])) if own is not None and scheduler is not None else None
+    length = _given_length(call) if call is not None else None
+    if own is not None and length is not None:
+        longer = f"{own.parsed.operand(length)} * {times}" if times else "epochs * len(loader)"
+        line = own.dedented(own.parsed.with_parts({length: longer}))
+        return line if times else f"# stepped after every batch:\n{line}"
+    return "" if times else "# stepped after every batch:\nT_max=epochs * len(loader)  # or what your schedule calls it"
+
+
+def _given_length(call: ast.Call) -> ast.expr | None:
+    """The argument that says how many steps a schedule lasts."""
+    named = [one.value for one in call.keywords if one.arg in _LENGTHS]
+    place = _PLACES.get(name_of(call.func), len(call.args))
+    before = call.args[: place + 1]
+    if named or any(isinstance(one, ast.Starred) for one in before):
+        return named[0] if len(named) == 1 else None
+    return before[place] if place < len(call.args) else None

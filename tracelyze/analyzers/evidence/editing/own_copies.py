@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import own_names, parsed_line
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_names, own_statement, parsed_line
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 _NAMES: Final = (ast.Name, ast.Attribute)
 
 
-def of_model(process: Process, place: Location | None) -> str:
-    """A copy of the model, by the names that the script's own line has for both."""
+def of_model(process: Process, place: Location | None, called: Location | None = None) -> str:
+    """A copy of the model, by the names that the script's own line has for both. Where no line makes the reference, it
+    is the model itself that is `called` as one: that line with the copy in its place."""
     line = parsed_line.parse(place.source) if place else None
     made = line.statement if line is not None else None
     reference, model = "reference", "model"
@@ -25,5 +27,27 @@ def of_model(process: Process, place: Location | None) -> str:
         named = {ast.unparse(one) for one in given if isinstance(one, _NAMES)}
         own = named if isinstance(made.value, _NAMES) else {one for one in named if one.removeprefix("self.") in known}
         reference, model = ast.unparse(made.targets[0]), own.pop() if len(own) == 1 else model
+    called_as, used = _handed_over(process, called, reference) if place is None and called is not None else ("", "")
+    model = called_as or model
     copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
-    return f"import copy  # at the top of the file\n\n{copied}"
+    return f"import copy  # at the top of the file\n\n{copied}" + (f"\n\n{used}" if used else "")
+
+
+def _handed_over(process: Process, called: Location, reference: str) -> tuple[str, str]:
+    """What the line that calls the model as its own reference calls it, and that line with the copy; in words where it
+    is an argument there, under a name of its own."""
+    own = own_statement.at(process, called)
+    names = own_names.trained(process) | {own_names.model_at(process, called)}
+    nodes = [one for one in ast.walk(own.parsed.tree) if isinstance(one, _NAMES)] if own is not None else []
+    models: dict[ast.expr, str] = {one: reference for one in nodes if ast.unparse(one) in names}
+    known = {ast.unparse(one) for one in models}
+    if own is None or len(known) != 1 or any(f"{one}," in _head(process, called) for one in known):
+        return "", f"# and in line {called.line}, which calls the model as its own reference: {reference} in its place"
+    return known.pop(), f"{own.dedented(own.parsed.with_parts(models))}  # line {called.line}"
+
+
+def _head(process: Process, place: Location) -> str:
+    """What the function takes, with a comma behind each name; empty where its first line was not recorded."""
+    lines = edits.lines_of_function(process, place).values()
+    head = next((one for one in lines if one.lstrip().startswith(f"def {place.function}(")), "")
+    return head.partition("(")[2].replace(")", ",")

@@ -6,15 +6,22 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 EXAMPLE: Final = "torch.save(model.state_dict(), path)  # model: the one whose parameters the optimizer was given"
 TO_GO_ON: Final = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)'
+_WITH_A_PART: Final = (
+    'torch.save({"model": model.state_dict(), "head": head.state_dict(), "optimizer": optimizer.state_dict()}, path)'
+)
 _OTHERS: Final = re.compile(
     r"opt|sched|scaler|epoch|step|config|args|metric|loss|score|best|acc|iter|seed|rng|time|version", re.IGNORECASE
 )
@@ -25,18 +32,70 @@ def shown(to_go_on: bool) -> str:
     return TO_GO_ON if to_go_on else EXAMPLE
 
 
-def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE) -> str:
-    """The line, with the only part that may be the weights replaced; `else_shown` where several may be."""
+def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE, keys: str | None = None) -> str:
+    """The line, or the one that makes what it saves, with the only part that may be the weights replaced: a file has to
+    keep the keys by which the script reads it (`keys`: its outermost ones, as far as they are known). Empty where
+    several parts may be the weights; `else_shown` where no line is known."""
+    own, saved = _saved(process, place)
+    if own is None or saved is None:
+        return else_shown
+    held = _entries(saved)
+    if held is not None:
+        kept = [value for key, value in held if not _OTHERS.search(key)]
+        parts = kept if len(kept) == 1 else []
+    else:
+        whole = isinstance(saved, ast.Name | ast.Attribute) and (not keys or "." in keys)
+        parts = [saved] if whole or _is_state(saved) else []
+    return own.dedented(own.parsed.with_parts({parts[0]: "model.state_dict()"})) if parts else ""
+
+
+def with_a_part(process: Process, place: Location | None) -> str:
+    """The same with another module beside what is saved today."""
+    return with_state(process, place, {"head": "head.state_dict()"}, _WITH_A_PART)
+
+
+def with_state(process: Process, place: Location | None, added: Mapping[str, str], else_shown: str) -> str:
+    """The line, or the one that makes what it saves, with these entries as well; `else_shown` where it holds no entries
+    of its own: what reads the file goes on to find what it reads today."""
+    own, saved = _saved(process, place)
+    dictionary = next((node for node in ast.walk(saved) if isinstance(node, ast.Dict)), None) if saved else None
+    if own is None or saved is None or dictionary is None or not dictionary.keys:
+        return else_shown
+    more = ", ".join(f'"{key}": {value}' for key, value in added.items())
+    text = own.parsed.text_of(dictionary)[1:-1].rstrip()
+    comma = "" if text.endswith(",") else ","
+    return own.dedented(own.parsed.with_parts({dictionary: f"{{{text}{comma} {more}}}"}))
+
+
+def _saved(process: Process, place: Location | None) -> tuple[OwnStatement | None, ast.expr | None]:
+    """The statement that saves, and what; of a variable the only statement above that makes it, and its value."""
     own = own_statement.at(process, place)
     call = own.only_call("save") if own is not None else None
-    if own is None or call is None or not call.args or not own.is_whole:
-        return else_shown
+    if own is None or place is None or call is None or not call.args or not own.is_whole:
+        return None, None
     saved = call.args[0]
-    if isinstance(saved, ast.Dict):
-        pairs = zip(saved.keys, saved.values, strict=True)
-        kept = [value for key, value in pairs if isinstance(key, ast.Constant) and not _OTHERS.search(str(key.value))]
-        saved = kept[0] if len(kept) == 1 else saved
-    states = isinstance(saved, ast.Call) and name_of(saved.func) == "state_dict"
-    if not isinstance(saved, ast.Name | ast.Attribute) and not states:
-        return else_shown
-    return own.dedented(own.parsed.with_parts({saved: "model.state_dict()"}))
+    if isinstance(saved, ast.Name):
+        made = _made(process, place, saved.id)
+        if made is not None and isinstance(made.parsed.statement, ast.Assign):
+            return made, made.parsed.statement.value
+    return own, saved
+
+
+def _made(process: Process, place: Location, name: str) -> OwnStatement | None:
+    """The only recorded statement above a place that gives a variable its value."""
+    lines = edits.lines_of_function(process, place)
+    heads = [at for at, text in lines.items() if at < place.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", text)]
+    if len(heads) != 1:
+        return None
+    return own_statement.at(process, Location(place.file, heads[0], place.function, lines[heads[0]].strip()))
+
+
+def _entries(saved: ast.expr) -> list[tuple[str, ast.expr]] | None:
+    """Keys and values of the dictionaries in it; None where it has none."""
+    found = [node for node in ast.walk(saved) if isinstance(node, ast.Dict)]
+    pairs = [pair for node in found for pair in zip(node.keys, node.values, strict=True)]
+    return [(str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant)] if found else None
+
+
+def _is_state(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and name_of(node.func) == "state_dict"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
@@ -16,7 +17,9 @@ FIX: Final = (
     "Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
     "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere."
 )
-FIX_CODE: Final = 'with torch.no_grad():\n    p.sub_(group["lr"] * p.grad)'
+FIX_DROPPED: Final = (
+    "Write the result into the parameter: a method without an underscore returns a new tensor, which is dropped there."
+)
 FIX_COPY: Final = (
     "Write the result into the parameter itself. reshape() and flatten() return a copy where the memory does not fit "
     "the new shape, as under channels_last; clone(), contiguous() and a change of type do so as well."
@@ -38,6 +41,7 @@ REACH: Final = (
     "Line {line} calls the step, and never ran: it stands behind a condition that was never true, or in a function "
     "that was not called. Have it run after backward(), whatever that condition is for."
 )
+_SUMS: Final = ("sub", "add", "addcdiv", "addcmul", "subtract")
 _STEPS: Final = re.compile(r"\bopt\w*(?:\[[^\]]*\])?\.step\s*\(|\.step\s*\(\s*(?:self\.)?opt")  # or by a scaler
 
 
@@ -59,12 +63,15 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
         held = line.text_of(made.value)
         written = f"{held}.copy_({name}{f'.reshape({held}.shape)' * (made.attr in _SHAPES)})"
         code = f"with torch.no_grad():\n    {written}  # after the last line that changes {name}"
-        return FIX_COPY, FIX_CODE if held.split(".")[0] == name else code
+        return FIX_COPY, "" if held.split(".")[0] == name else code
     if line is not None and isinstance(own, ast.Assign) and isinstance(own.targets[0], ast.Name):
         return FIX, f"with torch.no_grad():\n    {own.targets[0].id}.copy_({line.text_of(own.value)})"
+    dropped = _dropped(line)
+    if line is not None and dropped is not None:
+        return FIX_DROPPED, f"with torch.no_grad():\n    {line.with_parts({dropped: line.text_of(dropped) + '_'})}"
     copy = _copy(made_anew)
     if line is None or copy is None or not isinstance(own, ast.Expr):
-        return FIX, FIX_CODE
+        return FIX, ""  # what the step is to compute, and with which sign, is the script's own
     held, whole = line.text_of(copy.value), line.text_of(own.value)
     shape = f".reshape({held}.shape)" if copy.attr in _SHAPES else ""
     return FIX_COPY, f"with torch.no_grad():\n    {held}.copy_({whole}{shape})"
@@ -76,10 +83,19 @@ def doing(line: Location | None) -> str:
     if named is not None:
         name, made = named
         return f"makes {name} by {made.attr}(), to change it: where that is a copy, the parameter stays as it was"
+    if _dropped(parsed_line.parse(line.source) if line else None) is not None:
+        return "computes the new value and drops it: the method has no underscore"
     copy = _copy(line)
     if copy is None:
         return "gives the loop's variable a new tensor instead of changing it"
     return f"changes what {copy.attr}() returns: where that is a copy, the parameter stays as it was"
+
+
+def _dropped(line: ParsedLine | None) -> ast.Attribute | None:
+    """The method of a statement that is nothing but its call, `p.sub` in `p.sub(rate * p.grad)`."""
+    own = line.statement if line is not None else None
+    method = own.value.func if isinstance(own, ast.Expr) and isinstance(own.value, ast.Call) else None
+    return method if isinstance(method, ast.Attribute) and method.attr in _SUMS else None
 
 
 def _copy(place: Location | None) -> ast.Attribute | None:

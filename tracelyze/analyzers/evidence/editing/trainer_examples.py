@@ -23,6 +23,7 @@ _RATE: Final = re.compile(
 )
 _BFLOAT16: Final = re.compile(r"^with torch\.autocast\([^)]*bfloat16\):\n(?:[ \t]+.*\n?)+", re.MULTILINE)
 _SCHEDULER: Final = re.compile(r"\Ascheduler\.step\(\)  # behind the loop over batches.*\Z", re.DOTALL)
+_PER_BATCH: Final = re.compile(r"\Ascheduler\.step\(\)  # right behind optimizer\.step\(\).*\Z", re.DOTALL)
 _INTERVAL: Final = (
     "# what configure_optimizers returns:\n"
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}'
@@ -56,7 +57,7 @@ def in_example(code: str, process: Process) -> str:
     if code == STOP_EARLY:
         return _STOPPED_BY[method]
     if method == "fit":
-        code = _SCHEDULER.sub(_INTERVAL, code)
+        code = _PER_BATCH.sub(_INTERVAL.replace('"epoch"', '"step"'), _SCHEDULER.sub(_INTERVAL, code))
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)
         return _BFLOAT16.sub('trainer = Trainer(precision="bf16-mixed")  # beside what it is given today', code)
     before = "before it trains"

@@ -54,7 +54,7 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
             "again, or one that the optimizer does not hold. What was learned is lost when the program ends."
         ),
         fix="Save the state of the model that the optimizer steps, taken at that time.",
-        fix_code=own_saves.of_model(process, process.site(row["site"])),
+        fix_code=own_saves.of_model(process, process.site(row["site"]), keys=row.get("keys")),
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
@@ -85,9 +85,9 @@ def _missing(process: Process, short: list[Row]) -> Finding:
             "loads it continues with fresh values for these."
         ),
         fix="Save every module whose parameters are trained; register layers that are kept in plain lists "
-        "(nn.ModuleList) and parameters that are plain attributes (nn.Parameter), so that state_dict knows them.",
-        fix_code='torch.save({"model": model.state_dict(), "head": head.state_dict(), '
-        '"optimizer": optimizer.state_dict()}, path)',
+        "(nn.ModuleList) and parameters that are plain attributes (nn.Parameter), so that state_dict knows them. Read "
+        "what is added back where the file is read.",
+        fix_code=own_saves.with_a_part(process, process.site(row["site"])),
         first_step=int(short[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
@@ -116,7 +116,9 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
             "named_parameters() leaves buffers out."
         ),
         fix="Save model.state_dict(), which holds the buffers as well, and load it with strict=True.",
-        fix_code=own_saves.of_model(process, process.site(row["site"]), own_saves.shown(bool(row["optimizer"]))),
+        fix_code=own_saves.of_model(
+            process, process.site(row["site"]), own_saves.shown(bool(row["optimizer"])), row.get("keys")
+        ),
         first_step=int(rows[0]["step"]),
         last_step=int(row["step"]),
         evidence=[

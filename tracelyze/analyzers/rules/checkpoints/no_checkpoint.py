@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.evidence.editing import own_saves
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, plural
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 MOST_ROWS = 100  # of a process
+STATE = {"optimizer": "optimizer.state_dict()"}
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -42,7 +44,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                     "state was seen in any file. Who goes on from it begins with moments of zero."
                 ),
                 fix="Save the optimizer's state, and those of scheduler and scaler, beside the weights.",
-                fix_code='torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)',
+                fix_code=own_saves.with_state(process, process.site(row["site"]), STATE, own_saves.TO_GO_ON),
                 first_step=int(row["step"] or 0),
                 evidence=[Evidence("files without it", len(going_on), "files")],
                 location=process.site(row["site"]),

@@ -73,7 +73,8 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
             "before the last one cuts the sum so far: early micro-batches count less than late ones, and the limit is "
             "not the one that was meant for the step."
         ),
-        fix="Clip once, after the last backward of the step and right before optimizer.step().",
+        fix="Clip once, after the last backward of the step and right before optimizer.step()."
+        + one_clip.read_elsewhere(optimization.process, clip_values.place_of(optimization)),
         fix_code=clip_values.once_complete(optimization, number(limit or 1.0)),
         diff=one_clip.once_complete(optimization.process, clip_values.place_of(optimization)),
         first_step=begin,

@@ -69,6 +69,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ],
         false_alarm="A head that is meant to predict the token after the next one.",
         change=change,
+        repeated=True,
         diff=label_shifts.unshifted(process, change),
     )
 

@@ -85,9 +85,11 @@ def _finding(
         "compute the reference with the adapters disabled instead.",
         fix_code="".join(one.strip() for one in diff.added)
         if diff
+        else f"{written.source}  # once, in front of the loop, and not in it"
+        if written
         else ""
-        if written or assigned
-        else own_copies.of_model(process, made),
+        if assigned
+        else own_copies.of_model(process, made, compared),
         first_step=timing.step_at(optimization, begin),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -98,7 +98,9 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
             Evidence("timesteps there are", row["range"]),
             Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),
         ],
-        setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if sure else ""),
+        setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if sure else "")
+        if drawn_timesteps.ends_of_its_own(process, drawn)
+        else None,
         location=drawn or seen,
         seen_at=seen,
         charts=pictures.loss(optimization) if optimization is not None else [],

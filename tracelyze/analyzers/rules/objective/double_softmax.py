@@ -82,6 +82,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
         lost=0.0,  # scores of the right class still rise, only more slowly
         change=change,
+        repeated=True,
     )
     return replace(found, diff=diff)
 

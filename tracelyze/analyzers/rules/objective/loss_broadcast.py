@@ -92,6 +92,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         f"{target if longer_input else given}{call}",
         diff=edit,
         change=place,
+        repeated=True,
         evidence=[
             Evidence("shape of the prediction", given),
             Evidence("shape of the target", target),

@@ -69,6 +69,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
         fix="Let the target at position t be the token at position t + 1, once: either in the data or in front of the "
         "loss.",
         fix_code=line_edits.shifted(line.location),
+        repeated=True,
         evidence=[
             Evidence("targets equal to the input at their position", equal, "share", limits["equal"],
                      limits.source("equal")),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.remade import regions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -62,9 +63,11 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         ),
         fix="Use bfloat16, which needs no scaler, or "
         + ("keep the weights in float32 and " if weights else "")
-        + "scale the loss with GradScaler.",
-        fix_code=("model = model.float()  # before the optimizer is made\n" if weights else "")
-        + f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
+        + "scale the loss with GradScaler."
+        + (regions.said(process) if weights else ""),
+        fix_code=regions.with_float32_weights(optimization)
+        if weights
+        else f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -16,6 +16,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     stays_more_than_a_walk,
 )
 from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence.editing.remade import regions
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -100,9 +101,8 @@ def _finding(
             "and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
-        "weights or stochastic rounding.",
-        fix_code="model = model.float()  # before the optimizer is made\n"
-        "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = criterion(model(x), y)",
+        "weights or stochastic rounding." + regions.said(optimization.process),
+        fix_code=regions.with_float32_weights(optimization),
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
         evidence=[

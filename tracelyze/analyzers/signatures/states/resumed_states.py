@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.editing import own_loads
+from tracelyze.analyzers.evidence.editing import own_loads, own_names, own_statement
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 
@@ -56,6 +57,7 @@ _TITLES = {
     "average": "The training goes on from a checkpoint without the average of its weights",
     "epoch counter": "The training goes on from a checkpoint, and counts from zero again",
 }
+MADE: Final = own_names.OPTIMIZER_LINE
 ACCELERATE: Final = (
     "Hand the scheduler to accelerator.prepare() beside its optimizer, or register it before load_state(). "
     "save_state() leaves out everything else."
@@ -222,7 +224,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     effects = [effect[name] for name in lost.names if name in effect]
     grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
-    read = process.site(row["site"])
+    read, made = process.site(row["site"]), process.site(of_optimizer.get("made_at"))
     fix = _FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words)
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
@@ -240,21 +242,23 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         fix=fix,
         fix_code=REGISTER
         if whole
-        else own_loads.in_example(_code(lost, (row["keys"] or "").split(), never_read(facts)), process, read),
+        else own_loads.in_example(
+            _code(lost, (row["keys"] or "").split(), never_read(facts), _made(process, made)), process, read
+        ),
         first_step=1 if training else step + 1,
         first_second=row["time"],
         trainings=[training] if training else [],
         evidence=evidence,
-        location=(process.site(of_optimizer.get("made_at")) if lost.how == "renewed" else None) or read,
+        location=(made if lost.how == "renewed" else None) or read,
         seen_at=read if lost.how == "renewed" else None,
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is to begin with a fresh optimizer or schedule, from these weights.",
     )
 
 
-def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
+def _code(lost: Lost, keys: list[str], unread: list[str], made: str) -> str:
     """What restores the lost states, and saves them where the file holds none. `keys`: the outermost ones of the
-    file; `unread`: those of them that are never read."""
+    file; `unread`: those of them that are never read; `made`: the statement that makes the optimizer which steps."""
     if lost.names == ["average"]:
         return f'ema.load_state_dict(checkpoint["{unread[0] if unread else "ema"}"])'
     if lost.names == ["epoch counter"]:
@@ -263,7 +267,7 @@ def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
         return f'start = checkpoint["{key}"] + 1\nfor {counted} in range(start, {counted}s):\n    ...'
     loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
     if lost.how == "renewed":
-        return "\n".join(["optimizer = torch.optim.AdamW(model.parameters())  # before its state", *loads])
+        return "\n".join([f"{made or MADE}  # before its state", *loads])
     if keys == _OF_ONE:
         path = '"scheduler.pt"' if lost.names == ["scheduler"] else "path"
         saving = [f"torch.save({name}.state_dict(), {path})  # where the optimizer's is saved" for name in lost.names]
@@ -278,6 +282,12 @@ def _code(lost: Lost, keys: list[str], unread: list[str]) -> str:
         saving = [f'torch.save({{"model": model.state_dict(), {states}}}, path)  # where the file is written']
         loads.insert(0, 'model.load_state_dict(checkpoint["model"])')
     return "\n".join([*saving, "checkpoint = torch.load(path)", *loads])
+
+
+def _made(process: Process, place: Location | None) -> str:
+    """The script's own statement that makes the optimizer; empty where it is not known as a whole."""
+    own = own_statement.at(process, place)
+    return own.dedented(own.text) if own is not None and own.is_whole and "\n" not in own.text else ""
 
 
 def _key(name: str, keys: list[str]) -> str:

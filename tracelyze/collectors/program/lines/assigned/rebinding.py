@@ -10,12 +10,14 @@ from tracelyze.collectors.program.lines.instructions import name_taken, names_st
 from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
 
 COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
+SUMS: Final = frozenset({"sub", "add", "addcdiv", "addcmul", "subtract"})  # of which an underscore writes in place
 VIEWS: Final = frozenset({"detach", "view", "view_as", "squeeze", "unsqueeze", "transpose", "permute", "t"})
 
 
 def rebound(code: CodeType) -> list[int]:
-    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, or change what a
-    method of it has returned, which may be a copy, there or by a name that they give it and never write back."""
+    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, compute one by a
+    method without an underscore and drop it, or change what a method of it has returned, which may be a copy, there or
+    by a name that they give it and never write back."""
     found: set[int] = set()
     if len(code.co_code) > LONGEST:
         return []
@@ -46,4 +48,26 @@ def rebound(code: CodeType) -> list[int]:
             changed.add(named[owner])
         before = one.argrepr if one.opname == "BINARY_OP" else one.opname
         owner = owner if method == "data" else name_taken(one)
-    return sorted(found | changed.intersection(named.values()))
+    return sorted(found | changed.intersection(named.values()) | _dropped(code))
+
+
+def _dropped(code: CodeType) -> set[int]:
+    """Lines that begin with the variable of a `for`, call a method of it that returns a sum, and drop that, or give it
+    to the variable alone."""
+    found: set[int] = set()
+    line, before, variables = code.co_firstlineno, "", set[str]()
+    begins, methods = dict[int, str](), dict[int, str]()
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        stored = names_stored(one)
+        if before == "FOR_ITER":
+            variables.update(stored)
+        if one.opname.startswith("LOAD_"):
+            begins.setdefault(line, name_taken(one))
+        if one.opname in METHODS and one.argval != "data":
+            methods.setdefault(line, one.argval)
+        ends = before.startswith("CALL") and (one.opname == "POP_TOP" or bool(variables.intersection(stored)))
+        if ends and begins.get(line) in variables and methods.get(line) in SUMS:
+            found.add(line)
+        before = one.opname
+    return found

@@ -1,0 +1,33 @@
+"""Calls of a model that an autocast region has to hold once its weights are float32 again: all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.formatting import listed
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+
+_CALLS: Final = ("training-call", "forward")
+_SHOWN: Final = 4
+
+
+def said(process: Process) -> str:
+    """A sentence that names the lines, where there are several: inputs that are cast for one call are cast for all."""
+    places = {(one.file, one.line) for role in _CALLS for one in process.locations(role)}
+    numbers = sorted(line for _, line in places)
+    if len(numbers) < 2 or len({file for file, _ in places}) > 1:
+        return ""
+    told = listed(map(str, numbers), _SHOWN)
+    return f" The region has to hold every call of the model, in validation as well: lines {told}."
+
+
+def with_float32_weights(optimization: Optimization) -> str:
+    """The weights cast back, and a training step in bfloat16 on the device that they are on."""
+    device = str(optimization.facts.get("device") or "cpu").partition(":")[0]
+    return (
+        "model = model.float()  # before the optimizer is made\n"
+        f'with torch.autocast("{device}", dtype=torch.bfloat16):  # and around every other call of the model\n'
+        "    loss = criterion(model(x), y)"
+    )
