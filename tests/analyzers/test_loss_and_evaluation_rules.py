@@ -415,6 +415,28 @@ def test_running_statistics_of_the_last_batch_explain_a_validation_that_swings(m
     assert with_momentum(make, 0.95, 0.03)[0] == "passed", "batches that are alike: no harm is done"
 
 
+@pytest.mark.parametrize(
+    ("whole", "trained", "measured", "status"),
+    [
+        (True, ("cross_entropy",), ("cross_entropy",), "fired"),
+        (False, ("cross_entropy", "mse_loss"), ("mse_loss",), "skipped"),  # a term of the loss
+        (True, ("huber_loss",), ("mse_loss",), "skipped"),
+        (True, ("written out",), ("l1_loss",), "skipped"),
+    ],
+)
+def test_a_validation_by_another_measure_than_training_is_no_fluctuation(
+    make, whole, trained, measured, status
+) -> None:
+    evals = make.evals(20, 20) | {
+        "loss": (0.7 * np.exp(np.random.default_rng(0).normal(0, 0.4, 20))).tolist(),
+        "loss_is_whole": [whole] * 20,
+    }
+    calls = [{"step": 0, "function": one, "training": True} for one in trained]
+    calls += [{"step": 20, "function": one, "training": False} for one in measured]
+    process = make.process(evals=evals, more={"loss_calls": calls})
+    assert make.check("validation-fluctuation", process)[0] == status
+
+
 def test_two_validation_sets_do_not_fluctuate(make) -> None:
     both = make.evals(20, 20) | {"loss": [0.5, 5.0] * 10, "loader": [1, 2] * 10}
     assert make.check("validation-fluctuation", make.process(evals=both))[0] == "passed"

@@ -72,6 +72,9 @@ def measure(process: Process) -> Restlessness | Passed | Skipped:
     reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
+    if _measures_otherwise(process):
+        return Skipped("validation measures something other than the training loss, which may be calmer by nature",
+                       "not-applicable")  # fmt: skip
     noise, own = statistics.fluctuation(losses), statistics.fluctuation(validation.training_before(optimization, steps))
     if noise is None or own is None:
         return Skipped("too few training losses between the validations")
@@ -81,6 +84,20 @@ def measure(process: Process) -> Restlessness | Passed | Skipped:
     calm = max(own.relative, own.noise / level) if level > 0 else 0.0
     ratio = noise.relative / calm if calm > 0 else float("inf")
     return Restlessness(noise.relative, ratio, steps, float(np.median(known)) if len(known) else None)
+
+
+def _measures_otherwise(process: Process) -> bool:
+    """Whether what validations compute is another measure than the training loss: a term of it, or of other functions.
+
+    A squared error beside a loss that ranks, say: how much the one moves says nothing of how much the other should.
+    """
+    evals, calls = process.evals, process.tables.get("loss_calls")
+    if evals.has("loss_is_whole") and (evals["loss_is_whole"][validation.passes(process)] == 0).any():
+        return True
+    rows = list(calls.records()) if calls is not None else []
+    trained = {row["function"] for row in rows if row["training"]}
+    measured = {row["function"] for row in rows if row["training"] is not None and not row["training"]}
+    return bool(trained) and not measured <= trained
 
 
 def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits) -> list[Finding] | Passed | Skipped:

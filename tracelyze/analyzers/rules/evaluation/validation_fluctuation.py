@@ -129,5 +129,5 @@ RULE = Rule(
         Threshold("part", 4, "times", "derived: a quarter of the set varies by twice what the whole would"),
         Threshold("samples", 200, "samples", "the mean over 200 samples varies by 7% of one sample's spread"),
     ),
-    not_when="Tiny validation sets, fewer than ten passes, several optimizers.",
+    not_when="Tiny validation sets, fewer than ten passes, several optimizers, validation by another measure.",
 )
