@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     saves = [row for row in process.tables["checkpoints"].records() if row["action"] == "save" and row["held"]]
     saves = [row for row in saves if int(row["step"] or 0) >= limits["steps"]]
     if not saves:
-        return Skipped("no file of weights was written after the training had begun", "not-applicable")
+        return Skipped("no weights file was written once training had begun", "not-applicable")
     compared = [row for row in saves if row["compared"]]
     stale = [row for row in compared if row["untouched"] >= limits["share"] * row["compared"]]
     if stale and len(stale) == len(compared):
@@ -37,7 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         resumed = [row for row in without if row["optimizer"]]
         if (resumed and len(resumed) == len(whole)) or evaluated is not None:
             return [_without_statistics(process, resumed or without, evaluated)]
-    return Passed(f"{plural(len(saves), 'file')} of weights hold the weights that were trained")
+    return Passed(f"{plural(len(saves), 'file')} checked: the trained weights are there")
 
 
 def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
@@ -46,29 +46,29 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"What is saved is the model as it was before training, in {plural(files, 'file')}",
+        title=f"Saved weights are those from before training, in {plural(files, 'file')}",
         summary=(
             f"{row['file'] or 'The file'}, written after step {int(row['step']):,}, holds {row['untouched']} of "
-            f"{row['compared']} tensors with the values that they had before the first step, while the tensors that "
-            "are trained have moved. So it is another object that is saved: a copy made early, a model that was built "
-            "again, or one that the optimizer does not hold. What was learned is lost when the program ends."
+            f"{row['compared']} tensors with their values from before the first step, although the trained tensors "
+            "have moved. The script saves a different object: an early copy, a model that was rebuilt, or one that "
+            "the optimizer does not hold. What was learned is lost when the program ends."
         ),
-        fix="Save the state of the model that the optimizer steps, taken at that time.",
+        fix="Save the state_dict of the model that the optimizer updates, taken at the time of saving.",
         fix_code=own_saves.of_model(process, process.site(row["site"]), keys=row.get("keys")),
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
             Evidence(
-                "tensors as before the first step",
+                "tensors unchanged since before the first step",
                 row["untouched"] / row["compared"],
                 "share",
                 limits["share"],
                 limits.source("share"),
             ),
-            Evidence("times that it was saved so", len(stale), "times"),
+            Evidence("saves like this", len(stale), "times"),
         ],
         location=process.site(row["site"]),
-        false_alarm="Initial weights that are kept on purpose, to begin anew from them.",
+        false_alarm="Initial weights saved on purpose, to restart from them.",
     )
 
 
@@ -80,13 +80,12 @@ def _missing(process: Process, short: list[Row]) -> Finding:
         confidence="likely",
         title=f"Checkpoints lack {plural(int(row['missing']), 'tensor')} that the training changes",
         summary=(
-            f"{row['file'] or 'The file'} is one to go on from, and holds {int(row['held']) - int(row['missing'])} of "
-            f"the {row['held']} tensors that the optimizer has changed. Missing are {row['names']}, among others. Who "
-            "loads it continues with fresh values for these."
+            f"{row['file'] or 'The file'} is a checkpoint to resume from, but holds only "
+            f"{int(row['held']) - int(row['missing'])} of the {row['held']} tensors that the optimizer has changed. "
+            f"Among those missing: {row['names']}. A run resumed from it starts these from fresh values."
         ),
-        fix="Save every module whose parameters are trained; register layers that are kept in plain lists "
-        "(nn.ModuleList) and parameters that are plain attributes (nn.Parameter), so that state_dict knows them. Read "
-        "what is added back where the file is read.",
+        fix="Save every module that is trained. Put layers from plain lists into nn.ModuleList and make plain tensor "
+        "attributes nn.Parameter, so that state_dict includes them. Restore what you add where the file is loaded.",
         fix_code=own_saves.with_a_part(process, process.site(row["site"])),
         first_step=int(short[0]["step"]),
         last_step=int(row["step"]),
@@ -95,13 +94,13 @@ def _missing(process: Process, short: list[Row]) -> Finding:
             Evidence("trained tensors", int(row["held"]), "tensors"),
         ],
         location=process.site(row["site"]),
-        false_alarm="Parts that are saved elsewhere, by another library or another rank.",
+        false_alarm="Parts that another library or another rank saves.",
     )
 
 
 def _without_statistics(process: Process, rows: list[Row], evaluated: int | None) -> Finding:
     row = rows[-1]
-    came = "Who loads it evaluates with mean 0 and variance 1, or with those of another training."
+    came = "A model that loads it evaluates with mean 0 and variance 1, or with statistics from another training."
     if evaluated is not None:
         came = f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
     missing = int(row["statistics_missing"])
@@ -111,11 +110,11 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
         confidence="likely",
         title=f"Checkpoints lack BatchNorm's running statistics, {plural(missing, 'tensor')}",
         summary=(
-            f"{row['file'] or 'The file'} holds every parameter of the model, and none of the means and variances that "
-            f"its normalisations have gathered in training: {missing} buffers. {came} "
-            "named_parameters() leaves buffers out."
+            f"{row['file'] or 'The file'} holds every parameter of the model, but none of the running means and "
+            f"variances gathered in training ({plural(missing, 'buffer')}). {came} named_parameters() leaves buffers "
+            "out."
         ),
-        fix="Save model.state_dict(), which holds the buffers as well, and load it with strict=True.",
+        fix="Save model.state_dict(), which includes the buffers, and load it with strict=True.",
         fix_code=own_saves.of_model(
             process, process.site(row["site"]), own_saves.shown(bool(row["optimizer"])), row.get("keys")
         ),
@@ -126,7 +125,7 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
             Evidence("running statistics that training changed", int(row["statistics"]), "tensors"),
         ],
         location=process.site(row["site"]),
-        false_alarm="Statistics that are estimated anew after loading, before anything is evaluated.",
+        false_alarm="Statistics that are re-estimated after loading, before anything is evaluated.",
     )
 
 
@@ -135,15 +134,15 @@ RULE = Rule(
     family="checkpoints",
     severity="critical",
     title="A checkpoint does not hold what was trained",
-    about="A few elements of every tensor in a saved file are set beside the trained ones and those before training.",
+    about="Compares a few elements of every saved tensor with the trained weights and with those from before training.",
     check=check,
-    verify="Record the run again: files hold the trained tensors, with values that moved.",
-    absent="The run writes no file of weights with torch.save while it trains.",
+    verify="Record the run again: files hold the trained tensors, with their current values.",
+    absent="The run saves no weights with torch.save while it trains.",
     needs=(("checkpoints.action",),),
     whole_process=True,
     thresholds=(
-        Threshold("steps", 5, "steps", "derived: files of the first steps may hold the start on purpose"),
-        Threshold("share", 1.0, "share", "all of them: frozen parts are not counted, what moved must not be equal"),
+        Threshold("steps", 5, "steps", "derived: files from the first steps may hold the initial weights on purpose"),
+        Threshold("share", 1.0, "share", "all of them: frozen parts do not count, and tensors that moved must differ"),
     ),
     not_when="Averaged or best weights, other dtypes, prefixes, exports of a part without an optimizer's state, files "
     "beside one that holds what was trained, averages without running statistics, adapters.",

@@ -27,33 +27,35 @@ def check(process: Process, limits: Limits) -> Outcome:
     seconds = float(np.nansum(process.steps["seconds"])) if len(process.steps) else 0.0
     if not rows and not others:
         if seconds < limits["worth"]:
-            return Passed(f"nothing was saved, and {duration(seconds)} of training are soon done again")
+            return Passed(f"nothing was saved, and {duration(seconds)} of training are quickly repeated")
         return [_nothing(process, seconds, limits)]
     files = [row for row in rows if row["action"] == "save"]
     going_on = [row for row in files if row["progress"] and row["tensors"]]
     if going_on and not any(row["optimizer"] for row in files) and _keeps_state(process):
         row = going_on[-1]
+        keys = f" (keys: {', '.join(row['keys'].split())})" if row["keys"] else ""
         return [
             Finding(
                 rule=RULE.id,
                 severity="warning" if seconds >= limits["long"] else "info",
                 confidence="likely",
-                title="Checkpoints say how far the training is, and lack the optimizer's state",
+                title="Checkpoints record the training's progress but not the optimizer state",
                 summary=(
-                    f"{row['file'] or 'The file'} holds weights and {row['keys'] or 'an epoch'}, and no optimizer "
-                    "state was seen in any file. Who goes on from it begins with moments of zero."
+                    f"{row['file'] or 'The file'} holds weights and training progress{keys}, but no optimizer state "
+                    "was seen in any file. A run resumed from it starts with empty optimizer state."
                 ),
-                fix="Save the optimizer's state, and those of scheduler and scaler, beside the weights.",
+                fix="Save the optimizer's state_dict next to the weights, and those of the scheduler and the scaler "
+                "if there are any.",
                 fix_code=own_saves.with_state(process, process.site(row["site"]), STATE, own_saves.TO_GO_ON),
                 first_step=int(row["step"] or 0),
-                evidence=[Evidence("files without it", len(going_on), "files")],
+                evidence=[Evidence("files without optimizer state", len(going_on), "files")],
                 location=process.site(row["site"]),
-                false_alarm="Files that are meant for inference, and say by which epoch they are.",
+                false_alarm="Files meant for inference that only note their epoch.",
             )
         ]
     if not files:  # libraries write them in formats of their own, and some programs only keep them in memory
-        return Passed("modules handed out their weights by name: what became of them was not seen")
-    return Passed(f"weights were saved: {plural(len(files), 'file')} by torch.save")
+        return Passed("state_dict() was called, but what became of the weights was not seen")
+    return Passed(f"torch.save wrote {plural(len(files), 'file')} of weights")
 
 
 def gather(process: Process) -> list[dict[str, Any]]:
@@ -72,18 +74,18 @@ def _nothing(process: Process, seconds: float, limits: Limits) -> Finding:
         confidence="likely",
         title=f"Nothing was saved in {duration(seconds)} of training",
         summary=(
-            f"In {duration(seconds)} and {plural(len(process.steps), 'step')} no file of weights was written and no "
-            "module handed out its weights by name. A crash, a full disk or a pre-emption costs all of it, and so does "
-            "the end of the program."
+            f"In {duration(seconds)} and {plural(len(process.steps), 'step')} no weights file was written and no "
+            "module handed out its weights by name. A crash or a pre-emption loses all of it, and so does a normal "
+            "exit."
         ),
-        fix="Save model, optimizer and scheduler every so often, and at the end.",
+        fix="Save model, optimizer and scheduler at regular intervals, and at the end.",
         fix_code=(
             "if step % 1000 == 0:\n"
             '    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)'
         ),
         evidence=[Evidence("training time", seconds, "s", limits["worth"], limits.source("worth"))],
         location=process.longest.step_location if process.optimizations else None,
-        false_alarm="Measurements whose result is a number and not a model.",
+        false_alarm="Experiments whose result is a number, not a model.",
     )
 
 
@@ -91,19 +93,19 @@ RULE = Rule(
     id="no-checkpoint",
     family="checkpoints",
     severity="warning",
-    title="Nothing is saved to resume from",
-    about="A long training should save what is needed to go on: weights, and the state of optimizer and scheduler.",
+    title="There is no checkpoint to resume from",
+    about="A long training should save what it needs to resume: weights, and optimizer and scheduler state.",
     check=check,
     gather=gather,
     verify="Record the run again: files are written while it trains.",
     needs=(("steps.seconds",),),
     whole_process=True,
     thresholds=(
-        Threshold("worth", 600, "s", "derived: ten minutes are a loss that is noticed; demos and tests are shorter"),
+        Threshold("worth", 600, "s", "derived: losing ten minutes hurts; demos and tests are shorter"),
         Threshold(
-            "long", 3600, "s", "jobs of an hour and more: Philly's trace (Jeon et al., 2019) has a third failing"
+            "long", 3600, "s", "jobs of an hour and more: a third of them fail in the Philly trace (Jeon et al., 2019)"
         ),
     ),
-    not_when="Short runs, bare weights for inference, weights that another rank or library saves.",
+    not_when="Short runs, weights saved for inference only, weights that another rank or library saves.",
     references=("https://arxiv.org/abs/1901.05758",),
 )

@@ -62,25 +62,25 @@ def _repeated(process: Process, row: Row, limits: Limits) -> Finding:
         confidence="certain",
         title=f"Weights are initialised up to {row['most']} times before the first step",
         summary=(
-            f"{row['repeated']} of {plural(row['weights'], 'weight')} were filled with random numbers three times or "
-            f"more, {row['parameter'] or 'one'} among them. The last one counts: what earlier ones set, such as a "
-            "smaller scale for some layers, is lost. Often each part of a model initialises itself and all that "
-            "it holds, and then the whole model does so again."
+            f"{row['repeated']} of {plural(row['weights'], 'weight tensor')} were filled with random numbers three "
+            f"times or more, for example {row['parameter'] or 'one'}. Only the last fill counts: what earlier ones "
+            "set, such as a smaller scale for some layers, is lost. Often each part of a model initialises itself and "
+            "its children, and then the whole model initialises them all again."
         ),
-        fix="Initialise once, when the whole model is made.",
+        fix="Initialise once, after the whole model is built.",
         first_step=int(row["step"]),
         evidence=[
             Evidence(
-                "weights filled three times or more",
+                "weight tensors filled three times or more",
                 row["repeated"] / row["weights"],
                 "share",
                 limits["share"],
                 limits.source("share"),
             ),
-            Evidence("most often", row["most"], "times"),
+            Evidence("most fills of one tensor", row["most"], "times"),
         ],
         location=process.site(row["site"]),
-        false_alarm="A search for an initialisation, which draws several and keeps one.",
+        false_alarm="A search that draws several initialisations and keeps one.",
     )
 
 
@@ -88,14 +88,14 @@ RULE = Rule(
     id="repeated-initialization",
     family="checkpoints",
     severity="info",
-    title="Weights are initialised repeatedly, or after they were loaded",
-    about="The initialisation that comes last counts: it undoes others, and what was loaded before it.",
+    title="Weights are initialised several times, or after loading",
+    about="The last initialisation wins: it overwrites earlier ones, and weights loaded before it.",
     check=check,
-    verify="Record the run again: no weight is filled after it was loaded, and none three times.",
-    absent="The run fills no weights by torch.nn.init, and loads none.",
+    verify="Record the run again: no weight is filled after loading, and none three times.",
+    absent="The run neither initialises weights with torch.nn.init nor loads any.",
     needs=(("initializations.repeated",), ("loads.missing",)),
     excluded=(
-        "The module's own initialisation and one of the program's: these are two.",
+        "The module's own initialisation plus one by the program: these are two.",
         "Another model that had been at the same place in memory: a weight is followed as long as it lives.",
         "Layers that are initialised a third time for a scale of their own: they are the smaller part of the weights.",
     ),
@@ -110,6 +110,6 @@ RULE = Rule(
         Threshold("correlation", 0.3, "", "derived: an average of two models has 0.7 with each, of five 0.45"),
         Threshold("overwritten", 0.8, "share", "to initialise up to half of the upper layers again is a known method"),
     ),
-    not_when="One initialisation of the program's own, new heads, units that are initialised again during training.",
+    not_when="One initialisation by the program itself, new heads, units that are re-initialised during training.",
     references=("https://arxiv.org/abs/2006.05987",),
 )

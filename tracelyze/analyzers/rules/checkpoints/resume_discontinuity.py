@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     loads = [row for row in rows if row["action"] == "load" and row["model_restored"]]
     loads = [row for row in loads if not resumed_states.nothing_fitted(process, row)]
     if not loads:
-        return Skipped("no training went on from a file of weights", "not-applicable")
+        return Skipped("no training resumed from a weights file", "not-applicable")
     saves = [row for row in rows if row["action"] == "save"]
     own = [row for row in loads if _is_own(row, saves)]
     if not own:
@@ -41,15 +41,15 @@ def check(process: Process, limits: Limits) -> Outcome:
                 lost = Lost(["optimizer"], "bare", "info")
                 return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
         return Skipped(
-            "what went on from a checkpoint took in its weights, and it holds no more: whether the training was to go "
-            "on, for which it needs the state of its optimizer too, is not known"
+            "the checkpoint holds only weights, and they were loaded: whether this was meant to resume training, "
+            "which also needs the optimizer state, is not known"
         )
     left = [name for name in STATES if any(row[name] and not row[f"{name}_restored"] for row in own)]
     if left:
         return Passed(
-            f"what followed a checkpoint needs no more of it than it took: it left the state of the {left[0]}"
+            f"the {left[0]} state in the checkpoint was not loaded, and the training that followed does not need it"
         )
-    return Passed("what went on from a checkpoint took in all that it holds")
+    return Passed("the resumed training loaded everything the checkpoint holds")
 
 
 def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limits) -> Lost | None:
@@ -93,19 +93,20 @@ RULE = Rule(
     id="resume-discontinuity",
     family="checkpoints",
     severity="warning",
-    title="A resumed training lacks part of its state",
-    about="A training that goes on needs more than its weights: the optimizer's moments, the place in its schedule.",
+    title="Training resumed without part of its state",
+    about="Resuming takes more than weights: the optimizer state and the position in the schedule, too.",
     check=check,
-    verify="Record the run again: the states are restored, and the loss goes on at its level.",
-    absent="The run restores no model from a file before it trains on.",
+    verify="Record the run again: the states are restored, and the loss continues at its old level.",
+    absent="The run does not resume training from a file.",
     needs=(("checkpoints.action",),),
     whole_process=True,
     thresholds=(
         Threshold("window", 10, "steps", "derived: single losses are noise"),
-        Threshold("rates", 3, "rates", "derived: one or two may be met again by a schedule that goes up and down"),
+        Threshold("rates", 3, "rates", "derived: a schedule that goes up and down may repeat one or two"),
         Threshold("jump", 1.2, "times", "derived: less is within the noise of most trainings"),
     ),
-    not_when="Weights of another program, optimizers without state, evaluation only, bare weights without an epoch, a "
-    "fresh optimizer with a lower rate or other parameters, a new head, a schedule that was over, a rate set by hand.",
+    not_when="Weights from another program, optimizers without state, evaluation only, weights saved without an "
+    "epoch, a fresh optimizer with a lower learning rate or other parameters, a new head, a finished schedule, a "
+    "learning rate set by hand.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     kept = kept_states.uses(process, limits)
     best = best_models.lines(process)
     if not loads and not kept and not best:
-        return Passed("no load_state_dict of a model was called")
+        return Passed("no model's load_state_dict was called")
     aliased = _by_line(row for row in loads if _is_aliased(row, limits))
     shared = [rows for rows in _by_line(row for row in loads if _is_shared(row, limits)) if _repeats(rows, limits)]
     itself = [rows for rows in _by_line(own_states.loads(process, loads, limits)) if _repeats(rows, limits)]
@@ -76,9 +76,9 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         confidence="certain",
         title=f"The weights kept at step {row['taken_at']:,} went on training: loading them changed nothing",
         summary=(
-            f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer changed them for "
-            f"{plural(lost, 'step')} more, so that load_state_dict copied the {row['own']} tensors onto themselves. "
-            f"The model has the weights of step {row['step']:,}; those of step {row['taken_at']:,} are lost."
+            f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer kept changing them for "
+            f"another {plural(lost, 'step')}, so load_state_dict copied the {row['own']} tensors onto themselves. The "
+            f"model has the weights of step {row['step']:,}; those of step {row['taken_at']:,} are lost."
             + kept_copies.why(process.site(row["taken_site"]))
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
@@ -94,7 +94,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         location=process.site(row["taken_site"]) or process.site(row["site"]),
         seen_at=process.site(row["site"]),
         diff=kept_copies.edit(process, process.site(row["taken_site"])),
-        false_alarm="A load that is meant to do nothing, after the weights were changed in place.",
+        false_alarm="A load that is meant to change nothing, after an in-place change of the weights.",
     )
 
 
@@ -104,13 +104,13 @@ def _shared(process: Process, rows: list[Row], limits: Limits) -> Finding:
         rule=RULE.id,
         severity="critical",
         confidence="likely",
-        title=f"{row['name']} has the very weights that it is to copy: {plural(len(rows), 'load')} changed nothing",
+        title=f"{row['name']} shares the weights it should copy: {plural(len(rows), 'load')} changed nothing",
         summary=(
             f"Between step {steps[0]:,} and step {steps[-1]:,} load_state_dict was given the weights of another "
-            f"{row['name']}, and all {row['own']} tensors were the ones that it has already. The two are one model: a "
-            "target network, a former policy or an average of this kind moves with every step of the optimizer."
+            f"{row['name']}, but all {row['own']} tensors were already its own. The two share one set of weights: a "
+            "target network, an old policy or an average set up like this moves with every optimizer step."
         ),
-        fix="Make the second model with copy.deepcopy, or build it anew; and load without assign=True.",
+        fix="Make the second model with copy.deepcopy, or build a new one, and load without assign=True.",
         fix_code="target = copy.deepcopy(model)  # copy.copy(model) has the model's own layers\n"
         "target.load_state_dict(model.state_dict())  # without assign=True",
         first_step=steps[0],
@@ -134,17 +134,17 @@ RULE = Rule(
     id="snapshot-aliased",
     family="checkpoints",
     severity="critical",
-    title="Kept weights are the model's own",
-    about="state_dict() and copy.copy() hold references, not copies: what is kept in them trains on with the model.",
+    title="Kept weights are the model's own tensors",
+    about="state_dict() and copy.copy() hold references, not copies: weights kept this way go on training.",
     check=check,
-    verify="Record the run again: load_state_dict copies tensors that are not the model's own.",
-    excluded=("A copy: every loaded tensor lies in the model's own memory.",),
+    verify="Record the run again: load_state_dict is given tensors that are not the model's own.",
+    excluded=("A real copy: every loaded tensor lies in the model's own memory.",),
     thresholds=(
-        Threshold("steps", 1, "steps", "one step of the optimizer changes what was to be kept"),
-        Threshold("loads", 2, "loads", "derived: who loads again expects weights that have moved apart"),
+        Threshold("steps", 1, "steps", "one optimizer step changes the weights that should have been kept"),
+        Threshold("loads", 2, "loads", "derived: loading again only makes sense if the weights have moved apart"),
     ),
-    not_when="deepcopy, clone, weights saved to a file; averages and targets with tensors of their own; a dictionary "
-    "with some tensors replaced; weights that are averaged in place and loaded in the same step; a single load; a "
-    "state that is taken once, or used once each time.",
+    not_when="deepcopy, clone, weights saved to a file; averages and targets with their own tensors; a dictionary "
+    "with some tensors replaced; weights averaged in place and loaded in the same step; a single load; a state taken "
+    "once, or used once each time.",
     references=("https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",),
 )

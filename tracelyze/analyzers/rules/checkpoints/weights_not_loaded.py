@@ -21,7 +21,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         return missing(process, "loads.missing")
     loads = list(process.tables["loads"].records())
     if not loads:
-        return Passed("no load_state_dict of a model was called")
+        return Passed("no model's load_state_dict was called")
     missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
     made_up = {row["module"] for row in loads if not row["missing"] and _before_training(row, missed)}
     lost = [row for module, row in missed.items() if module not in made_up]
@@ -39,9 +39,9 @@ def _before_training(row: Row, missed: dict[int, Row]) -> bool:
 def _looked_at(loads: list[Row]) -> str:
     most = max(loads, key=lambda row: row["missing"] / max(row["expected"], 1))
     if not most["missing"]:
-        return f"{plural(len(loads), 'call')} of load_state_dict found what the models have"
+        return f"{plural(len(loads), 'call')} of load_state_dict matched the models' names"
     missed = f"{most['missing']} of {most['expected']} names"
-    return f"{plural(len(loads), 'call')} of load_state_dict; what was given to {most['name']} lacks {missed}"
+    return f"{plural(len(loads), 'call')} of load_state_dict; the state given to {most['name']} lacks {missed}"
 
 
 def _is_missed(row: Row, limits: Limits) -> bool:
@@ -62,11 +62,11 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     if most:
         names = "All names" if all_of_them else f"{row['renamed']} of them are names of the model's, but they"
         why = prefixes.said(given, expected, names)
-        why += "" if known else f" By that name {places} of them have a place in the model."
+        why += "" if known else f" Renamed this way, {places} of them fit the model."
         code = prefixes.renamed(given, expected, state, bool(expected) or not all_of_them)
     else:
         what = "most of it" if places else "it"
-        why = f"No change of prefix explains {what}: they are another model's weights, or lie one level deeper."
+        why = f"No prefix explains {what}: these are another model's weights, or they lie one level deeper."
         code = f"print(list({state})[:5], list(model.state_dict())[:5])"
         code += f'  # perhaps {state}["model"] or {state}["state_dict"]'
     return Finding(
@@ -76,14 +76,14 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         title=f"{row['name']} loaded {'no' if none else 'hardly any'} weights: {row['missing']} of the model's "
         f"{row['expected']} names were not given",
         summary=(
-            f"Of the names that load_state_dict was given, {row['unexpected']} of {row['given']} are none of the "
-            f"model's, and with strict=False that is no error. {why} The model kept the weights that it had, freshly "
-            "initialised unless something else set them."
+            f"Of the {row['given']} names given to load_state_dict, {row['unexpected']} are not in the model, and with "
+            f"strict=False that raises no error. {why} The model kept the weights it had: freshly initialised, unless "
+            "something else set them."
         ),
-        fix="Make the names match, and look at what load_state_dict says did not fit.",
-        fix_code=f"{code}\nresult = model.load_state_dict({state}, strict=False)\n"
-        "print(result.unexpected_keys)  # what the model does not have: should be none that you meant to load\n"
-        "print(result.missing_keys)  # what it was not given, such as a new head",
+        fix="Make the names match, and check what load_state_dict reports as missing or unexpected.",
+        fix_code=f"{code}\nresult = model.load_state_dict({state}, strict=False)\nprint(result.unexpected_keys)  # not "
+        "in the model: should be none that you meant to load\nprint(result.missing_keys)  # not given, such as a new "
+        "head",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[
@@ -95,7 +95,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
                 limits.source("missing"),
             ),
             Evidence(
-                "names without a place",
+                "names not in the model",
                 row["unexpected"] / row["given"],
                 "share",
                 limits["unexpected"],
@@ -104,7 +104,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if most else []),
         ],
         location=process.site(row["site"]),
-        false_alarm="A model that takes a few tensors out of a large file of another model, on purpose.",
+        false_alarm="A model that deliberately takes a few tensors from another model's large file.",
     )
 
 
@@ -113,23 +113,25 @@ RULE = Rule(
     family="checkpoints",
     severity="critical",
     title="Weights were not loaded",
-    about="load_state_dict(strict=False) leaves out what does not fit without a word: a prefix is enough (module. of "
-    "DataParallel, _orig_mod. of torch.compile), and nothing is loaded. So does a dictionary that is merged by name.",
+    about="load_state_dict(strict=False) silently skips names that do not match. A prefix is enough (module. from "
+    "DataParallel, _orig_mod. from torch.compile), and nothing is loaded. Merging dictionaries by name does the same.",
     check=check,
-    verify="load_state_dict with strict=True succeeds, and the first loss is that of the trained weights.",
+    verify="load_state_dict succeeds with strict=True, and the first loss is at the level of the trained weights.",
     excluded=(
         "A new head or adapter: nearly all names are missing.",
-        "A later load that makes up for it: none came.",
+        "A later load that supplied the rest: there was none.",
     ),
     thresholds=(
         Threshold("tensors", 2, "tensors", "a single tensor is an experiment"),
         Threshold("missing", 0.9, "share", "a new head or adapter leaves most of the names in place"),
         Threshold(
-            "renamed", 0.5, "share", "derived: what else is missing is then the smaller part, such as a new head"
+            "renamed", 0.5, "share", "derived: below it, what is missing is the smaller part, such as a new head"
         ),
-        Threshold("layers", 2, "layers", "whose inputs differ in number: a first layer may, and a position table"),
-        Threshold("unexpected", 0.9, "share", "a part of a sharded file misses much, but has nothing unexpected"),
+        Threshold(
+            "layers", 2, "layers", "layers with another input size: a first layer or a position table may differ"
+        ),
+        Threshold("unexpected", 0.9, "share", "one shard of a checkpoint misses much, but holds nothing unexpected"),
     ),
-    not_when="new heads, adapters, position tables; files loaded in parts; a later load that finds everything.",
+    not_when="New heads, adapters, position tables; files loaded in parts; a later load that supplies everything.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict",),
 )

@@ -98,18 +98,18 @@ def finding(process: Process, kept: list[Location], rule: str) -> Finding:
             rule=rule,
             severity="warning",
             confidence="likely",
-            title=f"{weights[:30]} holds the model's own tensors, which train on",
+            title=f"{weights[:30]} holds the model's own tensors, which keep training",
             summary=(
-                f"Line {line.line} puts the tensors themselves together and copies none: .data and .detach() share "
-                f"their memory. The program trains one model, on past its first validation after step {first:,}: "
-                f"{weights} has the weights of the last step, whenever it was set, and putting them back changes "
-                "nothing."
+                f"Line {line.line} collects the tensors themselves and copies none: .data and .detach() share their "
+                f"memory. The program trains one model, and continues past its first validation after step {first:,}: "
+                f"{weights} always has the weights of the last step, whenever it was set, and loading them back "
+                "changes nothing."
             ),
             fix="Copy each tensor when you keep it.",
             fix_code=(diff and "\n".join(text.strip() for text in diff.added)) or line.source,
             diff=diff,
             first_step=first,
-            evidence=[Evidence("lines that keep the best weights without a copy", len(kept), "lines")],
+            evidence=[Evidence("lines that keep the best weights without copying", len(kept), "lines")],
             location=line,
             false_alarm="A second name that is meant to follow the model.",
         )
@@ -120,15 +120,16 @@ def finding(process: Process, kept: list[Location], rule: str) -> Finding:
         rule=rule,
         severity="warning",
         confidence="likely",
-        title=f"{name[:30]} is the model itself, and trains on with it",
+        title=f"{name[:30]} is the model itself and keeps training with it",
         summary=(
-            f"Line {line.line} gives the model a second name and copies nothing. The program trains one model, on past "
-            f"its first validation after step {first:,}: {name} has the weights of the last step, whenever it was set."
+            f"Line {line.line} gives the model a second name and copies nothing. The program trains one model, and "
+            f"continues past its first validation after step {first:,}: {name} always has the weights of the last "
+            "step, whenever it was set."
         ),
         fix="Keep a copy of the model, or of its weights.",
         fix_code=f"import copy\n\n{copied or 'best_model = copy.deepcopy(model)'}",
         first_step=first,
-        evidence=[Evidence("lines that keep the best model without a copy", len(kept), "lines")],
+        evidence=[Evidence("lines that keep the best model without copying", len(kept), "lines")],
         location=line,
         false_alarm="A second name that is meant to follow the model.",
     )

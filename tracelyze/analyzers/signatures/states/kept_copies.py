@@ -20,8 +20,8 @@ _KEEPS: Final = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _MOVES: Final = ("detach", "cpu", "to")  # methods that give the same memory, or may
 _NO_COPY: Final = {
     r"(\.detach\(|\.data\b)": "{} shares the memory of the tensor",
-    r"(\.cpu\(|\.to\()": "{} copies no tensor that is there already",
-    r"(\bcopy\.copy\(|\.copy\(|\bdict\(|\bOrderedDict\()": "{} copies the dictionary, and not its tensors",
+    r"(\.cpu\(|\.to\()": "{} does not copy an existing tensor",
+    r"(\bcopy\.copy\(|\.copy\(|\bdict\(|\bOrderedDict\()": "{} copies the dictionary, not its tensors",
 }
 
 
@@ -30,7 +30,7 @@ def why(taken: Location | None) -> str:
     source = taken.source if taken is not None else ""
     found = [(re.search(pattern, source), words) for pattern, words in _NO_COPY.items()]
     said = [words.format(one[1].replace("(", "()")) for one, words in found if one is not None]
-    return f" No copy is made in line {taken.line}: {' and '.join(said)}." if taken is not None and said else ""
+    return f" Line {taken.line} makes no copy: {' and '.join(said)}." if taken is not None and said else ""
 
 
 def edit(process: Process, taken: Location | None) -> Diff | None:

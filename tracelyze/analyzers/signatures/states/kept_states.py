@@ -36,10 +36,9 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
         confidence="likely",
         title=f"The weights kept at step {taken:,} went on training: those of step {step:,} are {what}",
         summary=(
-            f"state_dict() hands out the tensors of the model themselves. What it handed out after step {taken:,} was "
-            f"{into} after step {step:,}: {kept['changed']} of {kept['looked_at']} tensors that were looked at have "
-            "been changed by the optimizer meanwhile. The weights that were to be kept are lost."
-            + kept_copies.why(line)
+            f"state_dict() hands out the model's tensors themselves. What it returned after step {taken:,} was {into} "
+            f"after step {step:,}: by then the optimizer had changed {kept['changed']} of the {kept['looked_at']} "
+            "tensors checked. The weights that should have been kept are lost." + kept_copies.why(line)
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
@@ -54,5 +53,5 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
         location=line or process.site(kept["site"]),
         seen_at=process.site(kept["site"]),
         diff=kept_copies.edit(process, line),
-        false_alarm="A state that is meant to follow the model, and to be saved as it is at that time.",
+        false_alarm="A state that is meant to follow the model and to be saved as it then is.",
     )

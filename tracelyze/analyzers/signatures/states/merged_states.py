@@ -43,10 +43,10 @@ def finding(process: Process, kept: Row, rule: str, limits: Limits) -> Finding:
         why = prefixes.said(given, expected, "The names in the file")
         code = prefixes.renamed(given, expected, "state", some=False)
     elif nothing:
-        why = "The names of the file are not those of the model."
+        why = "The file's names are not the model's."
         code = 'print(list(state)[:5], list(model.state_dict())[:5])  # perhaps state["model"] or state["state_dict"]'
     else:
-        why = f"The file holds them in another size (first {kept['inner'][0]}), so that it is of another configuration."
+        why = f"The file holds them in another size (first {kept['inner'][0]}), so it comes from another configuration."
         code = "model = Model(**checkpoint['config'])  # the sizes that the file was trained with"
     count, name = f"{kept['kept']} of {kept['expected']}", str(kept["name"])[:24]
     return Finding(
@@ -56,19 +56,19 @@ def finding(process: Process, kept: Row, rule: str, limits: Limits) -> Finding:
         title=f"{name} kept {count} of its own tensors when {'a file' if nothing else 'its file'} was loaded",
         summary=(
             f"The script merges {kept['file'] or 'a file'} into the state of the model by name, and loads the result: "
-            f"{count} tensors that load_state_dict was given were the model's own. {why} That is no error, because the "
-            "model's own tensors stand in for those that are left out: they went on as they were initialised."
+            f"{count} of the tensors given to load_state_dict were the model's own. {why} That raises no error, "
+            "because the model's own tensors fill in for those left out: they kept their initial values."
         ),
-        fix="Make the names and sizes match, and look at what load_state_dict says does not fit.",
+        fix="Make the names and sizes match, and check what load_state_dict reports as missing or unexpected.",
         fix_code=f"{code}\nresult = model.load_state_dict(state, strict=False)\nprint(result)",
         first_step=1,
         first_second=kept["time"],
         evidence=[
-            Evidence("tensors that stayed the model's own", kept["kept"] / kept["expected"], "share"),
-            Evidence("inner layers of another size in the file", kept["layers"], "layers", limits["layers"],
+            Evidence("tensors that were not loaded", kept["kept"] / kept["expected"], "share"),
+            Evidence("inner layers whose size differs in the file", kept["layers"], "layers", limits["layers"],
                      limits.source("layers")),
             Evidence("tensors in the file", plural(kept["tensors"], "tensor")),
         ],
         location=process.site(kept["site"]),
-        false_alarm="A model that takes only a few layers out of a file of another model, on purpose.",
+        false_alarm="A model that deliberately takes a few layers from another model's file.",
     )  # fmt: skip

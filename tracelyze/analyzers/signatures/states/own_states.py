@@ -49,13 +49,13 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
         rule=rule,
         severity="warning",
         confidence="certain",
-        title=f"{name[:30]} is given its own weights: {plural(len(rows), 'load')} changed nothing",
+        title=f"{name[:30]} loads its own weights: {plural(len(rows), 'load')} changed nothing",
         summary=(
-            f"Between step {steps[0]:,} and step {steps[-1]:,} {name}.load_state_dict was given what "
-            f"{name}.state_dict() hands out: each of the {row['own']} tensors was copied onto itself. A target network "
-            "or a former policy that should follow the trained model stays what it was."
+            f"Between step {steps[0]:,} and step {steps[-1]:,} {name}.load_state_dict was given {name}.state_dict(): "
+            f"each of the {row['own']} tensors was copied onto itself. A target network or an old policy that should "
+            "follow the trained model never changes."
         ),
-        fix="Load the weights of the model that is trained.",
+        fix="Load the weights of the trained model.",
         fix_code=f"{target}.load_state_dict({trained}.state_dict())",
         first_step=steps[0],
         last_step=steps[-1],

@@ -39,38 +39,38 @@ _KEYS: Final = {  # what the states are called in files
     "scaler": re.compile(r"scaler|\bamp\b", re.IGNORECASE),
 }
 _HOW = {
-    "in file": "{file} holds the state of the {names}, and it was not taken in before the next step.",
-    "half in file": "{file} holds the state of the scheduler, which was not taken in before the next step, and none of "
-    "the optimizer.",
-    "not in file": "{file} says how far the training is, and holds no state of the optimizer.",
-    "renewed": "An optimizer took in its state from {file}, and another one was made after that, which steps in its "
-    "place with no state at all.",
-    "anew": "{file} holds no state of the scheduler. {anew} begins at its first step, while the optimizer's state is "
-    "that of a schedule under way: its rate is {restored}, its first one was {initial}.",
-    "rates": "The rates after it repeat those of the first steps of the training, while the optimizer's state was "
-    "taken in with a rate of {restored}: the epochs, or steps, are counted from zero again.",
-    "unread": "{file} holds {unread}, which the script writes and never reads: what was saved of it is not restored.",
-    "bare": "{file} holds weights and no more. They were taken in, trained by an optimizer that was made anew, and "
-    "written to the same file again.",
+    "in file": "{file} holds the state of the {names}, but it was not restored before the next step.",
+    "half in file": "{file} holds the state of the scheduler, which was not restored before the next step, and no "
+    "optimizer state.",
+    "not in file": "{file} records how far training got, but holds no optimizer state.",
+    "renewed": "An optimizer restored its state from {file}, but then another one was made, which steps in its place "
+    "with no state at all.",
+    "anew": "{file} holds no scheduler state. {anew} starts at its first step, while the optimizer state comes from "
+    "the middle of a schedule: its learning rate is {restored}, its initial one was {initial}.",
+    "rates": "After resuming, the learning rate repeats that of the first steps of training, although the optimizer "
+    "was restored with a rate of {restored}: epochs, or steps, are counted from zero again.",
+    "unread": "{file} holds {unread}, which the script writes but never reads back.",
+    "bare": "{file} holds only weights. They were loaded, trained with a newly made optimizer, and written to the "
+    "same file again.",
 }
 _TITLES = {
-    "average": "The training goes on from a checkpoint without the average of its weights",
-    "epoch counter": "The training goes on from a checkpoint, and counts from zero again",
+    "average": "Training resumes from a checkpoint without the average of its weights",
+    "epoch counter": "Training resumes from a checkpoint but counts from zero again",
 }
 MADE: Final = own_names.OPTIMIZER_LINE
 ACCELERATE: Final = (
-    "Hand the scheduler to accelerator.prepare() beside its optimizer, or register it before load_state(). "
+    "Pass the scheduler to accelerator.prepare() along with its optimizer, or register it before load_state(). "
     "save_state() leaves out everything else."
 )
 REGISTER: Final = "accelerator.register_for_checkpointing(scheduler)  # before load_state() and save_state()"
 _OF_ONE: Final = ["param_groups", "state"]  # the keys of a file that holds the state of an optimizer and no more
 _FIX = {
-    "unread": "Restore {unread} of the file as well.",
+    "unread": "Restore {unread} from the file as well.",
     "in file": "Restore the state of the {names} as well, right where the weights are restored.",
     "half in file": "Save the state of the optimizer as well, and restore both.",
-    "renewed": "Make the optimizer first, then restore its state; make none after that.",
-    "anew": "Save the state of the scheduler beside that of the optimizer, and restore both.",
-    "rates": "Restore the number of the epoch, or step, from which the rate is computed.",
+    "renewed": "Make the optimizer first, then restore its state, and do not make another one after that.",
+    "anew": "Save the state of the scheduler along with that of the optimizer, and restore both.",
+    "rates": "Restore the epoch or step number that the learning rate is computed from.",
 }
 
 
@@ -205,7 +205,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     jump = _jump(process, step, int(limits["window"]))
     evidence = [Evidence("states that were not restored", names)]
     if jump is not None:
-        evidence.append(Evidence("loss after it over loss before", jump, "times"))
+        evidence.append(Evidence("loss after resuming over loss before", jump, "times"))
     rates = [
         number(facts[name]) if facts.get(name) is not None else "unknown" for name in ("restored_lr", "initial_lr")
     ]
@@ -213,31 +213,34 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     words |= {"unread": " and ".join(never_read(facts))}
     words |= {"restored": rates[0], "initial": rates[1]}
     effect = {
-        "optimizer": "Its moments begin at zero: the first steps are as large as at the start of a training."
+        "optimizer": "The optimizer starts with empty state: its first steps are as large as those of a fresh training."
         if has_state(process)
-        else "Its rate is that of the start.",
-        "scheduler": "The learning rate begins its schedule anew.",
-        "average": "The average of the weights begins anew.",
-        "epoch counter": "The epochs, or steps, are counted from zero again.",
-        "scaler": "The loss scale begins at its default, and the first steps overflow.",
+        else "The learning rate is back at its initial value.",
+        "scheduler": "The learning-rate schedule starts over.",
+        "average": "The average of the weights starts over.",
+        "epoch counter": "Epochs, or steps, are counted from zero again.",
+        "scaler": "The loss scale starts at its default, and the first steps overflow.",
     }
     effects = [effect[name] for name in lost.names if name in effect]
     grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read, made = process.site(row["site"]), process.site(of_optimizer.get("made_at"))
-    fix = _FIX.get(lost.how, "Save the state of the optimizer beside the weights, and restore both.").format(**words)
+    fix = _FIX.get(lost.how, "Save the state of the optimizer along with the weights, and restore both.").format(
+        **words
+    )
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
     if lost.names[:2] == ["optimizer", "scheduler"]:
-        fix += " The optimizer comes first: it brings the rate, which no scheduler sets when it takes in its state."
+        fix += " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is "
+        "restored."
     return Finding(
         rule=rule,
         severity=lost.severity,
         confidence="likely",
-        title=_TITLES.get(lost.names[0], f"The training goes on from a checkpoint without the state of its {names}")
+        title=_TITLES.get(lost.names[0], f"Training resumes from a checkpoint without its {names} state")
         if lost.how != "rates"
-        else "The training goes on from a checkpoint, and its learning rate starts over",
+        else "Training resumes from a checkpoint, but its learning rate starts over",
         summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
         fix=fix,
         fix_code=REGISTER
@@ -252,7 +255,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         location=(made if lost.how == "renewed" else None) or read,
         seen_at=read if lost.how == "renewed" else None,
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
-        false_alarm="A second phase that is to begin with a fresh optimizer or schedule, from these weights.",
+        false_alarm="A second phase that is meant to start from these weights with a fresh optimizer or schedule.",
     )
 
 
