@@ -9,11 +9,11 @@ import pytest
 RULE = "validation-nonfinite"
 
 
-def written(make, values, source="total += batch_loss.item()", **change):
+def written(make, values, source="total += batch_loss.item()", steps=None, **change):
     evals = make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4, "read_sum": values}
     sites = [{"site": 7, "role": "read-evaluated", "file": "train.py", "line": 40, "function": "evaluate",
               "source": source}]  # fmt: skip
-    return make.process(evals=evals | {"read_site": [7] * 4} | change, more={"sites": sites})
+    return make.process(steps, evals=evals | {"read_site": [7] * 4} | change, more={"sites": sites})
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_values_that_may_be_as_they_are(make, values, source, status) -> None:
     assert make.check(RULE, written(make, values, source, reads=reads))[0] == status
 
 
-def test_training_is_no_number_either(make) -> None:
-    steps = make.steps() | {"loss": [math.nan] * 400}
-    broken = make.process(steps, evals=make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4,
-                          "read_sum": [math.nan] * 4, "read_site": [7] * 4})  # fmt: skip
-    assert make.check(RULE, broken)[0] != "fired"
+@pytest.mark.parametrize("finite", [0, 30])
+def test_training_is_no_number_either(make, finite: int) -> None:
+    """From the first step on, or before the first validation, after step 100."""
+    steps = make.steps() | {"loss": [0.7] * finite + [math.nan] * (400 - finite)}
+    assert make.check(RULE, written(make, [math.nan] * 4, steps=steps))[0] != "fired"

@@ -224,3 +224,30 @@ def test_features_that_no_gradient_passes(collect: Any, tmp_path: Path, data: st
     assert (first.rule, first.confidence, first.first_step) == ("nonfinite-activations", "likely", 26)
     assert first.title == "features (Features) puts out -Inf at step 26, and the loss is lost"
     assert first.location.source == "return torch.log(power)"
+
+
+def test_a_softmax_that_a_mask_left_no_score() -> None:
+    inf, scores = float("inf"), torch.randn(3, 4) @ torch.randn(4, 4, requires_grad=True)
+    shown = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
+    expected = [("softmax of a row that is masked throughout", True)]
+    written = scores.clone()
+    written[~shown] = -inf
+    filled = (
+        scores.masked_fill(~shown, -inf) / 2.0,
+        torch.where(shown, scores, torch.tensor(-inf)),
+        torch.where(~shown, -inf, scores),
+        written,
+    )
+    for one in filled:
+        assert made((one.softmax(1) * scores).sum()) == expected
+    heads = scores.view(3, 1, 1, 4).expand(3, 2, 5, 4) * 1.0
+    assert made((heads.masked_fill(~shown[:, None, None], -inf).softmax(-1) * heads).sum()) == expected
+
+
+def test_a_softmax_that_no_mask_explains() -> None:
+    scores = torch.randn(3, 4) @ torch.randn(4, 4, requires_grad=True)
+    shown = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()
+    data = torch.tensor([[0.0], [0.0], [float("nan")]])
+    assert made(((scores + data).softmax(1) * scores).sum()) == []
+    assert made(((scores + data).masked_fill(~shown, -1e9).softmax(1) * scores).sum()) == [], "an even softmax"
+    assert made(((scores + data).masked_fill(~shown, -float("inf")).softmax(1) * scores).sum()) == [], "two rows"

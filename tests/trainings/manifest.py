@@ -570,6 +570,7 @@ NUMBERS: Final = (
         lines=("loss = -torch.log(likelihood(*model(x), y)).mean()",),
         fast=True,
     ),
+    pair("parcel_notes", "all-hidden", "loss-nonfinite", consequences=POISONED, lines=("scores.softmax(-1)",)),
     pair("vae", "blank-image", "nonfinite-input|loss-nonfinite", consequences=POISONED),
     pair("siamese_pairs", "sqrt-at-zero", "nonfinite-gradients|loss-nonfinite", consequences=POISONED),
     pair("gru_sentiment", "empty-mask", "loss-nonfinite", consequences=POISONED),

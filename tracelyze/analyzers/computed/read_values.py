@@ -54,8 +54,8 @@ def finding(process: Process, rule: str) -> Finding | None:
     speaks = LOSS.search(place.source) is not None
     nan = bool(np.isnan(evals["read_sum"][rows]).any())
     begin, optimization = int(evals["after_step"][rows[0]]), process.longest
-    before = optimization.steps["loss"][: max(begin, 1)]
-    before = before[np.isfinite(before) | np.isinf(before)][-_NEAR:]
+    measured = optimization.steps.known("loss")[: max(begin, 1)]  # NaN, too
+    before = optimization.steps["loss"][: max(begin, 1)][measured][-_NEAR:]
     if not (nan or speaks) or not len(before) or not np.isfinite(before[-1]):
         return None
     count, of, kind = len(rows), int(judged.sum()), "NaN" if nan else "Inf"

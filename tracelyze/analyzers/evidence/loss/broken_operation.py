@@ -43,10 +43,20 @@ _DIVISION: Final = (
 )
 _DIVISION_CODE: Final = "mean = (values * mask).sum() / mask.sum().clamp_min(1)\nratio = a / b.clamp_min(1e-8)\n"
 _EXP: Final = "Bound what goes into it, or subtract the largest first, as torch.softmax and torch.logsumexp do."
+_SOFTMAX: Final = (
+    "Leave each row a score: see that no sample comes without anything, where samples are cut, filtered or dropped at "
+    "random, or give a row without a score zeros for its weights."
+)
+_SOFTMAX_CODE: Final = """\
+# mask: True where there is something, False where the row is filled up
+scores = scores.masked_fill(~mask & mask.any(-1, keepdim=True), float("-inf"))
+weights = torch.softmax(scores, dim=-1) * mask
+"""
 _FIX: Final = {
     "log": (_LOGARITHM, _LOGARITHM_CODE),
     "division": (_DIVISION, _DIVISION_CODE),
     "exp": (_EXP, "scale = torch.exp(log_scale.clamp(-10.0, 10.0))\n"),
+    "softmax": (_SOFTMAX, _SOFTMAX_CODE),
     "sqrt": ("Keep what goes in above 0.", "std = torch.sqrt(variance.clamp_min(1e-8))\n"),
 }
 

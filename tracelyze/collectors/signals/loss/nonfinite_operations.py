@@ -52,6 +52,7 @@ def _if_any(what: str, where: Callable[[Any], Any]) -> Callable[[Any], str]:
     return lambda value: what if bool(where(value).any()) else ""
 
 
+_MASKED: Final = "softmax of a row that is masked throughout"
 _TESTS: Final = {
     "Log": _Test("self", _log("log")),
     "Log2": _Test("self", _log("log2")),
@@ -65,7 +66,10 @@ _TESTS: Final = {
     "Acos": _Test("self", _if_any("acos of a number beyond 1", lambda value: value.abs() > 1)),
     "Asin": _Test("self", _if_any("asin of a number beyond 1", lambda value: value.abs() > 1)),
     "Atanh": _Test("self", _if_any("atanh of a number from 1 on", lambda value: value.abs() >= 1)),
+    "Softmax": _Test("result", _if_any(_MASKED, lambda value: value.isnan()), goes_on=True),
 }
+_BETWEEN: Final = 4  # operations between a mask and its softmax that keep -inf what it is, of these kinds
+_KEEPS: Final = frozenset({"ToCopy", "Alias", "Div", "Mul"})
 _GIVEN: Final = ("self", "other", "mat1", "input")
 _VIEWS: Final = frozenset({"T", "Transpose", "Permute", "View", "Unsqueeze", "Expand", "ToCopy"})
 _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", "tensor2")
@@ -82,6 +86,8 @@ def first_broken(torch: Any, root: Any) -> list[Broken]:
         test = _TESTS[saved_values.kind(node)]
         value = _number(torch, saved_values.saved(node, test.saved))
         what = "" if value is None else test.told(value)
+        if what == _MASKED and not _masked_throughout(torch, node, value):
+            continue
         if what and (not test.goes_on or _finite_behind(torch, node)):
             told[id(node)] = what
     first = [node for node in order if id(node) in told and not _leads_to(node, told)]
@@ -171,3 +177,43 @@ def _leads_to(node: Any, told: dict[int, str]) -> bool:
                 known.add(id(following))
                 order.append(following)
     return False
+
+
+def _masked_throughout(torch: Any, node: Any, result: Any) -> bool:
+    """Whether the rows of NaN that a softmax put out are those which a mask filled throughout, and no others.
+
+    Of masked_fill, where, and values set by a mask. What fills them has to be infinite then: of equal numbers that are
+    finite the softmax is even.
+    """
+    filled = _filled(torch, node)
+    if filled is None:
+        return False
+    dimension = saved_values.signed(node._saved_dim)
+    try:
+        throughout = filled.expand(result.shape).all(dimension)
+    except RuntimeError:  # of other sizes
+        return False
+    return bool(throughout.any()) and bool((result.isnan().any(dimension) == throughout).all())
+
+
+def _filled(torch: Any, node: Any) -> Any:
+    """Which scores a softmax was given in place of those that were computed; None where that is not known."""
+    for _ in range(_BETWEEN):
+        node = node.next_functions[0][0] if node.next_functions else None
+        if node is None:
+            return None
+        kind = saved_values.kind(node)
+        if kind not in _KEEPS:
+            break
+    if kind == "MaskedFill":
+        mask = saved_values.saved(node, "mask")
+    elif kind == "Where":
+        condition = saved_values.saved(node, "condition")
+        computed = [one is not None for one, _ in node.next_functions]  # the scores, and not what fills in
+        mask = None if condition is None or len(set(computed)) == 1 else condition != computed[0]
+    elif kind == "IndexPut":
+        indices = saved_values.saved_several(node, "indices")
+        mask = indices[0] if len(indices) == 1 else None
+    else:
+        return None
+    return mask if isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.is_cpu else None
