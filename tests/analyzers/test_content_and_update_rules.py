@@ -378,7 +378,7 @@ def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, exa
 def test_an_average_that_is_made_anew_is_written_in_place(line: str, example: str | None) -> None:
     fix, code = copies.remedy(Location("a.py", 3, "track", line), updated=False)
     assert (code == f"{example}  # under torch.no_grad()") is (example is not None)
-    assert ("Line 3" in fix) is (example is not None)
+    assert ("Line 3 gives" in fix) is (example is not None)
 
 
 MIXES = "            slow = d * slow + (1 - d) * new"

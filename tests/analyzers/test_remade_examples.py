@@ -13,7 +13,12 @@ from tracelyze.analyzers.evidence import drawn_timesteps
 from tracelyze.analyzers.evidence.datasets import masked_by_id
 from tracelyze.analyzers.evidence.editing import own_copies
 from tracelyze.analyzers.evidence.editing.optimizers import one_clip
-from tracelyze.analyzers.evidence.editing.remade import everywhere, frameworks, regions, validating
+from tracelyze.analyzers.evidence.editing.remade import (
+    everywhere,
+    frameworks,
+    regions,
+    validating,
+)
 from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Diff, Finding

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats, Mask, Table
     from tracelyze.analyzers.rule import Limits
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.diagnosis import Diff
 
     Indices = npt.NDArray[np.intp]
 
@@ -146,6 +147,8 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
 
 UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
 LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
+UNMOVED = "is to update it: see that it runs in each step, for this copy, and that its decay is below 1"
+_MIXES = re.compile(r"\.mul_\(.+\)\.add_\(.+\balpha\s*=")
 ANEW = "gives the loop's variable a new tensor, and the average itself stays as it was: write into it"
 
 
@@ -157,7 +160,23 @@ def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
         code = f"{own.text_of(made.targets[0])}.copy_({own.text_of(made.value)})  # under torch.no_grad()"
         return f"Line {line.line} {ANEW}.", code
     fix = f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps."
+    if line is not None and not updated:
+        return f"Line {line.line} {UNMOVED}. {fix}", ""
     return fix, example(line if updated else None)
+
+
+def mixing(process: Process) -> Location | None:
+    """The line that updates an average: one that the collector knows, else the only recorded one that scales a tensor
+    in place and adds a part of another to it."""
+    known = script_lines.only(process, "average")
+    if known is not None:
+        return known
+    found: dict[tuple[str, int], Location] = {}
+    for row in process.sites.records():
+        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
+            if _MIXES.search(text):
+                found[row["file"], number] = Location(row["file"], number, row["function"] or "", text.strip())
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def written_into(process: Process, line: Location | None) -> Diff | None:
@@ -195,6 +214,6 @@ def example(line: Location | None) -> str:
         )
     return (
         "optimizer.step()\ndecay = min(0.999, (1 + step) / (10 + step))   # short at first, then long\n"
-        "with torch.no_grad():\n    for average, current in zip(ema.parameters(), model.parameters()):\n"
-        "        average.lerp_(current, 1 - decay)"
+        "with torch.no_grad():\n    for kept, current in zip(ema.parameters(), model.parameters()):\n"
+        "        kept.lerp_(current, 1 - decay)"
     )

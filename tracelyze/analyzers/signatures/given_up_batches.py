@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -23,11 +26,9 @@ FIX_DATA: Final = (
     "Find the sample in the data: missing values, a division by zero while normalising, a corrupt file. Fill or drop "
     "it where data are prepared, and let the data set refuse such samples."
 )
-CODE_DATA: Final = (
+_LEFT_OUT: Final = (
     "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
-    "good = torch.isfinite(inputs).flatten(1).all(1)\n"
-    "good &= torch.isfinite(targets).reshape(len(good), -1).all(1)\n"
-    "inputs, targets = inputs[good], targets[good]"
+    "good = torch.isfinite({inputs}).flatten(1).all(1)\n"
 )
 FIX_DIVISION: Final = (
     "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
@@ -127,7 +128,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
             f"{script_lines.said(missing, 'takes statistics past NaN, and it keeps the NaN')}"
         ),
         fix=FIX_DIVISION if divides else FIX_DATA,
-        fix_code=CODE_DIVISION if divides else CODE_DATA,
+        fix_code=(finite.divided(process, place) or CODE_DIVISION) if divides else left_out(seen),
         first_step=begin,
         evidence=[
             Evidence("batches with NaN or Inf that were given up", count, "batches"),
@@ -139,6 +140,27 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
         charts=pictures.loss(optimization),
         false_alarm="Missing values that the model masks, if the loss is no number there for another reason.",
     )
+
+
+def left_out(loop: Location | None) -> str:
+    """Samples with NaN or Inf left out of what the loop over the loader names, if that is inputs and targets."""
+    names = _named(loop) or ["inputs", "targets"]
+    code = _LEFT_OUT.format(inputs=names[0])
+    if len(names) > 1:
+        code += f"good &= torch.isfinite({names[1]}).reshape(len(good), -1).all(1)\n"
+    return f"{code}{', '.join(names)} = {', '.join(f'{name}[good]' for name in names)}"
+
+
+def _named(loop: Location | None) -> list[str]:
+    """The one or two variables of a `for`, without the number that enumerate gives."""
+    line = parsed_line.parse(loop.source) if loop is not None else None
+    head = line.statement if line is not None else None
+    target = head.target if isinstance(head, ast.For) else None
+    if isinstance(head, ast.For) and isinstance(target, ast.Tuple) and isinstance(head.iter, ast.Call):
+        target = target.elts[-1] if parsed_line.name_of(head.iter.func) == "enumerate" else target
+    parts = target.elts if isinstance(target, ast.Tuple) else []
+    names = [one.id for one in parts if isinstance(one, ast.Name)]
+    return names if len(names) == len(parts) <= 2 else []
 
 
 def loader_of(process: Process, row: Row) -> Row | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import called, pictures, timing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -41,9 +41,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             "the sum of two losses that work against each other."
         ),
         fix="Clear each optimizer's gradients right before its own backward, and detach what the other model made.",
-        fix_code="optimizer_d.zero_grad()      # right before the discriminator's backward\n"
-        "loss_d = criterion(D(real), ones) + criterion(D(fake.detach()), zeros)\nloss_d.backward()\n"
-        "optimizer_d.step()",
+        fix_code=_cleared(optimization),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(mixed)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -69,3 +67,16 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         ),
         false_alarm="Two losses that one optimizer is to follow in sum, each with a step of another optimizer between.",
     )
+
+
+def _cleared(optimization: Optimization) -> str:
+    """This optimizer's zero_grad in front of the backward that comes before its step, in the script's own lines."""
+    step = optimization.step_location
+    own = called.assigned(optimization.made_at) or "optimizer"
+    places = optimization.process.locations("backward")
+    above = [one for one in places if step and (one.file, one.function) == (step.file, step.function)]
+    above = [one for one in above if step and one.line < step.line]
+    if step is None or not above or not step.source.startswith(own):
+        return f"{own}.zero_grad()  # right before the backward of its own loss"
+    backward = max(above, key=lambda one: one.line)
+    return f"{own}.zero_grad()  # right before line {backward.line}\n{backward.source}\n{step.source}"

@@ -44,14 +44,10 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
             "updates it."
         ),
         fix=(
-            "Freeze first, then add the new layers, then make the optimizer from the parameters that are still "
-            "trainable."
+            "Let what is to be trained require a gradient: freeze first, then add the new layers, or switch them on "
+            "again behind the lines that freeze."
         ),
-        fix_code=(
-            "trainable = [p for p in model.parameters() if p.requires_grad]\n"
-            "print(len(trainable))\n"
-            "optimizer = torch.optim.AdamW(trainable, lr=1e-3)"
-        ),
+        fix_code="model.requires_grad_(True)  # what is to be trained: above the line that makes the optimizer",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, int(np.argmax(trained))),

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Passed, Skipped
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ FOLLOW: Final = (
 FOLLOWED: Final = (
     "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])"
 )
-ANEW: Final = "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
-JOINED: Final = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
 STRAIGHT_THROUGH: Final = (
     "Train on what {of} is given, such as its tanh, and take {of} to evaluate alone; or let the gradient pass it by."
 )
@@ -86,9 +85,12 @@ class Stretch:
                 said = (
                     f"Line {anew.line} makes a tensor out of numbers, which has no graph: no gradient goes beyond it."
                 )
-                return Cause(said, ANEW, JOINED, anew)
+                return Cause(said, *graphs.of_tensors(process, anew), anew)
             cut = script_lines.cut(process)
-            return Cause(CUT_OFF + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation"), place=cut)
+            if cut is None:
+                return Cause(CUT_OFF)
+            said = CUT_OFF + script_lines.said(cut, "cuts a graph", "outside of loop and evaluation")
+            return Cause(said, *graphs.uncut(process, cut), cut)
         if self.without_loss:
             return Cause(LOSS_OF_ZERO)
         event = next((row for row in process.events.records() if row["kind"] == "flat-loss"), None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
+from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples, unknown_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,6 +101,9 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         "tokenizer": _tokenizer(process, location) if "tokenizer" in code else "",
         **_loaders(process, location, code),
     }
+    names = {
+        name: "" if own.startswith("self.") and not _has_self(process, location) else own for name, own in names.items()
+    }
     forward = _forward(process, loss, model)
     there = re.findall(r"[A-Za-z_]\w*", location.source) if location else []  # which has these names already
     names |= {name: own for name, own in _batch(forward, model).items() if name not in there}
@@ -111,6 +114,13 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         _construction(process),
         _scales(process),
     )
+
+
+def _has_self(process: Process, location: Location | None) -> bool:
+    """Whether the place lies in a method, as far as its lines were recorded: elsewhere an object's own attribute, as
+    those of an optimizer around another one, is nobody's."""
+    there = edits.lines_of_function(process, location).values() if location is not None else ()
+    return not there or any(re.search(r"(?<![\w.])self\b", line) for line in there)
 
 
 def _told(process: Process, role: str, pattern: re.Pattern[str], location: Location | None) -> str:
@@ -153,7 +163,7 @@ def model_at(process: Process, location: Location | None) -> str:
     if copies is not None and copies["of"] != copies["to"]:
         return copies["of"]
     for pattern in (_STATES, _PARAMETERS) if location and copies is None else ():
-        named = pattern.findall(location.source) if location else []
+        named = _outside(pattern, location.source) if location else []
         if len(named) == 1:
             return str(named[0])
     found = trained(process)
@@ -175,7 +185,13 @@ def model_at(process: Process, location: Location | None) -> str:
 def trained(process: Process) -> set[str]:
     """What lines that make an optimizer, or that clip, take parameters of."""
     lines = [line for role in ("optimizer", "clip") for line in process.locations(role)]
-    return {name for line in lines for name in _PARAMETERS.findall(line.source)}
+    return {name for line in lines for name in _outside(_PARAMETERS, line.source)}
+
+
+def _outside(pattern: re.Pattern[str], line: str) -> list[str]:
+    """What a pattern names in a line, without variables that are known within a comprehension alone."""
+    within = set() if line.lstrip().startswith(("for ", "async for ")) else set(unknown_names.comprehended(line))
+    return [str(name) for name in pattern.findall(line) if str(name).split(".")[0] not in within]
 
 
 def _calls(name: str, text: str) -> bool:

@@ -33,6 +33,7 @@ _HEAD: Final = re.compile(r"\s*(?:async )?def \w+\(")
 _DEFAULT: Final = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*(?::[^,=]*)?=(?!=)")  # a parameter, in a head
 _ATTRIBUTE: Final = re.compile(r"(?<![\w.])self\.([A-Za-z_]\w*)")
 _CALLED: Final = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
+_COMPREHENDED: Final = re.compile(r"\bfor\s+\(?([\w\s,]+?)\)?\s+in\b")
 _MOST: Final = 6  # more of them make an example a sketch, of which nobody expects the script's names
 
 
@@ -66,7 +67,17 @@ def foreign(code: str) -> list[str]:
     names.block(tree.body)
     left = [name for name in names.assigned if name not in names.read_inside]
     found = dict.fromkeys([*names.free, *left])
-    return [name for name in found if name not in _NO_VARIABLES and not name[0].isupper()]
+    return [name for name in found if name not in _NO_VARIABLES and not _is_class(name)]
+
+
+def _is_class(name: str) -> bool:
+    """By its spelling: `DataLoader`; and not `D`, as networks are called, or `PATH`."""
+    return name[0].isupper() and any(letter.islower() for letter in name)
+
+
+def comprehended(line: str) -> list[str]:
+    """Variables of the comprehensions in a line, which nothing else on it or below it knows."""
+    return [name for found in _COMPREHENDED.findall(line) for name in re.findall(r"\w+", found)]
 
 
 @dataclass
@@ -163,7 +174,8 @@ def attributes_of_self(code: str) -> set[str]:
 def _words(line: str) -> set[str]:
     text = _STRING.sub(_fields, line).split("  #")[0]
     taken = _DEFAULT if _HEAD.match(text) else _ASSIGNED
-    return set(_WORD.findall(text)) | set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
+    words = set(_WORD.findall(text)) | set(taken.findall(text if taken is _DEFAULT else text.split("(")[0]))
+    return words if text.lstrip().startswith(("for ", "async for ")) else words - set(comprehended(text))
 
 
 def _fields(string: re.Match[str]) -> str:

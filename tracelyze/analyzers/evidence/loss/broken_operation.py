@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing.remade import finite
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -26,6 +27,7 @@ log_likelihood = torch.logsumexp(log_weights + log_densities, dim=-1)
 # elsewhere:
 log_p = torch.log(p.clamp_min(1e-8))
 """
+_BETTER: Final = "  # or stay in logarithms, as above"
 _COMPLEMENT: Final = (
     "Where a sigmoid makes p, compute the loss on its logits z: binary_cross_entropy_with_logits, or logsigmoid(z) for "
     "log(p) and logsigmoid(-z) for log(1 - p). Elsewhere keep p 1e-6 away from 1: float32 holds 1 - 1e-8 as 1, so that "
@@ -86,7 +88,12 @@ class Broken:
             return None
         if self._name == "log" and place is not None and _of_complement(place.parsed):
             return _COMPLEMENT, _COMPLEMENT_CODE
-        return _FIX.get(self._name)
+        told = _FIX.get(self._name)
+        if told is None or place is None:
+            return told
+        own = {"log": finite.logarithms, "division": finite.counted}.get(self._name)
+        code = own(place) if own is not None else ""
+        return told[0], f"{code}{_BETTER * (self._name == 'log')}" if code else told[1]
 
     @property
     def _name(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import windows as windows_of
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural, share_of
@@ -63,7 +64,9 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
     sums = f"{most}" if least == most else f"{least} to {most}"
     boundary = float((steps["loader_first"][windows] == 1).mean())
     matters = (name := str(optimization.facts.get("name") or "the optimizer")) in accumulation.SCALE_MATTERS
-    why, fix, code = _short_windows(usual) if fewer else _long_windows(usual, boundary > limits["boundary"])
+    why, fix, code = (
+        windows_of.short(usual) if fewer else windows_of.long(optimization, usual, boundary > limits["boundary"])
+    )
     off, why_off = (1 / limits["off"] if fewer else limits["off"]), limits.source("off")
     return Finding(
         rule=RULE.id,
@@ -96,28 +99,6 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
         ),
         false_alarm="Windows of different length on purpose, with a loss that is not meant to be a mean.",
     )  # fmt: skip
-
-
-def _short_windows(usual: float) -> tuple[str, str, str]:
-    """What makes windows short, the fix and its code."""
-    why = "Batches that are left out are counted all the same, or the optimizer also steps at something else."
-    fix = "Count backwards, not batches: step after as many as losses are divided by, and nowhere else."
-    code = f"count = 0  # before the first epoch\n\ncount += 1  # behind the backward\nif count % {usual:.0f} == 0:\n"
-    code += "    optimizer.step()\n    optimizer.zero_grad()"
-    return why, fix, code
-
-
-def _long_windows(usual: float, begin_epochs: bool) -> tuple[str, str, str]:
-    """What makes windows long, the fix and its code."""
-    if not begin_epochs:
-        _, fix, code = _short_windows(usual)
-        return "Batches are left out in between, and with them the step that would have been due.", fix, code
-    why = "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
-    code = (
-        f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n(loss / size).backward()\n"
-        f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n    optimizer.step()\n    optimizer.zero_grad()"
-    )
-    return why, "Step at the end of an epoch as well, divided by what is left, or clear the gradients there.", code
 
 
 RULE = Rule(

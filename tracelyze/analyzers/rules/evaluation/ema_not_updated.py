@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number, percent, plural
@@ -59,7 +59,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> Finding:
-    evals, optimization, average = process.evals, process.longest, script_lines.only(process, "average")
+    evals, optimization, average = process.evals, process.longest, copies_of_the_model.mixing(process)
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last, updated = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]]), ""
     if isinstance(level, copies_of_the_model.Standing):

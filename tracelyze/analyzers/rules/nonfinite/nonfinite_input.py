@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -75,6 +76,8 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     made = _made_by_script(process, row)
     divided = script_lines.divided_inputs(process) if loader is None else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
+    place = divided or (given_up_batches.prepared_at(process, loader) if loader else None)
+    divides = made or divided is not None
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -88,8 +91,10 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
             f"{plural(broken, 'loss')} have not been finite since."
         ),
-        fix=given_up_batches.FIX_DIVISION if made else given_up_batches.FIX_DATA,
-        fix_code=given_up_batches.CODE_DIVISION if made else given_up_batches.CODE_DATA,
+        fix=given_up_batches.FIX_DIVISION if divides else given_up_batches.FIX_DATA,
+        fix_code=(finite.divided(process, place) or given_up_batches.CODE_DIVISION)
+        if divides
+        else given_up_batches.left_out(seen),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -99,7 +104,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             Evidence("steps without a finite loss since", broken, "steps"),
         ],
         cost=timing.cost_of(optimization, affected),
-        location=divided or (given_up_batches.prepared_at(process, loader) if loader else None) or seen,
+        location=place or seen,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "batch with NaN or Inf", "not-finite")]),
         false_alarm="Missing values that the model masks, if the loss broke at the same step for another reason.",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import uncast_products
 from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence.editing.remade import products as own_products
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, percent, plural
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CASTING = (1, 2)  # to float16, to bfloat16
+SKETCH = "out = F.linear(x, self.weight, self.bias)  # in place of out.addmm_(x, self.weight.t())"
 NEEDED = ("activations.dtype", "loss_calls.autocast", "loss_graphs.products_work")
 
 
@@ -50,7 +52,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _inside(optimization: Optimization, names: list[str], share: float, limits: Limits) -> Finding:
-    shown = listed(names, most=3)
+    shown, off = listed(names, most=3), own_products.switched_off(optimization.process)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -61,14 +63,13 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
             "linear layers and convolutions is what it would be without. An inner region with enabled=False, a "
             "region for another kind of device, or a function of torch that autocast does not know does that."
         ),
-        fix="Look for autocast(enabled=False) around these modules, and name the device that the tensors are on.",
-        fix_code="with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    out = model(x)",
+        fix=own_products.advice(off),
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("work in float32", share, "share", limits["wide"], limits.source("wide")),
             Evidence("modules", shown),
         ],
-        location=optimization.backward_location,
+        location=off or optimization.backward_location,
         false_alarm="A model that must compute in float32, in a program that opens the region for others.",
     )
 
@@ -87,7 +88,7 @@ def _without_layers(optimization: Optimization, behind: Products, limits: Limits
             "tensor (out=), or within a function with a backward of its own run in the types that they find."
         ),
         fix="Write the product so that it returns a new tensor, as F.linear, torch.addmm and @ do.",
-        fix_code="out = F.linear(x, self.weight, self.bias)  # in place of out.addmm_(x, self.weight.t())",
+        fix_code=own_products.anew(optimization.process, line) or SKETCH,
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("work in float32", behind.share, "share", limits["wide"], limits.source("wide")),
@@ -111,8 +112,8 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
             "computed in float32 under autocast as well.)"
         ),
         fix="Call the model inside of the region.",
-        fix_code="with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    out = model(x)\n"
-        "    loss = criterion(out, y)",
+        fix_code=own_products.within(process, process.site(site) or optimization.loss_location)
+        or "with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    loss = criterion(model(x), y)",
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("losses under autocast", calls, "calls", limits["calls"], limits.source("calls")),

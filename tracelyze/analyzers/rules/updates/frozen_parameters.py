@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.gradients import mostly_frozen, unheld, zero_fronts
+from tracelyze.analyzers.computed.gradients import frozen_in_vain, mostly_frozen, unheld, zero_fronts
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location, Severity
-from tracelyze.formatting import end_of_name, percent, plural
+from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
 HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
+LOOK = "If they are to be trained, look for what cuts them off from the loss."
+LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
 
@@ -22,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """The last word on each optimizer, and on the tensors that none holds."""
     in_vain = next((row for row in process.events.records() if row["kind"] == "frozen-in-vain"), None)
     if in_vain is not None:
-        return [_frozen_in_vain(in_vain)]
+        return [frozen_in_vain.finding(in_vain, RULE.id)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}
     last = {index: row for index, row in last.items() if row["steps"] >= limits["steps"]}
     if not last:
@@ -46,32 +49,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     return findings or Passed(f"all {plural(held, 'trainable tensor')} that an optimizer holds had gradients")
 
 
-def _frozen_in_vain(event: Row) -> Finding:
-    """An attribute that was set to freeze something, and does not."""
-    word, count = event["text"], plural(int(event["value"]), "tensor")
-    whole, name = word == "requires_grad", end_of_name(event["name"], 40)
-    return Finding(
-        rule=RULE.id,
-        severity="critical",
-        confidence="certain",
-        title=f"{name} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
-        summary=(
-            f"{count} that should be frozen still train{'s' if count == '1 tensor' else ''}. "
-            + (
-                "On a module, requires_grad is an attribute like any other: its parameters do not see it."
-                if whole
-                else f"A tensor has no {word}: Python makes a new attribute of that name, which nothing reads."
-            )
-        ),
-        fix="Freeze the parameters: requires_grad_(False) of a module does so for all of them.",
-        fix_code="backbone.requires_grad_(False)  # or: for p in backbone.parameters(): p.requires_grad = False",
-        first_step=1,
-        evidence=[Evidence("tensors that go on training", int(event["value"]), "tensors")],
-        location=Location(event["file"], int(event["line"]), "", event["source"] or "") if event["file"] else None,
-        verify="Record the run again: no backward reaches the tensors that are to be frozen.",
-    )
-
-
 def _modules(row: Row) -> set[str]:
     """The modules that the named tensors belong to."""
     return {name.rpartition(".")[0] for name in (row["names"] or "").partition(" and ")[0].split(", ")} - {""}
@@ -89,6 +66,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     process = optimization.process
     change = script_lines.cut(process) if ran else _made_at(process, row)
     least, source = limits["share"], limits.source("share")
+    opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT)
     severity: Severity = "warning" if ran and share >= least else "info"
     return Finding(
         rule=RULE.id,
@@ -108,10 +86,8 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
                 "without tokens, say), or to a part that is not used."
             )
         ),
-        fix="If they are to be trained, look for what cuts them off from the loss; if not, freeze them or take them "
-        "out.",
-        fix_code="loss.backward()\n"
-        "print([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])",
+        fix=f"{opened} Where they are not to be trained, freeze them or take them out.",
+        fix_code=code,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -1,0 +1,182 @@
+"""Examples that mend the script's own line: divisors, graphs that are cut, products, windows, averages, names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analyzers.test_edits import sites_of
+from tests.analyzers.test_remade_examples import placed
+from tracelyze.analyzers.computed import copies
+from tracelyze.analyzers.computed.gradients import frozen_in_vain
+from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
+from tracelyze.analyzers.evidence.editing.remade import finite, graphs, products, windows
+from tracelyze.analyzers.signatures import given_up_batches
+from tracelyze.diagnosis import Location
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("spread = x.std(dim=0)", "spread = (x.std(dim=0) + 1e-6)"),
+        ("return (x - x.mean(0)) / x.std(0)", "return (x - x.mean(0)) / (x.std(0) + 1e-6)"),
+        ("x = (x - mean) / spread", "x = (x - mean) / (spread + 1e-6)"),
+        ("yield (a - m) / s, (b - m) / s", "yield (a - m) / (s + 1e-6), (b - m) / (s + 1e-6)"),
+        ("x = x / 255", ""),
+        ("for x in loader:", ""),
+    ],
+)
+def test_what_is_divided_by_has_an_epsilon(make: Any, line: str, example: str) -> None:
+    process, place = placed(make, f"def scale(x):\n    {line}\n        pass\n", "singular", line)
+    assert finite.divided(process, place) == example
+
+
+@pytest.mark.parametrize(
+    ("line", "logarithm", "quotient"),
+    [
+        ("return (r - c * torch.log(r)).mean()", "return (r - c * torch.log(r.clamp_min(1e-8))).mean()", ""),
+        ("loss = -(p + q).log().sum()", "loss = -((p + q).clamp_min(1e-8)).log().sum()", ""),
+        ("loss = (v * m).sum() / m.sum()", "", "loss = (v * m).sum() / m.sum().clamp_min(1)"),
+        ("y = a / b.norm()", "", "y = a / b.norm().clamp_min(1e-8)"),
+        ("y = a / b", "", ""),  # which may be negative
+        ("y = math.log(n)", "", ""),
+    ],
+)
+def test_what_makes_a_loss_infinite_is_bounded(make: Any, line: str, logarithm: str, quotient: str) -> None:
+    process, place = placed(make, f"def f():\n    {line}\n", "singular", line)
+    own = own_statement.at(process, place)
+    assert own is not None
+    assert (finite.logarithms(own), finite.counted(own)) == (logarithm, quotient)
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("loss = torch.tensor(terms, requires_grad=True).mean()", "loss = torch.stack(terms).mean()"),
+        ("loss = torch.tensor([a.item(), b.item()], requires_grad=True).sum()", "loss = torch.stack([a, b]).sum()"),
+        ("loss = torch.tensor(0.5 * a.item() + b.item(), requires_grad=True)", "loss = 0.5 * a + b"),
+        ("loss = torch.tensor(loss.item(), requires_grad=True)", ""),
+        ("loss = torch.tensor(a.item() + b.item()) * 2", "loss = (a + b) * 2"),
+    ],
+)
+def test_numbers_become_the_tensors_that_they_were(make: Any, line: str, example: str) -> None:
+    process, place = placed(make, f"def train():\n    {line}\n", "anew", line)
+    fix, code = graphs.of_tensors(process, place)
+    assert code == example
+    assert ("Leave out line 2" in fix) is (not example)
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("h = self.item(x).detach()", "h = self.item(x)"),
+        ("loss = measure(out.detach(), y)", "loss = measure(out, y)"),
+        ("h = h.detach()", ""),
+        ("with torch.no_grad():", ""),
+    ],
+)
+def test_a_graph_that_is_cut_is_left_whole(make: Any, line: str, example: str) -> None:
+    process, place = placed(make, f"def score():\n    {line}\n        pass\n", "cut", line)
+    fix, code = graphs.uncut(process, place)
+    assert code == example
+    assert "ine 2" in fix
+
+
+def test_an_update_is_written_into_the_parameter(make: Any) -> None:
+    process, place = placed(make, "def train():\n    w = w - 0.1 * w.grad\n", "step", "w = w")
+    assert graphs.updated_in_place(process, place).startswith(
+        "with torch.no_grad():\n    w -= 0.1 * w.grad\nw.grad = None"
+    )
+    process, place = placed(make, "def train():\n    w = 0.1 * w.grad\n", "step", "w = 0.1")
+    assert graphs.updated_in_place(process, place) == ""
+
+
+@pytest.mark.parametrize(
+    ("loop", "left"),
+    [
+        ("for (x,) in loader:", "x = x[good]"),
+        ("for step, (a, b) in enumerate(loader):", "a, b = a[good], b[good]"),
+        ("for xb, yb in loader:", "xb, yb = xb[good], yb[good]"),
+        ("for batch in loader:", "inputs, targets = inputs[good], targets[good]"),
+        ("for a, b, c in loader:", "inputs, targets = inputs[good], targets[good]"),
+    ],
+)
+def test_samples_that_are_no_numbers_are_left_out_of_what_the_loop_names(loop: str, left: str) -> None:
+    code = given_up_batches.left_out(Location("train.py", 3, "train", loop))
+    assert code.endswith(left)
+    assert ("good &=" in code) is ("," in left)
+
+
+def test_a_region_reaches_the_model_and_its_products(make: Any) -> None:
+    source = """\
+def train():
+    out = net(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = measure(out, y)
+"""
+    process = make.process(sites=sites_of(source, **{"training-call": "out = net", "loss": "loss = "}))
+    region = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    out = net(x)\n    loss = measure(out, y)'
+    assert products.within(process, process.location("loss")) == region
+    process, place = placed(
+        make, "def forward(self, x):\n    out.addmm_(x, self.w.t())\n", "in-place-product", "addmm_"
+    )
+    assert products.anew(process, place) == "out = out.addmm(x, self.w.t())"
+    process, place = placed(
+        make, "def f():\n    with torch.autocast('cpu', enabled=False):\n        pass\n", "loss", "with"
+    )
+    assert products.switched_off(process) == place
+    assert "line 2" in products.advice(place)
+
+
+@pytest.mark.parametrize(
+    ("loss", "backward", "divided"),
+    [
+        ("loss = measure(net(x), y) / parts", "loss.backward()", "loss = measure(net(x), y) / size"),
+        ("loss = measure(net(x), y)", "(loss / 4).backward()", "(loss / size).backward()"),
+        ("loss = measure(net(x), y)", "loss.backward()", "# the loss is divided by size, in place of 4"),
+    ],
+)
+def test_a_loss_is_divided_once(make: Any, loss: str, backward: str, divided: str) -> None:
+    source = f"def train():\n    {loss}\n    {backward}\n"
+    process = make.process(sites=sites_of(source, loss="loss = ", backward="backward()"))
+    _, _, code = windows.long(process.optimizations[0], 4.0, begin_epochs=True)
+    assert code.splitlines()[1] == divided
+
+
+def test_names_that_are_known_elsewhere_alone_are_not_the_places_own(make: Any) -> None:
+    assert unknown_names.foreign("loss = measure(D(real), ones)") == ["measure", "D", "real", "ones", "loss"]
+    assert unknown_names.foreign("loader = DataLoader(rows)") == ["rows", "loader"]
+    made = "opt = Adam(chain(*(part.parameters() for part in parts)))"
+    process, place = placed(make, f"def main():\n    {made}\n", "optimizer", made)
+    noted = unknown_names.noted("print(part, parts)", process, place)
+    assert noted.startswith(f"{unknown_names.NOTE}part\n"), "a variable of the comprehension alone"
+    assert own_names.trained(process) == set()
+    wrapped = "class Slow:\n    def step(self):\n        self.fast.step()\n"
+    rows = sites_of(wrapped, step="self.fast.step()")
+    rows += [
+        {**one, "site": 7} for one in sites_of("def main():\n    loss.backward()\n    opt.step()\n", backward="loss.")
+    ]
+    rows[1] |= {"function": "main", "line": 42, "excerpt_line": 41}
+    process = make.process(sites=rows)
+    assert own_names.in_example("optimizer.zero_grad()", process, process.site(7)) == "optimizer.zero_grad()"
+    assert own_names.in_example("optimizer.zero_grad()", process, process.site(1)) == "self.fast.zero_grad()"
+
+
+def test_an_average_that_is_mixed_by_hand_is_found(make: Any) -> None:
+    source = (
+        "def main():\n    for slow, new in pairs:\n        slow.mul_(d).add_(new, alpha=1 - d)\n    held = net(x)\n"
+    )
+    process, _ = placed(make, source, "forward", "held = ")
+    line = copies.mixing(process)
+    assert line is not None
+    assert line.line == 3
+    fix, code = copies.remedy(line, updated=False)
+    assert (code, fix.startswith("Line 3 is to update it")) == ("", True)
+
+
+def test_what_does_not_freeze_is_written_as_what_does() -> None:
+    event = {"text": "require_grad", "value": 4, "name": "0.weight", "file": "a.py", "line": 3}
+    found = frozen_in_vain.finding(event | {"source": "p.require_grad = False"}, "frozen-parameters")
+    assert found.fix_code == "p.requires_grad_(False)"
+    assert frozen_in_vain.finding(event | {"source": ""}, "frozen-parameters").fix_code.startswith("backbone.")

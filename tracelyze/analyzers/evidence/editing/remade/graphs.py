@@ -1,0 +1,72 @@
+"""The script's own statement with the way of the gradient left open, or with an update that leaves no graph."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import is_operand
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_MADE: Final = ("tensor", "as_tensor")
+_LEFT_OUT: Final = "Leave out line {line}: what it is made of has the gradient that it takes away."
+_JOIN: Final = (
+    "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
+)
+_OPEN: Final = "Take the detach() out of line {line}, where it stands on the way from these parameters to the loss."
+_CUT: Final = (
+    "Line {line} cuts the graph. If it stands on the way from these parameters to the loss, compute that part outside "
+    "of it, with autograd on."
+)
+_SKETCH: Final = "loss = torch.stack(terms).sum()   # instead of torch.tensor(terms, requires_grad=True).sum()"
+
+
+def of_tensors(process: Process, place: Location | None) -> tuple[str, str]:
+    """Words and an example for a line that makes a tensor out of numbers: the tensors that these were, joined."""
+    own = own_statement.at(process, place)
+    call = own.only_call(*_MADE) if own is not None else None
+    if own is None or place is None or call is None or not call.args:
+        return _JOIN, _SKETCH
+    given = call.args[0]
+    text = re.sub(r"\.item\(\)|\.detach\(\)", "", own.parsed.text_of(given))
+    if isinstance(given, ast.List | ast.Name | ast.ListComp) and text == own.parsed.text_of(given):
+        return _JOIN, own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"}))
+    if isinstance(given, ast.List | ast.ListComp):
+        return _JOIN, own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"}))
+    whole = isinstance(own.parsed.statement, ast.Assign) and own.parsed.statement.value is call
+    if whole and text == ast.unparse(own.parsed.statement.targets[0]):  # type: ignore[attr-defined]
+        return _LEFT_OUT.format(line=place.line), ""
+    held = text if whole or is_operand(given) else f"({text})"
+    return _JOIN, own.dedented(own.parsed.with_parts({call: held}))
+
+
+def uncut(process: Process, place: Location) -> tuple[str, str]:
+    """Words and an example for a line that cuts a graph: the same without its detach()."""
+    own = own_statement.at(process, place)
+    calls = own.parsed.calls("detach") if own is not None else []
+    if own is None or len(calls) != 1 or calls[0].args or not isinstance(calls[0].func, ast.Attribute):
+        return _CUT.format(line=place.line), ""
+    held = own.parsed.text_of(calls[0].func.value)
+    made = own.parsed.statement
+    alone = isinstance(made, ast.Assign) and made.value is calls[0] and ast.unparse(made.targets[0]) == held
+    code = "" if alone else own.dedented(own.parsed.with_parts({calls[0]: held}))
+    return _OPEN.format(line=place.line), code
+
+
+def updated_in_place(process: Process, place: Location | None) -> str:
+    """`w -= rate * w.grad` under no_grad in place of `w = w - rate * w.grad`; empty for any other line."""
+    own = own_statement.at(process, place)
+    made = own.parsed.statement if own is not None else None
+    if own is None or not isinstance(made, ast.Assign) or not isinstance(made.value, ast.BinOp):
+        return ""
+    name, value = ast.unparse(made.targets[0]), made.value
+    sign = "-" if isinstance(value.op, ast.Sub) else "+" if isinstance(value.op, ast.Add) else ""
+    if not sign or ast.unparse(value.left) != name:
+        return ""
+    step = own.parsed.text_of(value.right)
+    return f"with torch.no_grad():\n    {name} {sign}= {step}\n{name}.grad = None  # unless an optimizer clears it"

@@ -1,0 +1,69 @@
+"""Matrix products and regions of autocast, in the script's own lines: where the region acts on the product."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+_IN_PLACE: Final = ("addmm_", "baddbmm_", "addbmm_", "addmv_", "addr_")
+_REGION: Final = re.compile(r"^\s*with\b.*\bautocast\(.*:\s*(?:#.*)?$")
+_OFF: Final = re.compile(r"\bautocast\([^#]*\benabled\s*=\s*False\b")
+
+
+def anew(process: Process, place: Location | None) -> str:
+    """The statement with a product that returns a new tensor; empty where it has none in place."""
+    own = own_statement.at(process, place)
+    call = own.only_call(*_IN_PLACE) if own is not None else None
+    if own is None or call is None or not isinstance(call.func, ast.Attribute) or not own.is_whole:
+        return ""
+    held = own.parsed.text_of(call.func.value)
+    changed = own.parsed.with_parts({call.func: f"{held}.{call.func.attr[:-1]}"})
+    alone = isinstance(own.parsed.statement, ast.Expr) and own.parsed.statement.value is call
+    return own.dedented(f"{held} = {changed}" if alone else changed)
+
+
+def within(process: Process, loss: Location | None) -> str:
+    """The region that holds the loss, with the call of the model in it as well; empty where either is not known."""
+    own = own_statement.at(process, loss)
+    calls = [
+        one
+        for one in process.locations("training-call")
+        if loss and (one.file, one.function) == (loss.file, loss.function)
+    ]
+    if own is None or loss is None or len(calls) != 1 or calls[0].line >= loss.line:
+        return ""
+    called = own_statement.at(process, calls[0])
+    lines = edits.lines_of_function(process, loss)
+    heads = [
+        text.strip() for at, text in sorted(lines.items()) if calls[0].line < at < loss.line and _REGION.match(text)
+    ]
+    if called is None or not called.is_whole or len(heads) != 1:
+        return ""
+    body = f"{called.dedented(called.text)}\n{own.dedented(own.text)}"
+    return f"{heads[0]}\n{textwrap.indent(body, '    ')}"
+
+
+def advice(off: Location | None) -> str:
+    """What to do about products that a region does not reach. `off`: what :func:`switched_off` found."""
+    if off is None:
+        return "Look for autocast(enabled=False) around these modules, and name the device that the tensors are on."
+    return f"Take autocast(enabled=False) in line {off.line} away from these modules, or name the device they are on."
+
+
+def switched_off(process: Process) -> Location | None:
+    """The only recorded line that opens a region in which autocast is off."""
+    found: dict[tuple[str, int], Location] = {}
+    for row in process.sites.records():
+        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
+            if _OFF.search(text):
+                found[row["file"], number] = Location(row["file"], number, row["function"] or "", text.strip())
+    return next(iter(found.values())) if len(found) == 1 else None

@@ -1,0 +1,51 @@
+"""Windows of micro-batches that are shorter or longer than what losses are divided by, and the lines that mend them."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
+
+_STEP: Final = "    optimizer.step()\n    optimizer.zero_grad()"
+
+
+def short(usual: float) -> tuple[str, str, str]:
+    """What makes windows short, the fix and its code."""
+    why = "Batches that are left out are counted all the same, or the optimizer also steps at something else."
+    fix = "Count backwards, not batches: step after as many as losses are divided by, and nowhere else."
+    code = f"count = 0  # before the first epoch\n\ncount += 1  # behind the backward\nif count % {usual:.0f} == 0:\n"
+    return why, fix, code + _STEP
+
+
+def long(optimization: Optimization, usual: float, begin_epochs: bool) -> tuple[str, str, str]:
+    """What makes windows long, the fix and its code."""
+    if not begin_epochs:
+        _, fix, code = short(usual)
+        return "Batches are left out in between, and with them the step that would have been due.", fix, code
+    why = "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
+    code = (
+        f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n{_divided(optimization, usual)}\n"
+        f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n{_STEP}"
+    )
+    return why, "Step at the end of an epoch as well, divided by what is left, or clear the gradients there.", code
+
+
+def _divided(optimization: Optimization, usual: float) -> str:
+    """The statement that divides the loss, by the size of its own window; in words where it is not known."""
+    process = optimization.process
+    for place in (optimization.loss_location, optimization.backward_location, *process.locations("loss")):
+        own = own_statement.at(process, place)
+        nodes = list(ast.walk(own.parsed.tree)) if own is not None and own.is_whole else []
+        by = [node.right for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+        by = [one for one in by if isinstance(one, ast.Name | ast.Attribute) or _is(one, usual)]
+        if own is not None and len(by) == 1:
+            return own.dedented(own.parsed.with_parts({by[0]: "size"}))
+    return f"# the loss is divided by size, in place of {usual:.0f}"
+
+
+def _is(node: ast.expr, number: float) -> bool:
+    return isinstance(node, ast.Constant) and node.value == number
