@@ -17,6 +17,7 @@ from tracelyze.analyzers.ranks import agreement
 
 SETTINGS = {"dataset": "Images", "length": 50, "batch_size": 32, "num_workers": 0, "iterable": False, "made_at": 2}
 RANDOM = SETTINGS | {"sampler": "RandomSampler", "shuffled": True}
+UNTOLD = {"shuffled": None, "sampler": "ByLength", "takes_epoch": "batch_sampler", "batch_size": None}
 STREAM = SETTINGS | {"sampler": "_InfiniteConstantSampler", "shuffled": None, "iterable": True, "num_workers": 2}
 SEEN = (0, 1, 2, 3, 4, 5, 6, 7, 16, 32)
 
@@ -113,10 +114,23 @@ def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
         ([[0] * 50] * 5, RANDOM, "skipped"),  # every batch is like the others
         (shuffled([1] * 5), RANDOM | {"shuffled": False, "sampler": "SequentialSampler"}, "passed"),
         (shuffled([1] * 5), RANDOM | {"shuffled": None, "sampler": "ByLength"}, "passed"),
+        (shuffled([1, 2, 3, 4]), RANDOM | UNTOLD, "passed"),
     ],
 )
 def test_orders_that_are_as_they_should_be(make, orders, loader, status) -> None:
     assert judge(make, "same-order-every-epoch", epochs(orders), [loader | {"loader": 0}])[0] == status
+
+
+def test_a_sampler_of_the_script_that_nobody_tells_the_epoch(make) -> None:
+    """It has a set_epoch, and its order repeats: what to call is the attribute of the loader that holds it."""
+    call = {"site": 41, "role": "set-epoch", "file": "a.py", "line": 12, "function": "main", "source": "set_epoch(e)"}
+    one = [RANDOM | UNTOLD | {"loader": 0}]
+    status, _, finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 5)), one, sites=[call])
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "ByLength has a set_epoch" in finding.summary
+    assert "Line 12 calls a set_epoch" in finding.summary
+    assert "loader.batch_sampler.set_epoch(epoch)" in finding.fix_code
+    assert "loader shuffles" not in finding.title + finding.summary
 
 
 DRAW = {"site": 3, "role": "split", "file": "t.py", "line": 9, "function": "main", "source": "p = torch.randperm(n)"}

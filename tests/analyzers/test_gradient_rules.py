@@ -711,6 +711,27 @@ def test_gradients_are_unscaled_once_a_step(make, clips: int, edited: bool) -> N
     assert finding.fix_code.endswith(lines["clip"]), "with the script's own limit and names"
 
 
+def test_a_line_that_unscales_behind_the_clip_moves(make) -> None:
+    """A second call of unscale_ in the same step raises: the first one is moved, and none is added."""
+    lines = {
+        "clip": ("clip_grad_norm_(model.parameters(), 1.0)", 8),
+        "unscale": ("scaler.unscale_(optimizer)", 9),
+        "step": ("scaler.step(optimizer)", 10),
+    }
+    sites = [
+        {"site": number, "role": role, "file": "t.py", "line": line, "function": "main", "source": source}
+        for number, (role, (source, line)) in enumerate(lines.items(), 1)
+    ]
+    steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
+    finding = make.check("clip-before-unscale", make.process(steps, sites=sites))[2]
+    assert finding.diff is None
+    assert "Move line 9" in finding.fix
+    assert finding.fix_code.startswith("scaler.unscale_(optimizer)  # from line 9")
+    sites[1] |= {"source": "scaler.step(optimizer)", "line": 10}  # the scaler's own, within its step
+    finding = make.check("clip-before-unscale", make.process(steps, sites=sites))[2]
+    assert "Call scaler.unscale_(optimizer) right before clipping" in finding.fix
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

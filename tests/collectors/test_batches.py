@@ -10,7 +10,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils.data import (  # noqa: E402
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+)
+
 from tracelyze.analyzers import diagnose  # noqa: E402
+from tracelyze.collectors.signals.data.loader import describe  # noqa: E402
 from tracelyze.collectors.tensors.fingerprints import SAMPLES, Fingerprints, classes, fields, statistics  # noqa: E402
 
 from .conftest import Collect, program  # noqa: E402
@@ -221,6 +230,46 @@ def test_a_sampler_that_refuses_its_length_is_recorded_without_it(collect: Colle
     assert [row["length"] for row in process.tables["loaders"].records()] == [None]
     waits = [row["loader_batches"] for row in process.steps.records()]
     assert waits == [1] * 9
+
+
+def test_whose_order_a_loader_follows_and_what_of_it_takes_the_epoch() -> None:
+    """A sampler of batches of the script's own orders what a sampler within it, or beside it, does not."""
+
+    class Lengths(BatchSampler):
+        def __init__(self, sampler, shuffle):
+            super().__init__(sampler, 4, False)
+            self.shuffle = shuffle
+
+        def __iter__(self):
+            return iter([[3, 2, 1, 0]])
+
+        def set_epoch(self, epoch):
+            pass
+
+    class Plain:
+        def __iter__(self):
+            return iter([[0, 1]])
+
+    data, drawn = list(range(8)), RandomSampler(range(8))
+    ranks = DistributedSampler(data, num_replicas=2, rank=0)
+    for loader, sampler, shuffled, takes in (
+        (DataLoader(data, batch_sampler=Lengths(SequentialSampler(data), True)), "Lengths", None, "batch_sampler"),
+        (DataLoader(data, batch_sampler=Lengths(SequentialSampler(data), False)), "Lengths", None, None),
+        (DataLoader(data, batch_sampler=Lengths(drawn, True)), "RandomSampler", True, "batch_sampler"),
+        (DataLoader(data, batch_sampler=Plain()), "Plain", None, None),
+        (DataLoader(data, batch_sampler=BatchSampler(drawn, 4, False)), "RandomSampler", True, None),
+        (DataLoader(data, sampler=ranks), "DistributedSampler", True, "sampler"),
+        (
+            DataLoader(data, batch_sampler=BatchSampler(ranks, 4, False)),
+            "DistributedSampler",
+            True,
+            "batch_sampler.sampler",
+        ),
+        (DataLoader(data, 4, shuffle=True), "RandomSampler", True, None),
+        (DataLoader(data, 4), "SequentialSampler", False, None),
+    ):
+        row = describe(loader, 0, None)
+        assert (row["sampler"], row["shuffled"], row["takes_epoch"]) == (sampler, shuffled, takes)
 
 
 def test_batches_of_loaders_have_their_place_and_their_use(collect: Collect) -> None:

@@ -821,6 +821,8 @@ SETTINGS: Final = (
     pair("folders_in_ranks", "kept-in-order", "no-shuffle", lines=("sampler = DistributedSampler(dataset",)),
     pair("folders_in_ranks", "mixed-files"),
     pair("two_ranks", "no-set-epoch", "same-order-every-epoch", lines=("for epoch in range(5):",)),
+    pair("freight_bundles", "untold", "same-order-every-epoch", lines=("for epoch in range(8):",), fast=True),
+    pair("freight_bundles", "in-order"),  # asked to keep it
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),
     pair("two_ranks", "own-seed"),
@@ -1092,6 +1094,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("averaged_classifier", "slow-average", "ema-not-updated"),
     pair("ring_average", "slow-average", "ema-not-updated", lines=("mine.lerp_(theirs, 1 - decay)",)),
     pair("ring_average", "forgotten-average", "ema-not-updated"),
+    pair("hooks_in_turn", "clip-first", "clip-before-unscale", consequences=("clipping-freezes-updates",)),
 )
 
 HEALTHY_FAST: Final = frozenset(

@@ -237,6 +237,7 @@ LOADERS = Table(
         Column("drop_last", "bool", "", ""),
         Column("sampler", "string", "", "class of the sampler"),
         Column("shuffled", "bool", "", "it draws a new order for each pass; null where that is not known"),
+        Column("takes_epoch", "string", "", "attribute of the loader that has a set_epoch, and is to shuffle"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
         Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),

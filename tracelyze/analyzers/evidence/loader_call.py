@@ -50,9 +50,9 @@ def example(loader: Mapping[str, Any], **given: object) -> str:
     return f"loader = DataLoader(dataset, {said})" if said else "loader = DataLoader(dataset)"
 
 
-def epochs_of(process: Process, loader: Mapping[str, Any]) -> tuple[Location | None, Diff | None]:
-    """The loop over epochs around the one over this loader, and the edit that tells its sampler the epoch: only where
-    that loop goes over the very variable that the line which makes the loader assigns."""
+def epochs_of(process: Process, loader: Mapping[str, Any], holder: str) -> tuple[Location | None, Diff | None]:
+    """The loop over epochs around the one over this loader, and the edit that tells its `holder`, a sampler of it, the
+    epoch: only where that loop goes over the very variable that the line which makes the loader assigns."""
     loop, over, made = process.location("epochs"), process.site(loader.get("site")), process.site(loader.get("made_at"))
     if loop is None or over is None or (loop.file, loop.function) != (over.file, over.function):
         return None, None
@@ -62,5 +62,5 @@ def epochs_of(process: Process, loader: Mapping[str, Any]) -> tuple[Location | N
         return None, None
     if named is None or made is None or called.assigned(made) != named["loader"] or made.function != loop.function:
         return loop, None
-    told = f"{head['indent']}    {named['loader']}.sampler.set_epoch({head['epoch']})"
+    told = f"{head['indent']}    {named['loader']}.{holder}.set_epoch({head['epoch']})"
     return loop, Diff(loop.file, loop.line, [text], [text, told])

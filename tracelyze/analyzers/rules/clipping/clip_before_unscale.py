@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 FIX = "Call scaler.unscale_(optimizer) right before clipping, once per step."
+LATE = (
+    "Move line {line}, which unscales after the clip, to before it, also where the two are callbacks or hooks: their "
+    "order decides. A scaler unscales once per step, and raises where it is asked again."
+)
 NORM = (
     "Call scaler.unscale_(optimizer) once per step, before the norm is taken{at} that the clip is given: in front of "
     "the clip it would be too late."
@@ -44,8 +48,10 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     usual = float(np.median(scale)) if len(scale) else None
     times = f"{number(usual)} times" if usual else "many times"
     once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
-    diff = edits.unscale_before_clip(optimization) if once else None
+    late = next((one for one in optimization.process.locations("unscale") if "unscale_" in one.source), None)
+    diff = edits.unscale_before_clip(optimization) if once and not late else None
     unscale = diff.added[0].strip() if diff else "scaler.unscale_(optimizer)  # once a step, before its first clip"
+    unscale = f"{late.source.strip()}  # from line {late.line}, and no longer there" if late else unscale
     clip = optimization.process.location("clip")
     given = clip is not None and edits.is_given_a_norm(clip)
     taken = edits.norm_taken(optimization.process, clip) if clip is not None and given else None
@@ -58,7 +64,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"In {share_of(share, 'clipped steps')} the gradients were still multiplied by the loss scale, so the "
             f"clip saw norms {times} too large. {_cut(optimization, bad)}"
         ),
-        fix=NORM.format(at=f" (line {taken.line})" if taken else "") if given else FIX,
+        fix=NORM.format(at=f" (line {taken.line})" if taken else "")
+        if given
+        else (LATE.format(line=late.line) if late else FIX),
         fix_code=f"{unscale}\n{GIVEN if given else clip_values.own_line(optimization)}",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),

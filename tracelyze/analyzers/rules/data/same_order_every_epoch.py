@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
-from tracelyze.analyzers.computed.order import repeated_order
-from tracelyze.analyzers.evidence import loader_call, pictures, script_lines
+from tracelyze.analyzers.computed.order import epochs_untold, repeated_order
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """Passes over one loader, or over loaders that one line makes anew, against the pass before."""
     order = repeated_order.of(process)
-    shuffling = {int(row["loader"]): row for row in process.loaders.records() if row["shuffled"]}
+    shuffling = {int(row["loader"]): row for row in process.loaders.records() if epochs_untold.shuffles(row)}
     if order is None and not len(process.loaders):
         return Skipped("the run uses no DataLoader", "not-applicable")
     if len(process.trainings) > 1 and (order is not None or shuffling):
@@ -71,15 +71,12 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     loader = shuffling[line[0].loader]
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
-    distributed = "Distributed" in loader["sampler"]
-    other_cause = anew or distributed
-    loop, told = loader_call.epochs_of(process, loader) if distributed else (None, None)
-    seeds = None if distributed else script_lines.reseeded(process)
+    untold = epochs_untold.of(process, loader)
+    seeds = None if untold else script_lines.reseeded(process)
     later = ", and other random numbers repeat as well" if script_lines.seeds_all(seeds) else ""
-    if distributed:
-        why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
-        fix = "Call set_epoch(epoch) of the loader's sampler before the loader is iterated."
-        code = "loader.sampler.set_epoch(epoch)  # the first line in the loop over epochs"
+    although = f", although the loader shuffles ({loader['sampler']})" if loader["shuffled"] else ""
+    if untold:
+        why, fix, code = untold.why, untold.fix, untold.code
     else:
         made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
         why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
@@ -91,11 +88,11 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     return Finding(
         rule=RULE.id,
         severity="warning",
-        confidence="certain",
-        title="Every epoch uses the same order, although the loader shuffles",
+        confidence="likely" if untold and not untold.certain else "certain",
+        title="Every epoch uses the same order" + (", although the loader shuffles" if loader["shuffled"] else ""),
         summary=(
             f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
-            f"same samples at the same place, although the loader shuffles ({loader['sampler']}). {why} So "
+            f"same samples at the same place{although}. {why} So "
             f"the noise of the batches does not average out{later}."
         ),
         fix=fix,
@@ -106,8 +103,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
-        diff=told,
-        location=loop or (None if other_cause else seeds) or process.loader_location(loader),
+        diff=untold.diff if untold else None,
+        location=(untold.location if untold else None if anew else seeds) or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order that is to repeat, as for a comparison batch by batch.",
@@ -138,7 +135,7 @@ RULE = Rule(
         ),
         Threshold("share", 0.9, "share", "of the pairs of passes: one of many may be a new beginning"),
     ),
-    not_when="Loaders without shuffling, samplers of the script's own, several trainings in one process, random "
-    "augmentation (content differs, so the order cannot be seen).",
+    not_when="Loaders without shuffling, samplers of the script's own without a set_epoch, several trainings in one "
+    "process, random augmentation (content differs, so the order cannot be seen).",
     references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
 )

@@ -276,6 +276,7 @@ def describe(loader: Any, number: int, site: int | None) -> dict[str, Any]:
         "drop_last": bool(loader.drop_last),
         "sampler": type(_sampler(loader)).__name__,
         "shuffled": _shuffles(_sampler(loader)),
+        "takes_epoch": _takes_epoch(loader),
         "site": site,
     }
 
@@ -307,9 +308,29 @@ def _shuffles(sampler: Any) -> bool | None:
 
 def _sampler(loader: Any) -> Any:
     """What decides the order of the samples: Accelerate hides it inside of the sampler of batches that it shards, and
-    datasets that hand out whole batches get a sampler of batches as their sampler."""
-    sampler = getattr(_batches(loader), "sampler", None)
-    return loader.sampler if sampler is None else sampler
+    datasets that hand out whole batches get a sampler of batches as their sampler. One of the script's own orders them
+    as it likes: only a sampler within it that shuffles tells anything."""
+    batches = _batches(loader)
+    sampler = getattr(batches, "sampler", None)
+    if batches is loader.sampler or any(kind.__module__.startswith("torch.") for kind in _iterates(batches)):
+        return loader.sampler if sampler is None else sampler
+    return sampler if sampler is not None and _shuffles(sampler) else batches
+
+
+def _iterates(batches: Any) -> list[type]:
+    """The class that defines how a sampler of batches is iterated."""
+    return [kind for kind in type(batches).__mro__ if "__iter__" in kind.__dict__][:1]
+
+
+def _takes_epoch(loader: Any) -> str | None:
+    """What of a loader is to be told the epoch, where that has a set_epoch and was not told to keep the order."""
+    batches = loader.batch_sampler
+    within = getattr(batches, "sampler", None)
+    for name, sampler in (("sampler", loader.sampler), ("batch_sampler", batches), ("batch_sampler.sampler", within)):
+        if callable(getattr(sampler, "set_epoch", None)):
+            told = [getattr(sampler, name, None) for name in ("shuffle", "_shuffle")]
+            return None if False in [one for one in told if isinstance(one, bool)] else name
+    return None
 
 
 def _batches(loader: Any) -> Any:

@@ -34,6 +34,8 @@ class Clipping(Signal):
     def unscale(self, scaler: Any, optimizer: Any) -> None:
         self.activate()
         self._unscaled = True
+        if self._clipped_scaled and self._count <= LINES_FIRST:  # too late, or the scaler's own, in its step
+            self.program.sites.here("unscale")
 
     def clip(self, max_norm: Any, total_norm: Any) -> None:
         if not self.active:
