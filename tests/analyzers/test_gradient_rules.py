@@ -857,7 +857,7 @@ def test_clipping_that_is_always_active(make) -> None:
     status, _, finding = make.check("clipping-always-active", make.process(clipped(make)))
     assert (status, finding.severity) == ("fired", "info")
     assert "12 times max_norm" in finding.title
-    assert "Each gradient is 0.5 long as SGD gets it" in finding.summary
+    assert "SGD gets every gradient with norm 0.5" in finding.summary
     assert "max_norm=7.4" in finding.fix_code
     assert "raise the rate from there" in finding.fix, "steps may have been too short all along"
     adam = make.process(clipped(make), optimizers=[{"optimizer": 0, "name": "Adam", "device": "cpu"}])

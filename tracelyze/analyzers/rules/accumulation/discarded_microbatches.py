@@ -68,9 +68,9 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         confidence="certain",
         title=f"{count - 1} of {count} micro-batches are thrown away: {cleared} between the backwards",
         summary=(
-            f"Every step runs {count} backwards, one per batch, and in {share_of(share, 'observed steps')} "
-            "the gradients were cleared between them. The step sees the last micro-batch alone: "
-            f"{percent(lost)} of the computation is wasted, and the effective batch is {count} times too small."
+            f"Every step runs {count} backwards, one per batch, and in {share_of(share, 'observed steps')} the "
+            f"gradients were cleared between them. The step sees only the last micro-batch: {percent(lost)} of the "
+            f"computation is wasted, and the effective batch is {count} times too small."
         ),
         fix=f"{_moved(line, optimization.step_location)}, and nowhere else: under the same condition as the step, or, "
         "with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
@@ -92,7 +92,7 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
             optimization, "Gradients cleared between the backwards of a step", "tensors",
             {"cleared": "grads_discarded", "trainable": "parameters"}, [Mark(float(begin), "cleared too often")],
         ) + pictures.loss(optimization),
-        false_alarm="A loop that adds the gradients of its micro-batches up by itself, in tensors of its own.",
+        false_alarm="A loop that sums the gradients of its micro-batches in tensors of its own.",
     )  # fmt: skip
 
 
@@ -109,13 +109,13 @@ RULE = Rule(
     severity="critical",
     title="Gradients are cleared between micro-batches",
     about=(
-        "Accumulation adds up the gradients of several micro-batches before one step. With zero_grad before every "
-        "backward nothing adds up: all but the last micro-batch were computed for nothing."
+        "Accumulation sums the gradients of several micro-batches before one step. With zero_grad before every "
+        "backward nothing adds up: all micro-batches but the last are wasted."
     ),
     check=check,
     verify="Record the run again: no step clears gradients between its backwards.",
     excluded=(
-        "Sums that the script keeps by itself: the step takes the gradients as the last backward left them.",
+        "Sums that the script keeps itself: the step uses the gradients as the last backward left them.",
         "Two passes over one batch (sharpness-aware minimisation): each backward has a batch of its own.",
     ),
     absent="The run does not accumulate gradients.",

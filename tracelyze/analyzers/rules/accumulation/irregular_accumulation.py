@@ -89,8 +89,8 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
         evidence=[
             Evidence(f"steps with {'fewer' if fewer else 'more'} backwards", float(windows.mean()), "share",
                      limits["share"], limits.source("share")),
-            Evidence("their backwards over the divisor", count / usual, "times", off, why_off, role="basis"),
-            Evidence("of them, the first of an epoch", boundary, "share", role="basis"),
+            Evidence("backwards per such step over the divisor", count / usual, "times", off, why_off, role="basis"),
+            Evidence("of these steps, the first of an epoch", boundary, "share", role="basis"),
         ],
         location=optimization.backward_location,
         charts=pictures.over_steps(
@@ -106,7 +106,7 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Accumulation windows differ in length",
-    about="A loss divided by four makes a mean of four backwards. Seven of them make a gradient nearly twice as long.",
+    about="Dividing the loss by four gives the mean of four backwards. Seven give a gradient nearly twice as long.",
     check=check,
     verify="Record the run again: every step has as many backwards as its losses are divided by.",
     excluded=(
@@ -126,6 +126,6 @@ RULE = Rule(
         Threshold("watched", 2, "steps", "to be certain: one may have begun before gradients were watched"),
         Threshold("boundary", 0.8, "share", "derived: by chance it would be the share of such steps itself"),
     ),
-    not_when="Short windows at the end of an epoch, divisors that follow the window, leftovers that are cleared, "
+    not_when="Short windows at the end of an epoch, divisors that match the window, leftovers that are cleared, "
     "several losses per batch, several optimizers, frameworks.",
 )

@@ -75,9 +75,9 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         confidence="certain",
         title=f"Gradients{name} are {rarely}: {count:,} of {of} reused old {ones}",
         summary=(
-            f"From step {begin:,} on, each backward pass added its gradients to old ones, and "
+            f"From step {begin:,} on, each backward pass added its gradients to the old ones, and "
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
-            f"{since_when}, so do not trust weights trained from step {begin:,} on."
+            f"{since_when}: do not trust weights trained from step {begin:,} on."
         ),
         fix=(FIX_CLOSURE if closure else FIX) + (unreached or accumulation.by_hand_in_lightning(optimization)),
         fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
@@ -89,7 +89,9 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
             Evidence(
                 f"steps{sampled} that used old gradients", count, "steps", limits["steps"], limits.source("steps")
             ),
-            Evidence("tensors per such step", float(np.median(steps["grads_carried"][carried])), "tensors"),
+            Evidence(
+                "tensors with old gradients per such step", float(np.median(steps["grads_carried"][carried])), "tensors"
+            ),
         ],
         cost=timing.scaled(timing.cost_of(optimization, timing.numbers(optimization) >= begin), share)
         if sampled
@@ -123,15 +125,14 @@ RULE = Rule(
     severity="critical",
     title="Gradients are never cleared",
     about=(
-        "PyTorch adds each backward pass into .grad. If nothing clears it between optimizer steps, every update "
-        "follows the sum of all gradients since the start. The loop runs, the loss often even falls, and the result "
-        "is wrong."
+        "PyTorch adds each backward pass to .grad. If nothing clears it between optimizer steps, every update follows "
+        "the sum of all gradients so far. The loop runs, the loss often even falls, and the result is wrong."
     ),
     check=check,
     verify="Record the run again: no step reuses gradients, and the gradient norm stays near its first values.",
     excluded=(
-        "Gradient accumulation: its windows are cleared once per step, these in hardly any step.",
-        "A second optimizer (a GAN): tensors are counted for the optimizer that used them.",
+        "Gradient accumulation: it clears once per step; here hardly any step clears.",
+        "A second optimizer (a GAN): each tensor is counted for the optimizer that used it.",
     ),
     absent="The run has no gradients to clear.",
     needs=(("steps.grads_carried",), ("steps.grad_norm",)),
@@ -144,6 +145,6 @@ RULE = Rule(
         Threshold("warm_up", 2, "", "curves alone: a rate that doubles to the end raises the norms by itself"),
         Threshold("worse", 2, "", "curves alone: a loss that doubles explains larger gradients as well"),
     ),
-    not_when="Accumulation over several backwards with one clearing per step, GANs and LBFGS carry nothing over.",
+    not_when="Accumulation over several backwards with one clearing per step, GANs and LBFGS that carry nothing over.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",),
 )

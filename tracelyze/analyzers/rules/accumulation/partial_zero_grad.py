@@ -60,10 +60,10 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             + (
                 f"Another optimizer's gradients are cleared at each step; those{name} are not."
                 if alone
-                else "The call that clears leaves them out: a sub-module, a parameter group or a second optimizer."
+                else "The clearing call misses them: it clears a sub-module, a parameter group or another optimizer."
             )
         ),
-        fix="Clear the gradients of everything that the optimizer holds, with its own zero_grad.",
+        fix="Clear everything the optimizer holds, with its own zero_grad().",
         fix_code=f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
         if alone
         else "optimizer.zero_grad()      # not: model.head.zero_grad()",
@@ -83,7 +83,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             {"carried over": "grads_carried", "trainable": "parameters"},
             [Mark(float(begin), "first old gradients")],
         ),
-        false_alarm="A part of the model whose gradients are accumulated over several steps on purpose.",
+        false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
         diff=edits.clear_after_own_step(optimization) if whole else edits.clear_all(optimization),
     )
 
@@ -93,7 +93,7 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Some gradients are never cleared",
-    about="Clearing a sub-module, or only one of two optimizers, leaves the other gradients to pile up unseen.",
+    about="If only a sub-module or one of two optimizers is cleared, the other gradients pile up unnoticed.",
     check=check,
     verify="Record the run again: no tensor keeps old gradients at a step.",
     excluded=(
@@ -107,6 +107,6 @@ RULE = Rule(
         Threshold("steps", 10, "steps", "longer than the odd step around a change of phase"),
         Threshold("mixed", 0.1, "share", "of the steps: a critic that steps ten times for each of the generator's"),
     ),
-    not_when="Frozen parameters, and optimizers that clear their own gradients at another cadence (GAN), "
-    "two optimizers that take the same last backward, losses that are summed over parts of a model on purpose.",
+    not_when="Frozen parameters, optimizers that clear their own gradients less often (GAN), two optimizers that use "
+    "the same last backward, losses summed over parts of a model on purpose.",
 )

@@ -85,10 +85,10 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
     first = int(np.argmax(idle))
     begin, count, name = timing.step_at(optimization, first), int(idle.sum()), timing.name_of(optimization)
     effect = (
-        "There were none at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
+        "There were no gradients at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
         if empty
-        else "They repeat the update of the step before on the same gradients, as if the learning rate were larger, "
-        "and what the optimizer keeps of gradients (momentum, squares) counts them again."
+        else "They apply the gradients of the previous step again, as if the learning rate were larger, and the "
+        "optimizer state (momentum, squares) counts them twice."
     )
     return Finding(
         rule=RULE.id,
@@ -96,7 +96,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         confidence="certain" if empty else "likely",
         title=f"{plural(count, 'optimizer step')}{name} ran without a "
         + ("new backward pass" if name else "backward pass since the step before"),
-        summary=f"From step {begin} on, {share_of(share, 'steps')} had no gradients of their own. {effect}",
+        summary=f"From step {begin} on, {share_of(share, 'steps')} had no new gradients. {effect}",
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
         first_step=begin,
@@ -117,7 +117,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
             [Mark(float(begin), "none")],
         )
         + pictures.loss(optimization),
-        false_alarm="Gradients that torch.autograd.grad computes at some steps, put into .grad by hand.",
+        false_alarm="Gradients that torch.autograd.grad computes at some steps, written into .grad by hand.",
     )
 
 
@@ -125,14 +125,14 @@ RULE = Rule(
     id="step-without-backward",
     family="gradients",
     severity="warning",
-    title="Steps without a backward",
-    about="A step on gradients that a step has already used, or on none, is no update that the data asked for.",
+    title="Optimizer steps without a backward",
+    about="A step on gradients that were already used, or on none, does not come from new data.",
     check=check,
     verify="Record the run again: every optimizer step follows a backward pass.",
     excluded=(
         "Several optimizers: only one stepped in this run, or gradients stayed what they were to the last digits.",
         "Steps that a loss scaler skipped are not counted.",
-        "Gradients from torch.autograd.grad, put into .grad by hand: there were no gradients at these steps.",
+        "Gradients from torch.autograd.grad, written into .grad by hand: there were no gradients at these steps.",
     ),
     needs=(("steps.backwards",),),
     thresholds=(

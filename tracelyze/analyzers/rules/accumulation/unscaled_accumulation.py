@@ -62,9 +62,11 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
     effect = (
-        f"With {called} each update is {count} times as long as that of one large batch, as if the learning rate were."
+        f"With {called} each update is {count} times as large as that of one large batch, as if the learning rate were "
+        f"{count} times higher."
         if matters
-        else f"{name} divides most of that out again, but gradient clipping and logged norms are off by that factor."
+        else f"{name} divides most of that out again, but gradient clipping and logged gradient norms are off by that "
+        "factor."
     )
     computes = of_trainer.method(optimization) if by_framework else None
     fix, code = of_trainer.remedy(optimization, count)
@@ -100,7 +102,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         location=computes or optimization.loss_location,
         seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
-        false_alarm="Losses that are sums on purpose, or a learning rate that was chosen for summed gradients.",
+        false_alarm="Losses that are sums on purpose, or a learning rate tuned for summed gradients.",
     )
 
 
@@ -113,7 +115,8 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Accumulated gradients are not averaged",
-    about="Backward adds gradients up. To stand for one large batch, each micro-batch's mean loss has to be divided.",
+    about="Each backward adds to the gradients. To match one large batch, divide each micro-batch's mean loss by "
+    "their number.",
     check=check,
     verify="Record the run again: losses are divided, and the gradient norm falls by the number of micro-batches.",
     absent="The run does not accumulate gradients.",
@@ -125,6 +128,6 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
     ),
-    not_when="Gradients that are divided before the step, divided or token-weighted losses, several losses per batch, "
-    "several optimizers, frameworks unless the loss is seen to be a whole mean.",
+    not_when="Gradients divided before the step, divided or token-weighted losses, several losses per batch, several "
+    "optimizers, frameworks unless the loss was seen to be an undivided mean.",
 )

@@ -50,11 +50,11 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             "steps",
         summary=(
             f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
-            "before the optimizer stepped. The step then has nothing to work with: the model does not learn, at most "
-            f"its weights decay.{only}"
+            "before the optimizer stepped. The step then has no gradients: the model does not learn; at most, its "
+            f"weights decay.{only}"
         ),
         fix="Clear the gradients before backward or after the step, never in between."
-        + (" Where the cleared ones came from another loss, this one's own backward() is missing." * (not alone)),
+        + (" If the cleared gradients came from another loss, the backward() of this one is missing." * (not alone)),
         fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -73,7 +73,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             [Mark(float(begin), "cleared too early")],
         ) + pictures.loss(optimization),
         diff=edits.clear_before_backward(optimization) if np.nanmedian(steps["backwards"]) <= 1 else None,
-        false_alarm="A program that computes gradients only to look at them, and steps on purpose without them.",
+        false_alarm="A program that computes gradients only to inspect them and steps without them on purpose.",
     )  # fmt: skip
 
 
@@ -82,12 +82,13 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Gradients are cleared before the step uses them",
-    about="The order must be zero_grad, backward, step. With zero_grad between backward and step, every step is empty.",
+    about="The order must be zero_grad, backward, step. With zero_grad between backward and step, the step has no "
+    "gradients.",
     check=check,
-    verify="Record the run again: gradients reach their step, and the loss starts to fall.",
+    verify="Record the run again: gradients reach the optimizer step, and the loss starts to fall.",
     excluded=(
         "Steps without a backward pass are not counted.",
-        "Clearing right after a step: here gradients were gone before it.",
+        "Clearing right after a step: here the gradients were gone before it.",
     ),
     needs=(("steps.grads_cleared", "steps.grads_none", "steps.parameters"),),
     thresholds=(

@@ -22,8 +22,8 @@ LATE = (
     "order decides. A scaler unscales once per step, and raises where it is asked again."
 )
 NORM = (
-    "Call scaler.unscale_(optimizer) once per step, before the norm is taken{at} that the clip is given: in front of "
-    "the clip it would be too late."
+    "Call scaler.unscale_(optimizer) once per step, before the norm that the clip uses is computed{at}: right before "
+    "the clip is too late."
 )
 GIVEN = """norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
 torch.nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, norm)"""
@@ -91,14 +91,14 @@ def _cut(optimization: Optimization, bad: Mask) -> str:
     known = bad & (steps["grad_norm_source"] == clip_values.RETURNED) & (limit > 0) & (norm > 0) & (scale > 0)
     known &= np.isfinite(norm)
     if not known.any():
-        return "It cut every gradient whose own norm is above max_norm divided by the scale."
+        return "It cut every gradient whose unscaled norm is above max_norm divided by the scale."
     norm, limit, scale = norm[known], limit[known], scale[known]
     left = float(np.median(np.fmin(1, limit / norm)))
     meant = float(np.median(np.fmin(1, limit * scale / norm)))
-    own = f"Their own norm is {number(float(np.median(norm / scale)))}, and max_norm {number(float(np.median(limit)))}"
+    own, bound = number(float(np.median(norm / scale))), number(float(np.median(limit)))
     return (
-        f"{own}: unscaled, the clip would leave {'all' if meant == 1 else number(meant)} of them; it left "
-        f"{number(left)} (medians)."
+        f"Unscaled, their norm is {own} and max_norm {bound}: the clip would leave "
+        f"{'all' if meant == 1 else number(meant)} of them; it left {number(left)} (medians)."
     )
 
 
@@ -107,8 +107,7 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Gradients are clipped while still scaled",
-    about="With GradScaler, gradients are thousands of times too large until they are unscaled; clipping must come "
-    "after.",
+    about="With GradScaler, gradients are thousands of times too large until they are unscaled. Clip after that.",
     check=check,
     verify="Record the run again: no clip sees scaled gradients.",
     excluded=("A scale of 1: the gradients were still multiplied by the loss scale.",),

@@ -69,9 +69,9 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         confidence=confidence,
         title=f"Gradients are clipped {count} times per step, after every micro-batch",
         summary=(
-            f"In {share_of(share, 'steps')} the gradients were clipped after each of {count} backwards. A clipping "
-            "before the last one cuts the sum so far: early micro-batches count less than late ones, and the limit is "
-            "not the one that was meant for the step."
+            f"In {share_of(share, 'steps')} the gradients were clipped after each of {count} backwards. Clipping "
+            "before the last backward cuts the partial sum: early micro-batches count less than late ones, and "
+            "max_norm no longer limits the gradient of the step alone."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step()."
         + one_clip.read_elsewhere(optimization.process, clip_values.place_of(optimization)),
@@ -90,7 +90,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         ],
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "clipped after each backward")]),
-        false_alarm="Each micro-batch's own share of the update is limited on purpose.",
+        false_alarm="Limiting each micro-batch's share of the update on purpose.",
     )
 
 
@@ -99,7 +99,7 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Gradients are clipped while they accumulate",
-    about="Clipping is meant for the gradient of the whole step. Within an accumulation it cuts partial sums.",
+    about="Clipping is meant for the gradient of the whole step. During accumulation it cuts partial sums.",
     check=check,
     verify="Record the run again: every step clips once.",
     excluded=("One clip per parameter group or tensor: the number of clips follows the number of backwards.",),
@@ -109,5 +109,5 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
     ),
-    not_when="One clipping per parameter group or module before the step, closures, several optimizers.",
+    not_when="One clip per parameter group or module before the step, closures, several optimizers.",
 )

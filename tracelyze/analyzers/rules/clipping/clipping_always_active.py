@@ -47,17 +47,17 @@ def _finding(
     name = str(optimization.facts.get("name") or "The optimizer")
     if name in accumulation.SCALE_MATTERS:
         effect = (
-            f"Each gradient is {number(bound)} long as {name} gets it, whatever it was: it does not get shorter as the "
+            f"{name} gets every gradient with norm {number(bound)}, whatever it was before: it does not shrink as the "
             "loss flattens out."
         )
         also = (
-            f" With {name} a clip that lets more through needs a rate that is smaller by as much. The largest steps "
-            "are then as long as now: if the loss falls slowly, raise the rate from there."
+            f" With {name}, lower the learning rate by the factor by which you raise max_norm. The largest steps are "
+            "then as long as now; if the loss falls slowly, raise the rate from there."
         )
     else:
         effect = (
-            f"{name} divides the common factor out again, so that little is lost; but each batch counts the same, "
-            "a large gradient no more than a small one, and the clip does not single out outliers."
+            f"{name} divides the common factor out again, so little is lost. But every batch counts the same, however "
+            "large its gradient, and the clip does not single out outliers."
         )
         also = ""
     begin = timing.step_at(optimization, 0)
@@ -73,8 +73,8 @@ def _finding(
             f"The norm before clipping{timing.name_of(optimization)} was over {number(limits['times'])} times max_norm "
             f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
         ),
-        fix="If the clip is there against outliers, set max_norm above the usual norm, such as one that nine of "
-        f"ten steps stay below. If the loss is a sum, make it a mean.{also}",
+        fix="If the clip is meant for outliers, set max_norm above the usual gradient norm, for example so that nine "
+        f"of ten steps stay below it. If the loss is a sum, make it a mean.{also}",
         fix_code=clip_values.own_line(optimization, limit) + rate,
         diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
         setting=Setting(("max_norm",), (bound,), "" if rate else limit),
@@ -109,7 +109,8 @@ RULE = Rule(
     family="gradients",
     severity="info",
     title="Clipping is active at every step",
-    about="A clip is meant for outliers. If the norm is far above max_norm at every step, the clip sets the step size.",
+    about="A clip is meant for outliers. If the gradient norm is far above max_norm at every step, the clip sets the "
+    "step size.",
     check=check,
     settings=("max_grad_norm", "gradient_clip_val"),
     verify="Record the run again: most norms stay below max_norm.",

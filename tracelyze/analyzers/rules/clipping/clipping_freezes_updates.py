@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 LARGE_NORMS = (
-    "Find out why the norms are so large: sums instead of means, inputs or targets that are not normalised. "
-    "Then clip near the usual norm. Until then raise max_norm, and leave the learning rate as it is."
+    "Find out why the gradient norms are so large: losses that are sums instead of means, inputs or targets that are "
+    "not normalised. Then clip near the usual norm. Until then raise max_norm and leave the learning rate as it is."
 )
 ORDINARY_NORMS = (
-    "Raise max_norm to the usual norm or above it, and leave the learning rate as it is: the gradients are of an "
-    "ordinary size, and it is the limit that is too small."
+    "Raise max_norm to the usual gradient norm or above, and leave the learning rate as it is: the gradients have an "
+    "ordinary size, but the limit is too small."
 )
 
 
@@ -58,7 +58,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Clipping freezes the training: {kind} of norm {number(norm)} are cut to {number(limit)}",
+        title=f"Clipping freezes training: {kind} of norm {number(norm)} are cut to {number(limit)}",
         summary=(
             f"The gradient norm{', times the loss scale,' * scaled} is {number(norm)}, and clip_grad_norm_ cuts it to "
             f"{number(limit)}: {number(factor)} of the gradient is left. At this learning rate all "
@@ -74,7 +74,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
                 "part of the gradient that is left", factor, "", limits["factor"], limits.source("factor"), role="most"
             ),
             Evidence(
-                "all updates together, per weight",
+                "all updates together, relative to the weights",
                 way,
                 "",
                 limits["travelled"],
@@ -87,7 +87,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         setting=Setting(("max_norm",), (limit,)),
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
-        false_alarm="A trained model that is only to be adjusted a little.",
+        false_alarm="A trained model that only needs small adjustments.",
     )
 
 
@@ -95,8 +95,9 @@ RULE = Rule(
     id="clipping-freezes-updates",
     family="gradients",
     severity="warning",
-    title="Clipping leaves next to nothing of the updates",
-    about="With plain gradient descent a clipped step is at most rate times limit, however large the gradient is.",
+    title="Clipping leaves almost nothing of the updates",
+    about="With plain gradient descent a clipped step is at most learning rate times max_norm, however large the "
+    "gradient is.",
     check=check,
     settings=("max_grad_norm", "gradient_clip_val"),
     verify="Record the run again: the clip leaves most of the usual gradient, and the loss falls.",
@@ -111,5 +112,5 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "of the clipped steps: not outliers, the usual gradient"),
         Threshold("gain", 20, "", "update over rate times gradient: 1 of SGD, 10 with momentum, far more of Adam"),
     ),
-    not_when="Optimizers that do not go by the size of a gradient, clips of outliers, losses that fall.",
+    not_when="Optimizers whose steps do not depend on the gradient's size, clipping of outliers, losses that fall.",
 )

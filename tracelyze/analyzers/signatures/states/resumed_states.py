@@ -232,8 +232,10 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     if whole:
         fix = ACCELERATE
     if lost.names[:2] == ["optimizer", "scheduler"]:
-        fix += " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is "
-        "restored."
+        fix += (
+            " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is "
+            "restored."
+        )
     return Finding(
         rule=rule,
         severity=lost.severity,

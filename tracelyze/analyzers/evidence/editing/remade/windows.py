@@ -15,8 +15,8 @@ _STEP: Final = "    optimizer.step()\n    optimizer.zero_grad()"
 
 def short(usual: float) -> tuple[str, str, str]:
     """What makes windows short, the fix and its code."""
-    why = "Batches that are left out are counted all the same, or the optimizer also steps at something else."
-    fix = "Count backwards, not batches: step after as many as losses are divided by, and nowhere else."
+    why = "Skipped batches are still counted, or something else also triggers the optimizer step."
+    fix = "Count backwards, not batches: step after exactly as many as the losses are divided by."
     code = f"count = 0  # before the first epoch\n\ncount += 1  # behind the backward\nif count % {usual:.0f} == 0:\n"
     return why, fix, code + _STEP
 
@@ -25,13 +25,13 @@ def long(optimization: Optimization, usual: float, begin_epochs: bool) -> tuple[
     """What makes windows long, the fix and its code."""
     if not begin_epochs:
         _, fix, code = short(usual)
-        return "Batches are left out in between, and with them the step that would have been due.", fix, code
-    why = "They are the first of an epoch: the batches left over from the one before, too few for a step, stay in."
+        return "Some batches are skipped, and with them the step that was due.", fix, code
+    why = "They are the first of an epoch: gradients left over from the previous epoch were not cleared."
     code = (
         f"size = min({usual:.0f}, len(loader) - i // {usual:.0f} * {usual:.0f})\n{_divided(optimization, usual)}\n"
         f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n{_STEP}"
     )
-    return why, "Step at the end of an epoch as well, divided by what is left, or clear the gradients there.", code
+    return why, "Also step at the end of each epoch, dividing by the batches left, or clear the gradients there.", code
 
 
 def _divided(optimization: Optimization, usual: float) -> str:
