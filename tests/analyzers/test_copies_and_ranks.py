@@ -229,7 +229,7 @@ def test_a_copy_whose_decay_is_too_slow_for_the_run(make) -> None:
     status, _, finding = copies(make, [1.09, 1.085, 1.08, 1.07, 1.065, 1.06], curve=LEARNED)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert "decay is too slow" in finding.title
-    assert "while that of the training fell from 1.0" in finding.summary
+    assert "while the training loss fell from 1.0" in finding.summary
 
 
 @pytest.mark.parametrize(
@@ -266,19 +266,19 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     status, _, finding = by_weights(make, [0.0] * 6, 0.0)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title == "The copy of the model that is evaluated has not changed in 200 steps"
-    assert "its weights have not moved since the first one, while those of the model have." in finding.summary
+    assert "its weights have not moved since the first one, while the model's have." in finding.summary
     slow = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05]
     status, _, finding = by_weights(make, slow, 1.0, LEARNED)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
-    assert "5% of the model's way" in finding.title
-    assert "with a decay of about 0.99975 a step, which looks back on 4,000 steps" in finding.summary
+    assert "5% as far as the model" in finding.title
+    assert "with a decay of about 0.99975 per step, which averages over 4,000 steps" in finding.summary
     assert finding.fix.startswith("Lower its decay"), "it is updated"
     line = {"site": 60, "role": "average", "file": "a.py", "line": 55, "function": "on_train_batch_end"}
     named = by_weights(make, slow, 1.0, LEARNED, sites=[line | {"source": "avg.lerp_(live, 1.0 - self.decay)"}])[2]
     assert "the decay of line 55" in named.fix_code
     assert "optimizer.step" not in named.fix_code, "a callback that updates the average makes no step"
     once = by_weights(make, [0.0, 0.01, 0.01, 0.01, 0.01, 0.01], 1.0, LEARNED)[2]
-    assert "looks back on 4" not in once.summary, "it is not updated all the time"
+    assert "averages over 4" not in once.summary, "it is not updated all the time"
     assert once.fix.startswith("Update the average")
     status, reason, _ = by_weights(make, slow, 1.0, 0.7 + 0.4 * LEARNED)
     assert (status, "moves, by 5%" in reason) == ("passed", True), "the model itself has learned little"

@@ -365,7 +365,7 @@ def test_validations_that_take_a_part_of_a_shuffled_loader(make, length: int, sh
     found, _, finding = make.check("validation-fluctuation", make.process(evals=evals, loaders=loaders))
     assert found == status
     if status == "fired":
-        assert finding.title == "Each validation takes 1 of 40 batches, and others each time"
+        assert finding.title == "Each validation uses 1 of 40 batches, different ones each time"
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_train_in_eval_mode_names_the_call_that_is_made_once(make, case: str) ->
     off = {"model_in_train": [True] * 100 + [False] * 300, "modules_in_train": [3] * 100 + [0] * 300}
     finding = make.check("train-in-eval-mode", make.process(make.steps() | off, sites=sites))[2]
     assert finding.location.line == (3 if case == "once" else 7), "the student is called there, not the teacher"
-    assert ("student.train() within the loop" in finding.fix) == (case == "once")
+    assert ("student.train() inside the epoch loop" in finding.fix) == (case == "once")
     if case == "once":
         assert finding.diff.removed == ["    student.train()  # with dropout", "    for epoch in range(9):"]
         assert finding.diff.added == ["    for epoch in range(9):", "        student.train()  # with dropout"]

@@ -63,7 +63,7 @@ def test_the_line_that_puts_a_part_back_into_train_mode(make, lines: tuple[int, 
     """Between eval() and the pass, or in a function that looks for layers; else the line is the call of the model."""
     finding = validated(make, *lines)
     assert finding.location.line == place
-    named = f"line {place} puts a part of it back into train mode" in finding.summary
+    named = f"line {place} puts part of it back into train mode" in finding.summary
     assert named is (place != 10)
     assert (finding.diff.added if finding.diff else None) == (
         {9: ["    model.body.eval()"], 4: ["            m.eval()"]}.get(place)
@@ -91,7 +91,7 @@ def test_spectral_norms_that_nothing_estimated(make) -> None:
 
     status, _, finding = answer(100)
     assert (status, finding.severity) == ("fired", "critical")
-    assert "2 weights of it had been in no forward in train mode" in finding.summary
+    assert "2 weights of it never ran forward in train mode" in finding.summary
     assert answer(0)[2].severity == "info"
     assert "before the first step" in answer(0)[2].summary
 
@@ -106,7 +106,7 @@ def test_statistics_that_nothing_set(make) -> None:
     assert answer((0, 3, True), (100, 3, False))[2].severity == "warning", "trained in the same mode"
     assert "runs it in the same mode" in answer((0, 3, True), (100, 3, False))[2].summary
     assert answer((150, 3, False))[2].severity == "info", "no pass that measures"
-    assert "Nothing was seen to be measured" in answer((150, 3, False))[2].summary
+    assert "No measurement with it" in answer((150, 3, False))[2].summary
     assert answer((100, 0, False))[0] == "passed", "loaded, or trained"
     assert make.check("unset-running-state", make.process())[0] == "skipped"
 
@@ -152,7 +152,7 @@ def test_the_line_that_averages_weights_and_no_buffers(make, changed: float, lin
     ]  # fmt: skip
     more = {"unset": unset, "copies": copies, "links": [{"optimizer": 0, "model": 0}]}
     _, _, finding = make.check("unset-running-state", make.process(evals=measured, sites=sites, more=more))
-    assert ("Its weights follow those of another model, by line 74" in finding.summary) == named
+    assert ("Line 74 makes its weights follow another model's" in finding.summary) == named
     assert (finding.location is not None and finding.location.line == 74) == named
 
 

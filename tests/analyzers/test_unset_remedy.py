@@ -14,7 +14,7 @@ def test_a_train_method_that_calls_eval(make) -> None:
     process = make.process(make.steps(), sites=sites, more={"unset": [row]})
     finding = make.check("unset-running-state", process)[2]
     assert (finding.severity, finding.location.line) == ("warning", 44)
-    assert finding.fix.startswith("Leave the batch normalisations in train mode")
+    assert finding.fix.startswith("Leave the BatchNorm layers in train mode")
     assert not finding.fix_code
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 IN_TRAIN_MODE = (
-    "Leave the batch normalisations in train mode. To keep them in eval mode is for a model whose statistics come from "
-    "pretraining; here, load such weights before training, or use GroupNorm where batches are too small."
+    "Leave the BatchNorm layers in train mode. Keeping them in eval mode only suits a model whose statistics come "
+    "from pretraining: load such weights before training, or use GroupNorm if batches are too small."
 )
 
 GROUPS = """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
@@ -110,7 +110,7 @@ def remedy(process: Process, row: dict[str, Any], serves: bool, trained_so: bool
         return IN_TRAIN_MODE, ""
     fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
     if lacking_load(process, row) is not None:
-        return f"{fix}: what load_state_dict was given lacks those of the normalisations.", _WHOLE
+        return f"{fix}: the state given to load_state_dict lacks those of the normalisation layers.", _WHOLE
     return (
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
         _LOADED if _reads_weights(process) else _COPIED,
@@ -127,8 +127,8 @@ def averaged_at(process: Process, model: object) -> Location | None:
 def why_unset(averaged: Location | None) -> str:
     """What leaves the state of a model unset that is measured after training had begun."""
     if averaged is None:
-        return "A model made anew does that, or a copy whose buffers are not kept up."
-    return f"Its weights follow those of another model, by line {averaged.line}, and its buffers do not."
+        return "A newly built model causes this, or a copy whose buffers are not updated."
+    return f"Line {averaged.line} makes its weights follow another model's, but not its buffers."
 
 
 def _reads_weights(process: Process) -> bool:

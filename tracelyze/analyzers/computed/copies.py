@@ -45,7 +45,7 @@ class Standing:
             return ""
         back = float(f"{1 / self.per_step:.1g}")
         decay = 1 - float(f"{1 / back:.2g}")
-        return f"It is updated, as with a decay of about {decay:.10g} a step, which looks back on {back:,.0f} steps."
+        return f"It moves as if with a decay of about {decay:.10g} per step, which averages over {back:,.0f} steps."
 
 
 def judged_by_weights(process: Process, limits: Limits) -> Standing | float | None:
@@ -145,11 +145,11 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
     return (start, end) if near.all() and not moves else None
 
 
-UPDATE = "Update the average after every optimizer step, and let its decay fit the length of the run"
-LOWER = "Lower its decay, or let it grow from a low one, so that it fits the length of the run"
+UPDATE = "Update the average after every optimizer step, and choose its decay to fit the length of the run"
+LOWER = "Lower its decay, or ramp it up from a low value, to fit the length of the run"
 UNMOVED = "is to update it: see that it runs in each step, for this copy, and that its decay is below 1"
 _MIXES = re.compile(r"\.mul_\(.+\)\.add_\(.+\balpha\s*=")
-ANEW = "gives the loop's variable a new tensor, and the average itself stays as it was: write into it"
+ANEW = "gives the loop variable a new tensor and leaves the average as it was: write into it"
 
 
 def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
@@ -159,7 +159,7 @@ def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
     if line is not None and own is not None and isinstance(made, ast.Assign) and _is_new(made):
         code = f"{own.text_of(made.targets[0])}.copy_({own.text_of(made.value)})  # under torch.no_grad()"
         return f"Line {line.line} {ANEW}.", code
-    fix = f"{LOWER if updated else UPDATE}: it looks back on 1 / (1 - decay) steps."
+    fix = f"{LOWER if updated else UPDATE}: it averages over about 1 / (1 - decay) steps."
     if line is not None and not updated:
         return f"Line {line.line} {UNMOVED}. {fix}", ""
     return fix, example(line if updated else None)

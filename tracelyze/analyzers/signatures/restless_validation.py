@@ -126,7 +126,7 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
             last_step=int(seen.steps[-1]),
             evidence=evidence(seen, limits, "ratio"),
             charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
-            false_alarm="A small validation set, or a metric that is noisy by itself, moves in the same way.",
+            false_alarm="A small validation set, or a metric that is inherently noisy, moves the same way.",
         )
     ]
 

@@ -45,18 +45,18 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="certain",
             title=f"BatchNorm learns from validation data, in {bad} of {plural(count, 'pass', 'passes')}",
             summary=(
-                f"{bad} of {plural(count, 'validation pass')} changed running means and variances, {updates:,} times, "
-                f"the first one after step {begin:,}. "
+                f"{bad} of {plural(count, 'validation pass')} changed running means and variances ({updates:,} "
+                f"updates), first after step {begin:,}. "
                 + (
-                    f"The model itself was in eval mode, but line {back.line} puts a part of it back into train mode. "
+                    f"The model itself was in eval mode, but line {back.line} puts part of it back into train mode. "
                     if back
-                    else "The model itself was in eval mode: a part of it was put back into train mode, or calls "
+                    else "The model itself was in eval mode, but part of it was put back into train mode or calls "
                     "batch_norm with training=True. "
                     if in_eval
                     else ""
                 )
-                + "Validation data are normalised by their own batches, enter the model that is saved, and change the "
-                "next validation."
+                + "Validation data are normalised by their own batch statistics, leak into the saved model, and "
+                "change the next validation."
             ),
             fix=fix,
             fix_code=code,
@@ -65,12 +65,12 @@ def check(process: Process, limits: Limits) -> Outcome:
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
                 Evidence("passes that changed running statistics", bad, "passes"),
-                Evidence("changes in them", updates, "changes", 0, "in eval mode there is none"),
+                Evidence("updates of running statistics in them", updates, "changes", 0, "in eval mode there is none"),
             ],
             location=back or always or seen_at,
             seen_at=seen_at,
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
-            false_alarm="Statistics that are gathered anew on purpose, for another domain.",
+            false_alarm="Statistics that are re-estimated on purpose, for another domain.",
         )
     ]
 
@@ -78,13 +78,13 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _remedy(back: Location | None, always: Location | None, edit: Diff | None) -> tuple[str, str]:
     """What to do, and an example, by the line that is to be changed."""
     if back:
-        fix = f"Leave these layers in eval mode while the model is validated: line {back.line} is not to be there."
+        fix = f"Leave these layers in eval mode during validation: remove line {back.line}."
         return fix, "\n".join(edit.added).strip() if edit else "layer.eval()"
     if always:
-        fix = "Let the normalisation go by the mode of its module: the model is in eval mode, and this call is not."
+        fix = "Let the normalisation follow the mode of its module: the model is in eval mode, but this call is not."
         return fix, edit.added[0].strip() if edit else "training=self.training  # what batch_norm is given"
     return (
-        "Have all of the model in eval mode while it is validated, normalisation included.",
+        "Put the whole model in eval mode for validation, normalisation layers included.",
         "model.eval()  # and F.batch_norm(..., training=self.training) in a forward of your own",
     )
 
@@ -94,10 +94,11 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="Validation changes the running statistics of BatchNorm",
-    about="A BatchNorm in train mode stores the mean of whatever passes through it, validation data too.",
+    about="BatchNorm in train mode updates its running statistics from whatever passes through it, including "
+    "validation data.",
     check=check,
     verify="Record the run again: no validation pass changes running statistics.",
-    excluded=("BatchNorm in eval mode: its calls were counted, not the modes of modules.",),
+    excluded=("BatchNorm in eval mode: calls that updated statistics were counted, not the modes of modules.",),
     absent="The run has no validation pass.",
     needs=(("evals.statistics", "evals.trained"),),
     thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),

@@ -49,8 +49,8 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         confidence="likely",
         title=f"BatchNorm sees {shown} at a time, although a step accumulates {backwards:.0f} batches",
         summary=(
-            f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises "
-            f"{shown} at a time: its statistics are noise, and what it stores for validation fits badly. "
+            f"Gradients are accumulated over {backwards:.0f} micro-batches, but BatchNorm normalises {shown} at a "
+            "time: its batch statistics are noisy, and so are the running statistics that validation uses. "
             "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
         ),
         fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or make the micro-batches "
@@ -74,13 +74,13 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title="BatchNorm is trained on one sample at a time, and validated with averages over all",
+        title="BatchNorm trains on one sample at a time but validates with averages over all",
         summary=(
-            "Forwards in training hold 1 sample, so BatchNorm normalises each by its own mean and variance. In eval "
-            "mode it uses averages of these, which fit no single sample: the loss is "
-            f"{number(there)} in validation and {number(here)} in training just before, from the first validations on."
+            "Training batches hold 1 sample, so BatchNorm normalises each by its own mean and variance. In eval mode "
+            "it uses averages of these, which fit no single sample: from the first validations on, the loss is "
+            f"{number(there)} in validation and {number(here)} in training just before."
         ),
-        fix="Make batches larger, or use a norm that works on one sample: InstanceNorm, GroupNorm or LayerNorm.",
+        fix="Use larger batches, or a norm that works on one sample: InstanceNorm, GroupNorm or LayerNorm.",
         fix_code=batch_statistics.GROUPS,
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -91,23 +91,23 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
         location=batch_statistics.batch_location(optimization, 1.0, ""),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
-        false_alarm="A validation set that is much harder than the training data.",
+        false_alarm="A validation set much harder than the training data.",
     )
 
 
 def _noise(optimization: Optimization, layer: str, values: float, samples: float, limits: Limits) -> Finding:
-    exact = " With two values, one becomes +1 and the other -1: nothing but their order is left." if values == 2 else ""
+    exact = " With two values, one becomes +1 and the other -1: only their order is left." if values == 2 else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"BatchNorm takes mean and variance of {values:.0f} values: its statistics are noise",
+        title=f"BatchNorm takes mean and variance from {values:.0f} values: its statistics are noisy",
         summary=(
             f"Forwards in training hold {samples:.0f} samples, and {layer or 'a BatchNorm layer'} normalises each "
-            f"channel by the mean and variance of {values:.0f} values.{exact} What one sample becomes depends on which "
-            "others are in its batch, and the averages that are stored for validation fit badly."
+            f"channel by the mean and variance of {values:.0f} values.{exact} The output for one sample depends on "
+            "which others share its batch, and the running averages used in validation fit badly."
         ),
-        fix="Make batches larger, use GroupNorm or LayerNorm, or keep BatchNorm in eval mode when fine-tuning.",
+        fix="Use larger batches, GroupNorm or LayerNorm, or keep BatchNorm in eval mode when fine-tuning.",
         fix_code="loader = DataLoader(dataset, batch_size=32, shuffle=True, drop_last=True)\n"
         "# or: nn.LayerNorm(features) instead of nn.BatchNorm1d(features)",
         first_step=1,
@@ -119,7 +119,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
         location=batch_statistics.batch_location(optimization, samples, layer),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
-        false_alarm="A model that is to work like this, whose validation uses statistics of its batches as well.",
+        false_alarm="A model designed this way, whose validation uses batch statistics as well.",
     )
 
 
@@ -128,7 +128,7 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="BatchNorm on tiny batches",
-    about="BatchNorm's statistics come from the micro-batch, however many of them are accumulated for a step.",
+    about="BatchNorm's statistics come from one micro-batch, however many are accumulated per step.",
     check=check,
     verify="Compare the validation loss before and after: it should be lower and steadier.",
     absent="The model has no module that depends on its mode, as BatchNorm does.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Level = copies_of_the_model.Standing | tuple[float, float] | None
 
 SLOW = ", or so slowly that it is"
-HARM = "what is evaluated, and perhaps saved, is not what was trained."
+HARM = "the evaluated model, perhaps also the saved one, is not the trained one."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -64,19 +64,19 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
     first, last, updated = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]]), ""
     if isinstance(level, copies_of_the_model.Standing):
         first, last, updated = int(level.steps[0]), int(level.steps[-1]), level.pace
-    made = f"from step {first:,} to step {last:,}, is made with a copy of the model that no optimizer holds"
+    made = f"from step {first:,} to step {last:,}, uses a copy of the model that no optimizer holds"
     count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
     if isinstance(level, copies_of_the_model.Standing):
         title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
         if level.moved:
             way = percent(level.moved)
-            title = f"The averaged copy made {way} of the model's way in {plural(last - first, 'step')}"
-        seen = f"its weights have moved by {percent(level.moved)} of what those of the model have since the first one"
-        seen += f". {updated} That is too slow for this run, and it is about" if updated else SLOW
+            title = f"The averaged copy moved {way} as far as the model in {plural(last - first, 'step')}"
+        seen = f"its weights have moved only {percent(level.moved)} as far as the model's since the first one"
+        seen += f". {updated} That is too slow for this run: it is about" if updated else SLOW
         if not level.moved:
-            seen = "its weights have not moved since the first one, while those of the model have. It is still"
+            seen = "its weights have not moved since the first one, while the model's have. It is still"
         evidence = [
-            Evidence("way of the copy in that of the model", level.moved, "share", limits["follows"],
+            Evidence("distance moved by the copy over that of the model", level.moved, "share", limits["follows"],
                      limits.source("follows"), role="most"),
             Evidence("samples of its weights", len(level.steps), "samples", limits["passes"], limits.source("passes")),
         ]  # fmt: skip
@@ -86,14 +86,14 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         evidence = [count, Evidence("their loss", float(losses[0]), role="basis")]
     else:
         start, end = level
-        title = f"The averaged copy is where it began after {plural(last, 'step')}: its decay is too slow"
+        title = f"The averaged copy has barely moved after {plural(last, 'step')}: its decay is too slow"
         seen = (
-            f"their loss went from {number(losses[0])} to {number(losses[-1])} only, while that of the training fell "
-            f"from {number(start)} to {number(end)}. The average of the weights is hardly updated{SLOW}"
+            f"their loss only went from {number(losses[0])} to {number(losses[-1])}, while the training loss fell from "
+            f"{number(start)} to {number(end)}. The average of the weights is hardly updated{SLOW}"
         )
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
-            Evidence("fall of the copy's loss in that of the training", share, "share", limits["follows"],
+            Evidence("fall of the copy's loss over that of the training loss", share, "share", limits["follows"],
                      limits.source("follows"), role="most"),
             Evidence("training loss at its end and start", end / start, "share", limits["falls"],
                      limits.source("falls"), role="most"),
@@ -118,7 +118,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         location=average or validated or optimization.step_location,
         seen_at=validated,
         charts=pictures.loss(optimization, [Mark(float(first), "first evaluation of the copy")]),
-        false_alarm="A copy that is kept as a baseline on purpose, without a validation of the model itself.",
+        false_alarm="A copy kept as a baseline on purpose, in a run that never validates the model itself.",
     )  # fmt: skip
 
 
@@ -127,9 +127,9 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="The averaged copy never changes",
-    about="An average of the weights that is validated in place of the model has to follow it.",
+    about="A weight average that is validated in place of the model has to follow it.",
     check=check,
-    verify="Record the run again: the validation loss of the copy changes from pass to pass.",
+    verify="Record the run again: the copy's validation loss changes from pass to pass.",
     absent="No copy of the model is validated.",
     needs=(("evals.trained", "evals.loss"), ("evals.trained", "copies.moved")),
     thresholds=(
@@ -145,6 +145,6 @@ RULE = Rule(
         Threshold("ends", 5, "steps", "the median of five is not moved by a batch"),
         Threshold("equal", 1e-6, "share", "the resolution of a float32 loss: any update shows"),
     ),
-    not_when="Copies whose loss changes, baselines beside validations of the model, frozen teachers.",
+    not_when="Copies whose loss changes, baselines validated alongside the model, frozen teachers.",
     references=("https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema",),
 )

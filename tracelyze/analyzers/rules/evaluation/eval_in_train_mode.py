@@ -83,8 +83,8 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         confidence="certain" if measured.mean() >= limits["measured"] and not functional else "likely",
         title=title,
         summary=(
-            f"{cause} Do not trust the validation numbers of these passes, nor what was chosen by "
-            "them (early stopping, best checkpoint)."
+            f"{cause} Do not trust these validation numbers, nor what was chosen by them (early stopping, best "
+            "checkpoint)."
         ),
         fix=dropout_call.FIX if functional else mode.fix,
         fix_code=dropout_call.example(process, dropping) if functional else mode.code,
@@ -130,7 +130,7 @@ RULE = Rule(
     family="evaluation",
     severity="critical",
     title="Validation runs in train mode",
-    about="Dropout and BatchNorm behave differently in training. Validation that forgets model.eval() measures noise.",
+    about="Dropout and BatchNorm behave differently in train mode. Validation without model.eval() measures noise.",
     check=check,
     verify="Record the run again: validation passes run in eval mode and repeat their loss on the same weights.",
     excluded=(

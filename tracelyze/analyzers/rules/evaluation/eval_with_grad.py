@@ -55,8 +55,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"Validation builds autograd graphs that nobody uses, in {len(rows)} of {plural(count, 'pass')}",
             summary=(
                 f"{len(rows)} of {plural(count, 'validation pass')} ran with autograd on, the first one after step "
-                f"{begin}. Every forward then keeps its activations for a backward that never comes: more memory, "
-                "more time, and a leak as soon as an output or a loss is stored."
+                f"{begin}. Every forward keeps its activations for a backward that never comes: it costs memory and "
+                "time, and leaks as soon as an output or a loss is stored."
             ),
             fix=fix,
             fix_code=code,
@@ -78,14 +78,14 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _instead(process: Process, called: Location, loop: Location | None) -> tuple[str, str]:
     """What to change where training runs through the same line, which needs its graph: words and example."""
-    why = "training goes through the same line, and needs its graph"
+    why = "training uses the same line and needs its graph"
     if loop is not None:
         return (
-            f"Put the loop that validates (line {loop.line}) under torch.no_grad(), not line {called.line}: {why}.",
+            f"Put the validation loop (line {loop.line}) under torch.no_grad(), not line {called.line}: {why}.",
             validating.under(process, loop) or BLOCK,
         )
     code = validating.under(process, called, SWITCH) or f"{SWITCH}\n    ...  # line {called.line}"
-    return f"Switch autograd off while line {called.line} validates, and only then: {why}.", code
+    return f"Turn autograd off while line {called.line} validates, and only then: {why}.", code
 
 
 RULE = Rule(
@@ -93,9 +93,9 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="Validation records gradients that nobody uses",
-    about="Without torch.no_grad() each validation forward keeps all activations until its output is gone.",
+    about="Without torch.no_grad() each validation forward keeps its activations until its output is freed.",
     check=check,
-    verify="Record the run again: validation passes run without autograd, and take less memory.",
+    verify="Record the run again: validation passes run without autograd and take less memory.",
     absent="The run has no validation pass.",
     needs=(("evals.grad_mode", "evals.trained"),),
     thresholds=(
@@ -103,5 +103,5 @@ RULE = Rule(
         Threshold("forwards", 2, "forwards", "in all: a single unused forward costs nothing worth a word"),
         Threshold("worth", 4, "forwards", "derived: a hint below it, since so few cost no more than a step or two"),
     ),
-    not_when="Single unused forwards, training batches that the loop gave up, models that no optimizer trains.",
+    not_when="Single unused forwards, training batches that the loop skipped, models that no optimizer trains.",
 )

@@ -35,8 +35,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"{number(passes)} passes over the data, and no evaluation",
             summary=(
-                f"In {duration(seconds)} the training went {number(passes)} times over its data, and the model was "
-                "never called on anything else. The training loss does not show whether it learns or memorises."
+                f"In {duration(seconds)} training went over its data {number(passes)} times, and the model was never "
+                "called on anything else. The training loss cannot show whether it generalises or memorises."
             ),
             fix="Hold out a tenth of the data and evaluate on it after each epoch.",
             fix_code="train, val = random_split(dataset, [0.9, 0.1], generator=torch.Generator().manual_seed(0))",
@@ -45,7 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("training time", seconds, "s", limits["worth"], limits.source("worth")),
             ],
             location=process.location("loader"),
-            false_alarm="Models that are evaluated by another program, from their checkpoints.",
+            false_alarm="Models that another program evaluates from their checkpoints.",
         )
     ]
 
@@ -66,7 +66,7 @@ RULE = Rule(
     family="evaluation",
     severity="info",
     title="Nothing is evaluated",
-    about="A training that goes over its data again and again needs data that it does not see.",
+    about="A training that repeats its data needs held-out data to tell learning from memorising.",
     check=check,
     verify="Record the run again: evaluation passes are seen.",
     needs=(("evals.forwards", "steps.seconds"), ("steps.seconds",)),

@@ -93,11 +93,11 @@ def _finding(
         title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its best",
         summary=(
             f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
-            f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What was "
-            "learned since then does not hold for new data."
+            f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What the "
+            "model has learned since then does not carry over to new data."
         ),
-        fix="Keep the weights of the best validation and stop when it has not improved for some passes. To go further: "
-        "more or augmented data, weight decay or dropout, a smaller model.",
+        fix="Keep the weights with the best validation loss, and stop when it stops improving. To get further: more "
+        "or augmented data, weight decay or dropout, a smaller model.",
         fix_code=trainer_examples.STOP_EARLY,
         first_step=best,
         last_step=last,
@@ -117,7 +117,7 @@ def _finding(
         cost=timing.cost_of(optimization, wasted),
         location=_validated_at(optimization.process, best),
         charts=pictures.loss(optimization, [Mark(float(best), "lowest validation loss")]),
-        false_alarm="A classifier may grow too sure of itself while its accuracy still improves: look at that, too.",
+        false_alarm="A classifier may become overconfident while its accuracy still improves: check the accuracy, too.",
     )
 
 
@@ -126,7 +126,7 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="The model overfits",
-    about="When validation gets worse while training goes on improving, the model learns its training data by heart.",
+    about="When validation gets worse while training keeps improving, the model memorises its training data.",
     check=check,
     settings=("num_train_epochs", "max_epochs"),
     verify="Record the run again: the validation loss no longer rises while the training loss falls.",

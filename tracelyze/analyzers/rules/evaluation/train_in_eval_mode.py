@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
-FIX = "Put the model back into train mode after every validation, before the next training forward."
-FIX_CODE = "model.train()  # behind every validation, and before the first step"
+FIX = "Switch back to train mode after every validation, before the next training forward."
+FIX_CODE = "model.train()  # after every validation, and before the first step"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -62,10 +62,11 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
         by = "A validation" if switched is None else f"Line {switched.line}"
-        how = f"{by} switched it, and it {'never came' if enough == 'share' else 'only sometimes came'} back."
+        back = "was never" if enough == "share" else "was only sometimes"
+        how = f"{by} switched it to eval mode, and it {back} switched back."
     else:
         title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
-        how = "It never was in train mode. Models loaded with from_pretrained start in eval mode."
+        how = "It was never in train mode. Models loaded with from_pretrained start in eval mode."
     return Finding(
         rule=RULE.id,
         severity="critical" if flipped else "warning",
@@ -75,7 +76,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
             f"{batch_statistics.without_training_mode(process)}"
         ),
-        fix=FIX if once is None else f"Call {once.model}.train() within the loop over epochs, not in front of it.",
+        fix=FIX if once is None else f"Call {once.model}.train() inside the epoch loop, not before it.",
         fix_code=FIX_CODE if once is None else once.code,
         diff=once.diff if once else line_edits.line_before(process, forward, f"{model}.train()") if model else None,
         first_step=begin,
@@ -132,8 +133,8 @@ RULE = Rule(
     family="evaluation",
     severity="critical",
     title="The model trains in eval mode",
-    about="After a validation the model has to be switched back with model.train(); without it, dropout stays off and "
-    "BatchNorm frozen for the rest of the training.",
+    about="After validation, model.train() must switch the model back. Without it, dropout stays off and BatchNorm "
+    "stays frozen for the rest of the training.",
     check=check,
     verify="Record the run again: training steps run with all modules in train mode.",
     excluded=("Parts frozen on purpose: every mode-sensitive module is in eval mode, and was in train mode before.",),
@@ -144,6 +145,6 @@ RULE = Rule(
         Threshold("part", 0.2, "share", "in stretches after evaluations: below a fifth of the steps little is lost"),
         Threshold("steps", 5, "steps", "a step or two in eval mode may be a probe"),
     ),
-    not_when="Only normalisations frozen from the start, models without mode-sensitive modules, teachers in eval mode "
-    "from the start, policies whose loss compares them with the one that acted.",
+    not_when="Only normalisation frozen from the start, models without mode-sensitive modules, teachers in "
+    "eval mode from the start, policies whose loss compares them with the policy that acted.",
 )

@@ -68,25 +68,25 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     serves = _serves(process, row["model"], same_model)
     trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
     if serves:
-        same = "No optimizer holds its weights, while the steps of the training call it again and again."
+        same = "No optimizer holds its weights, but training steps call it again and again."
     elif trained_so:
-        same = "Training runs it in the same mode, so training and evaluation agree, but nothing pretrained is in them."
+        same = "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
     else:
-        same = "Nothing was trained." if not len(process.steps) else "Nothing was seen to be measured with that."
+        same = "Nothing was trained." if not len(process.steps) else "No measurement with it was seen."
         if row["step"] < limits["steps"] and len(process.steps):
-            same = "Numbers from before the first step say nothing of the model."
+            same = "Numbers from before the first step say nothing about the model."
     what, state = (
         "BatchNorm statistics",
         (
             f"{row['modules']} of its {row['of']} batch normalisations had seen no batch and no checkpoint: they "
-            "divide by 1 and subtract 0, whatever the activations are."
+            "subtract 0 and divide by 1, whatever the activations are."
         ),
     )
     if not row["modules"]:
         what, state = (
             "spectral norms",
             (
-                f"{plural(row['spectral'], 'weight')} of it had been in no forward in train mode, where "
+                f"{plural(row['spectral'], 'weight')} of it never ran forward in train mode, where "
                 "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
             ),
         )
@@ -103,26 +103,26 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
             f"After step {row['step']:,} {name} was called in eval mode, and {state} "
-            + (f"What was measured with that says nothing of the weights. {whence}" if late else same)
+            + (f"What was measured that way says nothing about the weights. {whence}" if late else same)
         ),
         fix=fix,
         fix_code=code,
         first_step=int(row["step"]),
         evidence=[
             Evidence(
-                "normalisations without their state",
+                "normalisation layers without their state",
                 int(row["modules"] or row["spectral"]),
                 "modules",
                 0,
                 "all are set by training",
             ),
-            Evidence("calls like that, of those looked at", calls, "calls", role="basis"),
+            Evidence("such calls, of those checked", calls, "calls", role="basis"),
         ],
         location=(batch_statistics.frozen_at(process) if trained_so else averaged)
         or process.site(load["site"] if load is not None else site)
         or batch_statistics.normalisation(process, row["model"]),
         seen_at=process.site(site),
-        false_alarm="A random network that is meant to be random.",
+        false_alarm="A network that is random on purpose.",
     )
 
 
@@ -131,13 +131,13 @@ RULE = Rule(
     family="evaluation",
     severity="critical",
     title="Evaluation with running statistics that were never set",
-    about="BatchNorm begins with mean 0 and variance 1. In eval mode it takes them for the statistics of the data.",
+    about="BatchNorm starts with mean 0 and variance 1. In eval mode it uses them as if they were the data's.",
     check=check,
-    verify="Record the run again: every normalisation in eval mode has seen a batch or was loaded.",
+    verify="Record the run again: every normalisation layer in eval mode has seen a batch or was loaded.",
     excluded=(
-        "State that was loaded: mean and variance still are exactly 0 and 1.",
+        "State that was loaded: mean and variance are still exactly 0 and 1.",
         "A sanity pass before the first step.",
-        "Models that training uses in the same mode: these are warned of, as nothing pretrained is in them.",
+        "Models that training uses in the same mode: a warning only, as nothing is pretrained.",
     ),
     absent="No model with batch or spectral normalisation was called in eval mode.",
     needs=(("unset.modules",),),

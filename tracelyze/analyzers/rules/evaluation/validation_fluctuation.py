@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 _CAUSE = (
-    "The BatchNorm of the model takes {} of its running statistics from the last batch alone, so that in eval mode the "
-    "model depends on which batch that was."
+    "The model's BatchNorm takes {} of its running statistics from the last batch alone, so in eval mode the model "
+    "depends on which batch that was."
 )
 _FIX_MOMENTUM = (
     "Lower the momentum of BatchNorm to 0.1: in PyTorch it is the weight of the newest batch (0.95 elsewhere is 0.05 "
@@ -51,7 +51,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         title=f"The validation loss fluctuates by {percent(seen.relative)} from pass to pass",
         summary=(
             f"From one validation to the next the loss moves by {percent(seen.relative)} of its level, while "
-            f"{seen.of_training}. A choice of the best checkpoint on such a curve is a matter of luck."
+            f"{seen.of_training}. Picking the best checkpoint on such a curve is luck."
         )
         + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
         fix=_FIX_MOMENTUM
@@ -70,7 +70,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         ],
         fix_code="" if momentum is None else "norm = nn.BatchNorm1d(channels, momentum=0.1)",
         charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
-        false_alarm="A small validation set, or the first epochs of a training that still learns in leaps.",
+        false_alarm="A small validation set, or early epochs in which the model still learns in jumps.",
     )]  # fmt: skip
 
 
@@ -80,14 +80,13 @@ def _of_a_part(process: Process, seen: Restlessness, part: Part, limits: Limits)
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Each validation takes {part.taken} of {part.batches} batches, and others each time",
+        title=f"Each validation uses {part.taken} of {part.batches} batches, different ones each time",
         summary=(
             f"The validation loader shuffles and has {part.batches} batches of {part.size}, of which a pass takes "
-            f"{part.taken}: each one measures other samples, and its loss moves by {percent(seen.relative)} of its "
-            "level. Which checkpoint is the best one, and when to stop, is then decided by the draw."
+            f"{part.taken}: each pass measures different samples, and its loss moves by {percent(seen.relative)} of "
+            "its level. The draw then decides which checkpoint is best and when to stop."
         ),
-        fix="Go through the whole loader and average. Where that takes too long, take the same part each time, without "
-        "shuffling.",
+        fix="Average over the whole loader. If that takes too long, use the same part each time, without shuffling.",
         fix_code="for x, y in val_loader:  # in place of next(iter(val_loader))\n    ...",
         first_step=first,
         last_step=int(seen.steps[-1]),
@@ -100,7 +99,7 @@ def _of_a_part(process: Process, seen: Restlessness, part: Part, limits: Limits)
         ],
         location=part.location,
         charts=pictures.loss(process.longest, [Mark(float(first), "first validation")]),
-        false_alarm="A glance at a few batches that decides nothing.",
+        false_alarm="A quick check on a few batches that decides nothing.",
     )  # fmt: skip
 
 
@@ -116,7 +115,7 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="Validation losses fluctuate",
-    about="A validation curve that moves far more than training does measures something besides the model.",
+    about="A validation curve that moves far more than training measures something other than the model.",
     check=check,
     verify="Record the run again: the validation loss moves about as much as the training loss.",
     absent="The run has no validation loss.",

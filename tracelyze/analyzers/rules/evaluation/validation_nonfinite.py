@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 FIX = (
-    "Check the inputs of every validation batch and the buffers of the model; if both are finite, look for the first "
+    "Check the inputs of every validation batch and the model's buffers. If both are finite, look for the first "
     "module whose output is not."
 )
 FIX_CODE = """for name, buffer in model.named_buffers():
@@ -89,7 +89,7 @@ def _told(process: Process, *, filtered: bool) -> str:
             "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the mean of "
             "other losses in place of NaN (logging_nan_inf_filter). The weights may be broken, or a "
             if filtered
-            else "The training loss was finite there, so the weights are not broken as such: a "
+            else "The training loss was finite there, so the weights themselves are not broken: a "
         )
         + "validation sample or a mean over no samples is behind it"
         + (
@@ -137,10 +137,10 @@ RULE = Rule(
     family="evaluation",
     severity="critical",
     title="Validation losses are not finite",
-    about="NaN in validation alone points at data or at statistics that only eval mode uses.",
+    about="NaN in validation only points to the data, or to statistics that only eval mode uses.",
     check=check,
     verify="Record the run again: every validation loss is a number.",
-    excluded=("A training that broke too: its loss was finite at that step.",),
+    excluded=("Training that broke, too: its loss was finite at that step.",),
     absent="The run has no validation loss.",
     needs=(("evals.loss",), ("evals.read_sum",)),
     not_when="Training losses that are not finite either.",
