@@ -214,6 +214,30 @@ def test_masked_prompts_in_rows_that_are_cut_anywhere_where_the_script_asks_for_
         )
 
 
+def test_masks_that_number_the_samples_of_a_row(make: Any) -> None:
+    def numbered(most: float, dtype: str = "int64", **columns: Any) -> Any:
+        field = {"step": 3, "field": "attention_mask", "trained": True, "dtype": dtype, "min": 0.0, "max": most}
+        joined = {"parts": 0.0, "ignored": 0.55, "answers": 5.0, "crosses": 1.0}
+        rows = [{**ROW, "step": step, **joined, **columns} for step in range(8)]
+        return make.check(PACKED, make.process(more={"loss_calls": rows, "batches": [field]}))
+
+    status, _, finding = numbered(7.0)
+    assert (status, finding.severity, finding.confidence, finding.evidence[0].value) == (
+        "fired",
+        "warning",
+        "likely",
+        5.0,
+    )
+    assert "up to 7" in finding.summary
+    assert numbered(7.0, parts=5.0)[2].severity == "warning", "end symbols and numbers say the same"
+    assert numbered(1.0)[0] == "skipped", "turns of conversations, and padding that is hidden"
+    assert numbered(7.0, crosses=0.0)[0] == "passed", "the model compares the numbers"
+    assert numbered(7.0, crosses=math.nan)[0] == "skipped"
+    assert numbered(2.0)[0] == "skipped", "prompts and answers have numbers, of which a row holds more"
+    assert numbered(7.0, dtype="float32")[0] == "skipped"
+    assert numbered(7.0, answers=None)[0] == "skipped"
+
+
 def test_an_end_that_the_configuration_names_is_not_doubted(make: Any) -> None:
     finding = make.check(EOS, process(make, **FULL_STOP | {"stop_inside": 0.0, "end_symbol": 2}))[2]
     assert "may be what ends a text" not in finding.summary

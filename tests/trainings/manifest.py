@@ -967,6 +967,13 @@ TARGETS_AND_LAYERS: Final = (
     pair("recipes_causal", "two-starts", "doubled-bos"),
     pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("loss = F.cross_entropy(",)),
     pair("recipes_causal", "packed", "packing-without-boundaries", lines=("loss = F.cross_entropy(",), fast=True),
+    pair(
+        "segments_causal",
+        "as-flags",
+        "packing-without-boundaries",
+        lines=('return {"input_ids": ids, "attention_mask": numbers',),
+        fast=True,
+    ),
     pair("recipes_causal", "late-mask", "mask-after-softmax"),
     pair(
         "preferences_causal",

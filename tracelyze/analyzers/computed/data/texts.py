@@ -39,6 +39,17 @@ def lines(process: Process, limits: Limits) -> list[tuple[Line, list[Row]]]:
     return found
 
 
+def mask_numbers(process: Process, rows: list[Row]) -> int | None:
+    """The largest number in the attention masks of the training's batches, where these number the samples of a row, as
+    many as a row has answers; None where masks only hide padding, or none were seen."""
+    masks = [row for row in process.tables["batches"].records() if row["trained"] and row["field"] == "attention_mask"]
+    if not masks or any(not str(row["dtype"]).startswith("int") or row["min"] not in (0, 1) for row in masks):
+        return None
+    highest = max(row["max"] for row in masks)
+    told = [row["answers"] for row in rows if row.get("answers") is not None]
+    return int(highest) if highest >= 2 and told and 2 <= sum(told) / len(told) <= highest else None
+
+
 def mean(rows: list[Row], name: str) -> float:
     """Mean of a column over calls."""
     return float(np.mean([row[name] for row in rows]))

@@ -23,6 +23,17 @@ WHOLE: Final = (
     "# its attention must heed these positions, as FlashAttention's does: packing=False is safe with any"
 )
 FLATTENED: Final = "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True"
+NUMBERED: Final = """# right above the line that calls the model with `batch`:
+part = batch["attention_mask"]  # which sample of its row each position is of
+seen = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
+seen = seen & (part[:, :, None] == part[:, None, :])
+hidden = torch.zeros(seen.shape, dtype=model.dtype, device=part.device)
+batch["attention_mask"] = hidden.masked_fill(~seen, torch.finfo(model.dtype).min)[:, None]
+batch["position_ids"] = seen.sum(2) - 1  # they start anew with each sample"""
+IN_MASK: Final = (
+    " The attention_mask of the batches numbers the samples of a row, up to {most}, and attention does not heed these "
+    "numbers. Where a model makes nothing else of a mask, all that is not 0 is seen."
+)
 APART: Final = (
     "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
     "mask = mask & (part[:, :, None] == part[:, None, :])"
@@ -36,13 +47,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     unreadable = cut = False
     asked = script_lines.only(process, "setting", PACKING) is not None
     for line, rows in texts.lines(process, limits):
-        wrapped = asked and _cut_anywhere(rows, limits)
-        held = "answers" if wrapped else "parts"
+        wrapped, most = asked and _cut_anywhere(rows, limits), texts.mask_numbers(process, rows)
+        held = "answers" if wrapped or (most and all(row["parts"] == 0 for row in rows)) else "parts"
         packed = [row for row in rows if row[held] is not None and row[held] >= limits["parts"]]
         # Of a fused loss only what the model was given is known, and turns of a conversation look like samples.
-        told = asked or line.function != loss_calls.OWN
+        told = asked or most or line.function != loss_calls.OWN
         seen = [row for row in packed if told and not math.isnan(row["crosses"])]
-        if not wrapped and all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
+        if held == "parts" and all(row["parts"] == 0 and (row["ignored"] or 0) > 0 for row in rows):
             cut = True
         elif len(packed) < limits["share"] * len(rows):
             looked_at = f"{plural(len(rows), 'batch')} looked at"
@@ -58,7 +69,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         elif max(row["crosses"] for row in seen) < limits["weight"]:
             reasons.append("attention gives no weight to other samples of a row")
         else:
-            found.append(_finding(process, line, seen, limits, held))
+            found.append(_finding(process, line, seen, limits, held, most))
     if found:
         return found
     if unreadable:
@@ -78,9 +89,13 @@ def _cut_anywhere(rows: list[Row], limits: Limits) -> bool:
     return texts.mean(rows, "answers_cut") >= limits["cut"] * (1 - texts.mean(rows, "ignored"))
 
 
-def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held: str) -> Finding:
+def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held: str, most: int | None) -> Finding:
+    """`held`: the column that counts the samples of a row; `most`: the largest number of one in the mask."""
     parts = texts.mean(rows, held)
     crosses = max(row["crosses"] for row in rows)
+    library = frameworks.transformers(process)
+    code = WHOLE if held == "answers" and not most else FLATTENED if library and not most else APART
+    more = IN_MASK.format(most=most) if most else CUT if held == "answers" else ""
     weights = f"gives weights of up to {percent(crosses)}" if crosses < 1 else "is free to give any weight"
     return loss_calls.finding(
         process,
@@ -88,18 +103,19 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         rows,
         limits,
         rule=RULE.id,
-        severity="info",
+        severity="warning" if most else "info",
         confidence="likely",
+        change=script_lines.only(process, "mask-given") if most else None,
         title=f"Packed samples see each other: {number(parts)} in a row, and no mask between them",
         summary=(
             f"A row holds {number(parts)} samples on average, one behind the other, and attention {weights} to samples "
-            f"before the one that it is at.{CUT if held == 'answers' else ''} Each sample is learned with a context of "
-            "strangers that it will not have later. Pretraining does this on purpose, and long contexts may gain by "
+            f"before the one that it is at.{more} Each sample is learned with a context of strangers "
+            "that it will not have later. Pretraining does this on purpose, and long contexts may gain by "
             "it; short fine-tuning samples lose."
         ),
         fix="Keep the samples of a row apart: position ids that start anew with each, and a block-diagonal mask or an "
         "attention that takes the lengths of the samples.",
-        fix_code=WHOLE if held == "answers" else FLATTENED if frameworks.transformers(process) else APART,
+        fix_code=NUMBERED if most and library else code,
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
             Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),

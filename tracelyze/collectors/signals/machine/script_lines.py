@@ -21,7 +21,7 @@ from tracelyze.collectors.program.lines import (
 )
 from tracelyze.collectors.program.lines.assigned import replaced_parts
 from tracelyze.collectors.program.lines.loops import epoch_loops
-from tracelyze.collectors.program.lines.settings import named_arguments
+from tracelyze.collectors.program.lines.settings import given_masks, named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -175,6 +175,7 @@ class ScriptLines(Signal):
             ("ends", script_text.ends),
             ("average", script_text.averages),
             ("setting", named_arguments.lines),
+            ("mask-given", given_masks.lines),
             ("shift", slices.shifts),
             ("length", slices.lengths),
             ("balance", moved_biases.moves),

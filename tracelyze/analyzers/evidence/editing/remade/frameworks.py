@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _TRANSFORMERS: Final = re.compile(
     r"\bfrom_pretrained\b|\bDataCollator|\bAuto(?:Model|Tokenizer)|Trainer\b|\btokenizer\b"
+    r"|\b\w+(?:LMHeadModel|For(?:CausalLM|MaskedLM|ConditionalGeneration|\w+Classification))\b"
 )
 _PEFT: Final = re.compile(r"\bLoraConfig\b|\bget_peft_model\b|\bPeft|\bpeft\b")
 
