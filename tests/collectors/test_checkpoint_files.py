@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tracelyze.analyzers import diagnose
+
 from .conftest import Collect
 
 GAN = """
@@ -275,3 +277,50 @@ def test_the_training_that_follows_another_one(
     row = [row for row in process.tables["checkpoints"].records() if row["action"] == "save"][-1]
     assert [row["missing"] or 0, row["untouched"] or 0] == [missing, untouched]
     assert row["held"] == held or how.startswith("tuned")
+
+
+SLOTS = """
+import os
+import sys
+import torch
+from torch import nn
+order, folder = sys.argv[1:]
+def make(net):
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    return optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 80)
+for slot in range(2):
+    net, file = nn.Linear(4, 4), os.path.join(folder, "state.pt")
+    optimizer, schedule = make(net)
+    if slot:
+        state = torch.load(file)
+        net.load_state_dict(state["net"])
+        optimizer.load_state_dict(state["opt"])
+        schedule.load_state_dict(state["sched"])
+        if order == "anew":
+            optimizer, schedule = make(net)
+    for epoch in range(40):
+        optimizer.zero_grad()
+        net(torch.rand(16, 4)).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+        torch.save(net.state_dict(), os.path.join(folder, "best.pt"))
+    torch.save({"net": net.state_dict(), "opt": optimizer.state_dict(), "sched": schedule.state_dict()}, file)
+"""
+
+
+@pytest.mark.parametrize(("order", "found"), [("first", 0), ("anew", 1)])
+def test_a_state_that_is_written_after_many_files_of_the_best_weights(
+    order: str, found: int, collect: Collect, tmp_path: Path
+) -> None:
+    done = collect(sys.executable, "-c", SLOTS, order, str(tmp_path))
+    (process,) = done.run.processes
+    saves = [row["file"] for row in process.tables["checkpoints"].records() if row["action"] == "save"]
+    assert saves.count("state.pt") == 2
+    assert 20 < len(saves) < 30
+    diagnosis = diagnose(done.run)
+    resumed = [one for one in diagnosis.findings if one.rule == "resume-discontinuity"]
+    assert len(resumed) == found
+    for one in resumed:
+        assert "optimizer and scheduler" in one.title, "the rate starts over"
+        assert 'optimizer.load_state_dict(checkpoint["opt"])' in one.fix_code
+    assert "no-checkpoint" not in [one.rule for one in diagnosis.findings]

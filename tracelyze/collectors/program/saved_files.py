@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict, defaultdict
+import re
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 DEEPEST = 3
 OF_SCHEDULERS = frozenset({"base_lrs", "_step_count", "num_bad_epochs"})  # beside last_epoch, which loops count, too
 PROGRESS = ("epoch", "step", "iter")  # what the keys of a file to go on from are called
+MAX_SAVES = 20  # that are looked at; of later ones those whose number among files of their kind is a power of two
+MAX_KINDS = 20
+
+
+class Saves:
+    """Which of the files that a program writes are looked at.
+
+    The best weights may be written at every epoch, and what a training goes on from once, at the end.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: Counter[str] = Counter()  # by kind of file: names that differ in a number are of one
+
+    def due(self, name: str) -> bool:
+        """Whether to look at the file of this name that is written now."""
+        kind = re.sub(r"\d+", "#", name)
+        kind = kind if kind in self._numbers or len(self._numbers) < MAX_KINDS else ""
+        self._numbers[kind] += 1
+        number = self._numbers[kind]
+        return self._numbers.total() <= MAX_SAVES or not number & (number - 1)
 
 
 class File:

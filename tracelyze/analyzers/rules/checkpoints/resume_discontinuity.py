@@ -72,7 +72,8 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and resumed_states.has_state(process):
         return Lost(["optimizer"], "not in file")
     if facts.get("renewed") and resumed_states.has_state(process):
-        return Lost(["optimizer"], "renewed")
+        over = row["scheduler"] and schedules and resumed_states.starts_over(process, facts)
+        return Lost(["optimizer", *["scheduler"] * bool(over)], "renewed")
     if row["progress"] and facts.get("anew") and not row["scheduler_restored"]:
         return Lost(["scheduler"], "anew")
     if row["progress"] and resumed_states.rates_repeat(process, facts, int(limits["rates"])):

@@ -33,6 +33,7 @@ _ENDS_LOW: Final = ("CosineAnnealingLR", "OneCycleLR", "PolynomialLR")
 _STATELESS: Final = ("SGD",)  # without momentum
 _AVERAGE: Final = re.compile(r"(?:^|_)ema(?:_|$)|averag|shadow", re.IGNORECASE)
 _PROGRESS: Final = re.compile(r"^(?:\w*_)?(?:epochs?|steps?|iter(?:ation)?s?)$", re.IGNORECASE)
+_ASSIGNED: Final = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\s*(?::[^=]+)?=(?!=)")
 _KEYS: Final = {  # what the states are called in files
     "optimizer": re.compile(r"opt(?!ion)|adam|sgd", re.IGNORECASE),
     "scheduler": re.compile(r"sched", re.IGNORECASE),
@@ -61,6 +62,9 @@ MADE: Final = own_names.OPTIMIZER_LINE
 ACCELERATE: Final = (
     "Pass the scheduler to accelerator.prepare() along with its optimizer, or register it before load_state(). "
     "save_state() leaves out everything else."
+)
+OPTIMIZER_FIRST: Final = (
+    " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is restored."
 )
 REGISTER: Final = "accelerator.register_for_checkpointing(scheduler)  # before load_state() and save_state()"
 _OF_ONE: Final = ["param_groups", "state"]  # the keys of a file that holds the state of an optimizer and no more
@@ -173,6 +177,13 @@ def rates_repeat(process: Process, facts: Row, rates: int) -> bool:
     return len(first) == rates and first[0] != restored and first in (before[:rates], before[1 : rates + 1])
 
 
+def starts_over(process: Process, facts: Row) -> bool:
+    """Whether the first rate after a file was taken in is that of the first step of all, and not the one before."""
+    lr, step = process.steps["lr"], int(facts["step"])
+    known = 0 < step < len(lr) and bool(np.isfinite(lr[[0, step - 1, step]]).all())
+    return known and bool(lr[step] == lr[0] != lr[step - 1])
+
+
 def _different(rates: Any) -> list[float]:
     """Rates in their order, each once for as long as it stays."""
     known = rates[np.isfinite(rates)]
@@ -231,11 +242,8 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
-    if lost.names[:2] == ["optimizer", "scheduler"]:
-        fix += (
-            " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is "
-            "restored."
-        )
+    if lost.names[:2] == ["optimizer", "scheduler"] and lost.how != "renewed":
+        fix += OPTIMIZER_FIRST
     return Finding(
         rule=rule,
         severity=lost.severity,
@@ -272,6 +280,8 @@ def _code(lost: Lost, keys: list[str], unread: list[str], made: str) -> str:
         return f'start = checkpoint["{key}"] + 1\nfor {counted} in range(start, {counted}s):\n    ...'
     loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
     if lost.how == "renewed":
+        target = _ASSIGNED.match(made)
+        loads[0] = re.sub(r"^optimizer\b", target["name"] if target else "optimizer", loads[0])
         return "\n".join([f"{made or MADE}  # before its state", *loads])
     if keys == _OF_ONE:
         path = '"scheduler.pt"' if lost.names == ["scheduler"] else "path"

@@ -19,14 +19,13 @@ from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.resumed_states import Given, Resumed
-from tracelyze.collectors.program.saved_files import File, is_mapping, unwrapped
+from tracelyze.collectors.program.saved_files import File, Saves, is_mapping, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 from tracelyze.collectors.tensors.starts import Start, is_real, running_statistics, some_elements
 
 MAX_PARAMETERS = 2000
-MAX_SAVES = 20  # that are compared; of later ones those whose number is a power of two
 MAX_LOADS = 20
 MAX_SCHEDULERS = 100
 MAX_STARTS = 20  # of optimizers whose start is noted; of later ones those whose number is a power of two
@@ -70,7 +69,8 @@ class Checkpoints(Signal):
         self._first: Start | None = None
         self._starts: dict[int, Start] = {}  # by number of the optimizer
         self._written: tuple[int, set[int]] = (0, set())  # identities of tensors in files of the same step
-        self._saves = self._taken = self._loads = 0
+        self._saves = Saves()
+        self._taken = self._loads = 0
         self._loaded: list[tuple[dict[str, Any], list[weakref.ref[Any]], Resumed]] = []
         self._resumed: list[tuple[dict[str, Any], Resumed]] = []  # no step since
         self._given = Given()
@@ -118,8 +118,7 @@ class Checkpoints(Signal):
             self._put({"action": "state", "tensors": len(state) if is_mapping(state) else 0})
 
     def file_saved(self, content: Any, name: str) -> None:
-        self._saves += 1
-        if self._saves > MAX_SAVES and self._saves & (self._saves - 1):
+        if not self._saves.due(name):
             return
         self._emit_loaded()
         file = File(self.torch, content)
