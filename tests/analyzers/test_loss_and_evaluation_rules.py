@@ -396,14 +396,13 @@ def test_what_validation_is_compared_with_is_no_training_loss_of_nearly_zero(mak
     assert "over 100" in [one.value for one in finding.evidence]
 
 
-def with_momentum(make, momentum: float | None, noise: float):
+def with_momentum(make, momentum: float | None, noise: float, **more):
     random = np.random.default_rng(0)
     train = 0.7 * np.exp(random.normal(0, 0.25, COUNT))
     evals = make.evals(20, 20) | {"loss": (0.7 * np.exp(random.normal(0, noise, 20))).tolist()}
     models = [{"model": 0, "name": "Net", "parameters": 4, "elements": 899, "momentum": momentum}]
-    return make.check(
-        "validation-fluctuation", make.process(make.steps() | {"loss": train.tolist()}, evals=evals, models=models)
-    )
+    process = make.process(make.steps() | {"loss": train.tolist()}, evals=evals, models=models, more=more)
+    return make.check("validation-fluctuation", process)
 
 
 def test_running_statistics_of_the_last_batch_explain_a_validation_that_swings(make) -> None:
@@ -413,6 +412,21 @@ def test_running_statistics_of_the_last_batch_explain_a_validation_that_swings(m
     assert with_momentum(make, 0.1, 0.2)[0] == "passed", "no cause is seen, and training is noisy as well"
     assert with_momentum(make, None, 0.2)[0] == "passed"
     assert with_momentum(make, 0.95, 0.03)[0] == "passed", "batches that are alike: no harm is done"
+
+
+@pytest.mark.parametrize(
+    ("source", "example"),
+    [
+        ("self.norm = nn.BatchNorm2d(width, momentum=MOMENTUM)", "self.norm = nn.BatchNorm2d(width, momentum=0.1)"),
+        ("self.norm = nn.BatchNorm2d(width)", "norm = nn.BatchNorm2d(channels, momentum=0.1)"),  # set afterwards
+    ],
+)
+def test_the_line_that_gives_a_batch_normalisation_its_momentum(make, source: str, example: str) -> None:
+    site = {"site": 7, "role": "module", "file": "net.py", "line": 9, "function": "__init__", "source": source}
+    module = {"model": 0, "module": "norm", "kind": "BatchNorm2d", "made_at": 7}
+    finding = with_momentum(make, 0.99, 0.2, modules=[module], sites=[site])[2]
+    assert finding.fix_code == example
+    assert (finding.location is not None) == ("MOMENTUM" in source)
 
 
 @pytest.mark.parametrize(

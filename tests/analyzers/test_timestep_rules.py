@@ -128,6 +128,23 @@ def test_a_draw_that_another_function_hands_to_the_one_that_calls_the_model(make
     assert finding.diff is None
 
 
+@pytest.mark.parametrize(
+    ("taken", "returned", "edited"),
+    [
+        ("t = schedule.samples(len(x))", "return torch.randint(0, steps, (n,)).to(device)", True),
+        ("y = schedule.samples(len(x))", "return torch.randint(0, steps, (n,))", False),  # labels
+        ("t = schedule.others(len(x))", "return torch.randint(0, steps, (n,))", False),
+        ("t = schedule.samples(len(x))", "return table[torch.randint(0, steps, (n,))]", False),
+        ("t = schedule.samples(len(x))", "return torch.randint(0, 9, (n,))", False),  # not what was seen
+    ],
+)
+def test_a_function_that_does_nothing_but_draw(make: Any, taken: str, returned: str, edited: bool) -> None:
+    finding, source = found(make, sample=returned, inner=taken)
+    assert (finding.diff is not None) == edited
+    if edited:
+        assert "return torch.randint(0, 1000, (n,)).to(device)" in applied(source, finding.diff)
+
+
 @pytest.mark.parametrize("lines", [{"inner": DRAWN}, {"outer": DRAWN}, {"inner": DRAWN, "sample": "y = randint(9)"}])
 def test_the_draw_that_goes_into_the_model_is_edited(make: Any, lines: dict[str, str]) -> None:
     finding, source = found(make, **lines)

@@ -557,6 +557,7 @@ EVALUATION: Final = (
         lines=("for batch in val_loader",),  # the loop that validates: the call itself trains as well
         fast=True,
     ),
+    pair("loom_sounds", "keras-momentum", "validation-fluctuation", lines=("nn.BatchNorm1d(16, momentum=momentum)",)),
     faulty("memorises_small_set", "overfitting", consequences=("validation-fluctuation",)),
 )
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence import edits, script_lines, timing
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Finding, Setting
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.rule import Limits, OneOutcome
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 IN_TRAIN_MODE = (
     "Leave the BatchNorm layers in train mode. Keeping them in eval mode only suits a model whose statistics come "
@@ -85,6 +86,29 @@ def normalisation(process: Process, model: object = None) -> Location | None:
     return process.module_location(called[0]) if called else None
 
 
+def with_default_momentum(process: Process) -> tuple[list[Location], Diff | None, str]:
+    """The lines that make batch normalisations with a momentum of the script's own; those lines with the default, where
+    they stand together, and an example of the first. No line where the momentum is set elsewhere."""
+    rows = [row for row in process.tables["modules"].records() if "BatchNorm" in str(row["kind"])]
+    sites = [process.site(row["made_at"]) for row in rows]
+    made = list(dict.fromkeys(one for one in sites if one is not None and "momentum" in one.source))
+    kind = rows[0]["kind"] if rows else "BatchNorm1d"
+    code = f"norm = nn.{kind}(channels, momentum={_DEFAULT})"
+    parts: list[Diff] = []
+    for place in made:
+        own = own_statement.at(process, place)
+        changed = own.with_argument(_NORMS, "momentum", _DEFAULT, 2) if own is not None else ""
+        edit = own.changed(changed) if own is not None else None
+        if own is not None and changed and place == made[0]:
+            code = own.dedented(changed)
+        parts += [edit] if edit is not None else []
+    same = len({(one.file, one.function) for one in made}) == 1
+    whole = edits.together(process, made[0], parts) if same and len(parts) == len(made) else None
+    return made, whole, code
+
+
+_DEFAULT: Final = "0.1"  # of the momentum, and the third argument of all of these
+_NORMS: Final = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
 _LOADED: Final = "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()"
 _COPIED: Final = """with torch.no_grad():  # where the averaged weights are made; evaluated: the model in eval mode
     for kept, current in zip(evaluated.buffers(), model.buffers()):

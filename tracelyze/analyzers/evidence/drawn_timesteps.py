@@ -39,7 +39,20 @@ def line(process: Process, highest: float) -> Location | None:
         return near[0] if len(near) == 1 else None
     handed = {taken for one in calls for taken in _taken_from(process, one)}
     back = [one for one, name in drawn.items() if (one.function.rpartition(".")[2], name) in handed]
+    back = back or _drawing_alone(process, calls, highest)
     return back[0] if len(back) == 1 else None  # a function of its own draws them, and adds the noise
+
+
+def _drawing_alone(process: Process, calls: list[Location], highest: float) -> list[Location]:
+    """Lines that return what they draw, of functions whose answer goes into the model under a name of timesteps."""
+    named = {
+        called
+        for one in calls
+        for called, name in _taken_from(process, one)
+        if _TIMESTEPS.fullmatch(name) and name in _given_by_name(one)
+    }
+    returned = [one for one in process.locations("draw") if _draws(one, highest, ast.Return)]
+    return [one for one in returned if one.function.rpartition(".")[2] in named]
 
 
 def ends_of_its_own(process: Process, place: Location | None) -> bool:
@@ -98,15 +111,22 @@ def evaluated_beyond(process: Process, row: dict[str, Any]) -> dict[str, Any] | 
 
 def _drawn_into(place: Location, highest: float) -> str | None:
     """The variable that holds what the line draws with its only randint, if that can be the timesteps."""
+    assigned = _draws(place, highest, ast.Assign)
+    if not isinstance(assigned, ast.Assign) or not isinstance(assigned.targets[0], ast.Name):
+        return None
+    name = assigned.targets[0].id
+    return name if len(assigned.targets) == 1 and _TIMESTEPS.fullmatch(name) else None
+
+
+def _draws(place: Location, highest: float, kind: type[ast.stmt]) -> ast.stmt | None:
+    """The statement of the line, one of this kind, if its only randint can have drawn this number."""
     parsed = parsed_line.parse(place.source)
     calls = parsed.calls("randint", "randint_like") if parsed else []
-    assigned = parsed.statement if parsed else None
-    if len(calls) != 1 or not isinstance(assigned, ast.Assign) or not isinstance(assigned.targets[0], ast.Name):
+    if parsed is None or len(calls) != 1 or not isinstance(parsed.statement, kind):
         return None
     numbers = [one.value for one in calls[0].args if isinstance(one, ast.Constant) and type(one.value) is int]
     fits = not numbers or highest < max(numbers) <= (highest + 1) / REACHED or max(numbers) == 0
-    name = assigned.targets[0].id
-    return name if fits and len(assigned.targets) == 1 and _TIMESTEPS.fullmatch(name) else None
+    return parsed.statement if fits else None
 
 
 def _given_by_name(place: Location) -> set[str]:

@@ -214,8 +214,8 @@ def _drawn_to(own: OwnStatement, end: int) -> str | None:
 
 
 def _is_what_is_assigned(own: OwnStatement, call: ast.Call) -> bool:
-    """Whether the statement keeps what the call returns, as it is, moved or cast: it is no index into others."""
-    value = own.parsed.statement.value if isinstance(own.parsed.statement, ast.Assign) else None
+    """Whether the statement keeps or returns what the call does, as it is, moved or cast: it is no index of others."""
+    value = own.parsed.statement.value if isinstance(own.parsed.statement, ast.Assign | ast.Return) else None
     while isinstance(value, ast.Call) and value is not call:
         value = value.func.value if isinstance(value.func, ast.Attribute) else None
     return value is call

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, percent
+from tracelyze.formatting import listed, number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -21,8 +22,8 @@ _CAUSE = (
     "depends on which batch that was."
 )
 _FIX_MOMENTUM = (
-    "Lower the momentum of BatchNorm to 0.1: in PyTorch it is the weight of the newest batch (0.95 elsewhere is 0.05 "
-    "here)."
+    "Lower the momentum of BatchNorm to 0.1, its default: in PyTorch it is the weight of the newest batch. What is "
+    "0.99 in Keras is 0.01 here."
 )
 
 
@@ -44,6 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         )
     optimization = process.longest
     begin = int(seen.steps[0])
+    made, edit, code = batch_statistics.with_default_momentum(process)
     return [Finding(
         rule=RULE.id,
         severity="warning",
@@ -54,7 +56,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             f"{seen.of_training}. Picking the best checkpoint on such a curve is luck."
         )
         + (f" {_CAUSE.format(percent(momentum))}" if momentum is not None else ""),
-        fix=_FIX_MOMENTUM
+        fix=_FIX_MOMENTUM + (f" Lines {listed([one.line for one in made], 4)} set it." if len(made) > 1 else "")
         if momentum is not None
         else (
             "Check that validation runs in eval mode, on the same samples every time, and that it averages over "
@@ -68,7 +70,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
             ),
         ],
-        fix_code="" if momentum is None else "norm = nn.BatchNorm1d(channels, momentum=0.1)",
+        fix_code="" if momentum is None else code,
+        diff=edit if momentum is not None else None,
+        location=made[0] if momentum is not None and made else None,
         charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
         false_alarm="A small validation set, or early epochs in which the model still learns in jumps.",
     )]  # fmt: skip
