@@ -140,7 +140,7 @@ def test_tall_leaps_of_a_loss_that_wanders_about_its_level(make, height: float, 
     found, _, finding = make.check("loss-spikes", log(make, losses))
     assert found == status
     if finding is not None:
-        assert "At steps 91, 181, 271 and 361 the loss leapt" in finding.summary
+        assert "At steps 91, 181, 271 and 361 the loss jumped" in finding.summary
         assert "They come every 90 steps" in finding.summary
 
 

@@ -213,7 +213,7 @@ def test_the_line_that_fills_the_layer_is_named(make, others: list[str], named: 
     rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
     finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=fills))[2]
     assert (finding.location is not None and finding.location.source == lines[-1]) is named
-    assert (f"look at line {180 + 20 * len(lines)}, which fills" in finding.fix) is named
+    assert (f"check line {180 + 20 * len(lines)}, which fills" in finding.fix) is named
     assert finding.fix_code.startswith("# right before the optimizer is made")
 
 
@@ -222,7 +222,7 @@ def test_a_relu_behind_weights_that_are_zero(make) -> None:
     status, _, finding = make.check("dead-relu", make.process(stuck(make), more=rows))
     assert status == "fired"
     assert "zero for every sample, as the weights of layer0 are" in finding.summary
-    assert finding.fix.startswith("Draw the weights at random")
+    assert finding.fix.startswith("Initialise the weights at random")
 
 
 def test_a_relu_that_dies_on_the_way(make) -> None:

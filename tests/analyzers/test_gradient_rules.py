@@ -250,7 +250,7 @@ def test_zero_gradients_when_none_arrives(make) -> None:
 
 @pytest.mark.parametrize(
     ("elements", "title"),
-    [(500, "another model than the one that backward reaches: 8 tensors"), (700, "Every gradient is None")],
+    [(500, "different model from the one backward reaches: 8 tensors"), (700, "Every gradient is None")],
     ids=["copy", "another-part"],
 )
 def test_an_optimizer_of_another_model(make, elements: int, title: str) -> None:
@@ -408,7 +408,7 @@ def test_a_loss_that_runs_away_below_zero_is_an_explosion(make) -> None:
     steps = make.steps() | {"grad_norm": growth.tolist(), "loss": (1 - growth).tolist()}
     _, _, finding = make.check("exploding-gradients", make.process(steps))
     assert "wrong sign" in finding.summary
-    assert "penalty" in finding.fix
+    assert "penalties" in finding.fix
 
 
 def test_exploding_gradients_where_late_steps_are_looked_at_seldom(make) -> None:
@@ -574,7 +574,7 @@ def test_a_function_without_a_derivative_between_loss_and_parameters(make) -> No
     assert "Line 10 calls it." in finding.summary
     assert finding.location.line == 10
     assert "(torch.sign(soft) - soft).detach()" in finding.fix_code
-    assert "Each way from the loss" not in make.check("zero-gradients", make.process(steps, sites=sites))[2].summary
+    assert "Every path from the loss" not in make.check("zero-gradients", make.process(steps, sites=sites))[2].summary
 
 
 def test_gradient_spikes(make) -> None:
@@ -587,7 +587,7 @@ def test_gradient_spikes(make) -> None:
         clipped = {"grad_norm": norm.tolist(), "clip_max_norm": [limit] * COUNT}
         assert make.check("gradient-spikes", make.process(make.steps() | clipped))[0] == status
     finding = make.check("gradient-spikes", make.process(make.steps() | clipped))[2]
-    assert (finding.severity, "Clipping at 50 already bounds" in finding.summary) == ("info", True)
+    assert (finding.severity, "Clipping at 50 already limits" in finding.summary) == ("info", True)
     healthy = np.abs(1 + 0.3 * np.random.default_rng(0).standard_t(4, COUNT))
     assert make.check("gradient-spikes", make.process(make.steps() | {"grad_norm": healthy.tolist()}))[0] == "passed"
     for begin, end in ((0, 60), (70, 110)):  # large at first, or when a harder stage began
@@ -622,7 +622,7 @@ def test_gradients_that_leap_with_a_loss_which_stays_up_are_more_than_hard_batch
     assert "Single batches do that" not in found.summary
     assert "The update of step 150, right before one of them, changed the weights by 40% of their size" in found.summary
     assert "They come every 70 steps" in found.summary
-    assert found.fix.startswith("Look at what the script does at the step before")
+    assert found.fix.startswith("Check what the script does at the step before")
     assert "The update of step" not in judged(loss, parameters=looks[:-1]).summary
     assert "Single batches do that" in judged(single, parameters=looks).summary
 

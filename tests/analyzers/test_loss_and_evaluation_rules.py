@@ -88,7 +88,7 @@ def test_a_loss_that_only_rose_has_no_lowest_level_below_its_start(make) -> None
     _, _, finding = make.check("loss-divergence", make.process(make.steps() | {"loss": loss.tolist()}))
     assert "at its lowest" not in finding.title
     assert "0.17 at the start" in finding.title
-    assert "never lower for long" in finding.summary
+    assert "never stayed lower for long" in finding.summary
 
 
 @pytest.mark.parametrize(("update", "severity"), [(0.001, "info"), (0.5, "warning")])

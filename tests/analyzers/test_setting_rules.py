@@ -58,7 +58,7 @@ def test_the_line_that_puts_in_a_part_whose_tensors_no_optimizer_holds(make) -> 
     for reach, told in (([CUT | {"names": "a tensor [3, 4]"}, free], True), ([ALL, free], False)):
         process = make.process(sites=[*SITES, *sites], more={"reach": reach, "activations": RAN})
         finding = make.check("frozen-parameters", process)[2]
-        assert (finding.location.line == 118, "Line 118 puts this part in" in finding.summary) == (told, told)
+        assert (finding.location.line == 118, "Line 118 inserts this part" in finding.summary) == (told, told)
 
 
 @pytest.mark.parametrize(

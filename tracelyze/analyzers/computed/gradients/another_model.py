@@ -35,15 +35,15 @@ def finding(optimization: Optimization, reached: dict[str, Any], affected: Mask,
         rule=rule,
         severity="critical",
         confidence="certain",
-        title=f"The optimizer holds another model than the one that backward reaches: {count} tensors",
+        title=f"The optimizer holds a different model from the one backward reaches: {count} tensors",
         summary=(
             f"Backward computed gradients of {reached['names'] or plural(count, 'tensor')}, which no optimizer holds. "
             f"The {plural(count, 'tensor')} that the optimizer holds, of the same sizes in all, never had one: they "
             "belong to another instance of the model. The script trains a copy (copy.deepcopy), or built the model "
             "again after it had made the optimizer. No step changed what the loss is computed from."
         ),
-        fix="Make the optimizer from the parameters of the very model that the loss is computed with, after the last "
-        "line that builds, copies or replaces it.",
+        fix="Build the optimizer from the parameters of the model that computes the loss, after the last line that "
+        "builds, copies or replaces it.",
         fix_code="model = build_model()  # or the copy that is to be trained\n"
         "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
         first_step=begin,
@@ -58,5 +58,5 @@ def finding(optimization: Optimization, reached: dict[str, Any], affected: Mask,
         location=optimization.made_at or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "another model")]),
-        false_alarm="A loop that only computes gradients, and hands them to something else than this optimizer.",
+        false_alarm="A loop that only computes gradients and hands them to something other than this optimizer.",
     )

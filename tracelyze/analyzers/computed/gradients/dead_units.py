@@ -28,10 +28,10 @@ def remedy(untrained: bool, filled: Location | None) -> str:
     start = "biases or weights initialised below zero"
     if untrained:
         first = f"line {filled.line}, which fills biases or weights" if filled is not None else start
-        look = f"No gradient came back in the first step: look at {first}, and at inputs that are not normalised."
+        look = f"No gradient came back in the first step: check {first}, and whether inputs are normalised."
     else:
         look = (
-            "Look at what makes the input negative: a step that was too large (lower or warm up the learning rate), "
+            "Find out what makes the input negative: a step that was too large (lower or warm up the learning rate), "
             f"{start}, inputs that are not normalised."
         )
     return f"{look} LeakyReLU or GELU keep a gradient."
@@ -74,13 +74,13 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         confidence="likely",
         title=f"{percent(worst.share)} of the units of {worst.module} are dead: zero for every sample",
         summary=(
-            f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} put "
-            "out zero for all samples of two batches in a row, whenever they were measured. What goes into them is "
-            f"negative whatever the sample, so no gradient comes back, and the layer works with the rest.{others}"
+            f"From step {worst.step:,} to the end, at least {percent(worst.share)} of the units of {worst.module} "
+            "output zero for all samples of two consecutive batches, whenever they were measured. Their input is "
+            f"negative for every sample, so no gradient comes back, and the layer works with the rest.{others}"
             + script_lines.said(filled, script_lines.FILLS)
         ),
-        fix="Lower or warm up the learning rate, look at biases and weights that begin below zero and at inputs that "
-        "are not normalised. LeakyReLU or GELU keep a gradient.",
+        fix="Lower or warm up the learning rate, and check for biases and weights initialised below zero and for "
+        "inputs that are not normalised. LeakyReLU and GELU keep a gradient.",
         fix_code=f"{AFTER_ALL}nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
         first_step=worst.step,
         last_step=timing.last_step(optimization),
@@ -98,5 +98,5 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(worst.step), "dead units")]),
-        false_alarm="A wide layer that is sparse on purpose, whose units wake for rare samples.",
+        false_alarm="A wide layer that is sparse on purpose, with units that activate for rare samples.",
     )

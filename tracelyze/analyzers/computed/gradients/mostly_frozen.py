@@ -37,12 +37,13 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
         confidence="likely",
         title=f"Only {trained:,} of the model's {elements:,} weights can learn: the rest is frozen",
         summary=(
-            f"Gradients reach {shown} and nothing else: {percent(trained / elements)} of the model. Everything else is "
-            "as it was made, and no weights were loaded into it. Biases and normalisations can shift and scale what "
-            f"such layers put out, no more: the loss fell by {percent(max(fell, 0.0))}, and the answers hardly differ "
-            "from sample to sample."
+            f"Gradients reach {shown} and nothing else: {percent(trained / elements)} of the model. Everything else "
+            "keeps its initial values, and no weights were loaded into it. Biases and normalisation layers can only "
+            f"shift and scale the output of such layers: the loss fell by {percent(max(fell, 0.0))}, and the answers "
+            "hardly differ from sample to sample."
         ),
-        fix="Freeze by name or module only what is to stay, after pretrained weights were loaded; print what is left.",
+        fix="Freeze only what should stay fixed, by name or module, after loading pretrained weights; print what is "
+        "still trainable.",
         fix_code="print([name for name, p in model.named_parameters() if p.requires_grad])",
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -56,7 +57,7 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
         location=script_lines.only(process, "freeze") or optimization.step_location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
-        false_alarm="Weights that came another way than by load_state_dict; random features on purpose.",
+        false_alarm="Weights that were not loaded with load_state_dict; random features on purpose.",
         verify="Record the run again: gradients reach whole layers, and the loss falls.",
     )
 

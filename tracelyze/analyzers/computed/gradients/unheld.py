@@ -37,20 +37,20 @@ _LISTED: Final = (
 )
 _ATTRIBUTE: Final = re.compile(r"\bself\.(\w+)\s*(?:(?::[^=]+)?=[^=]|\.(?:append|extend)\b|\[)")
 FIX: Final = (
-    "Make the optimizer after the whole model, over all of its parameters; keep layers in nn.ModuleList. Parameters "
-    "that are to stay as they are: requires_grad_(False), which also saves their gradients."
+    "Build the optimizer after the whole model, over all of its parameters, and keep layers in nn.ModuleList. Set "
+    "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
 )
 FIX_LISTED: Final = (
     "Keep the layers in nn.ModuleList, which registers them: model.parameters(), state_dict(), eval() and to(device) "
-    "pass over a Python list."
+    "skip a Python list."
 )
 _IN_NO_GROUP: Final = (
     "# right below the line that makes the optimizer, and above that of a scheduler;\n"
     f"{_HELD.replace('parameters,', 'parameters, and without decay,')}"
 )
 FIX_GROUPS: Final = (
-    "Put what no group takes in into one of them: an else where the parameters are divided. Parameters that are to "
-    "stay as they are: requires_grad_(False), which also saves their gradients."
+    "Put the parameters that no group takes into one of them: add an else where the parameters are split. Set "
+    "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
 )
 NAMELESS: Final = "a tensor "
 """What the collector calls a tensor that belongs to no module that was called."""
@@ -118,10 +118,10 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
     what = (
-        "They are made anew for every backward, as when layers are constructed inside forward: each step uses fresh "
-        "random weights."
+        "They are recreated for every backward, as when layers are built inside forward: each step uses fresh random "
+        "weights."
         if not row["missed"]
-        else "Backward computes their gradients at every step, and no optimizer step changes them."
+        else "Backward computes their gradients at every step, but no optimizer step changes them."
     )
     names = str(row["names"] or "")
     nameless = _nameless(names)
@@ -129,16 +129,16 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     listed_at = script_lines.only(process, "unregistered") if nameless else None
     why = (
         "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
-        "after the optimizer was made, or when an encoder was left out of it."
+        "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
     )
     empty = empty_groups.of(optimization) if listed_at is None else None
     passed_over = _passed_over(str(row["names"] or ""), int(optimization.facts.get("groups") or 0))
     why = empty.said if empty is not None else passed_over or why
     if other is not None and empty is None and listed_at is None:
-        why = f"Line {other.line} puts this part in, and the optimizer holds the tensors of the one before."
+        why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
     divided = bool(passed_over) and empty is None and listed_at is None
     if listed_at is not None:
-        why = f"The layers that line {listed_at.line} makes sit in a Python list or dictionary, where torch finds none."
+        why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
     return Finding(
         rule=rule,
         severity="warning" if fixed else "info",
@@ -164,6 +164,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
-        false_alarm="A network that only measures (a perceptual loss), or a part that is kept fixed without saying so.",
+        false_alarm="A network used only to measure (a perceptual loss), or a part kept fixed without marking it as "
+        "frozen.",
         verify="Record the run again: an optimizer holds every trainable tensor that a backward reaches.",
     )

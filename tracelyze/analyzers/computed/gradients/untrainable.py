@@ -40,7 +40,7 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
         title=f"The optimizer holds nothing trainable in all {plural(count, 'step')}: nothing was learned",
         summary=(
             f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
-            "could give one a gradient. Backward did run, so something else in the model is trainable, and nothing "
+            "could give them gradients. Backward did run, so something else in the model is trainable, but nothing "
             "updates it."
         ),
         fix=(

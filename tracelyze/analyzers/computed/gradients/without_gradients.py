@@ -19,26 +19,28 @@ if TYPE_CHECKING:
 
 
 CUT_OFF: Final = (
-    "Nothing is learned from such steps: the loss is cut off from these parameters (detach, .data, no_grad, numpy), "
-    "the optimizer holds another model's, or zero_grad() comes between backward and step."
+    "Nothing is learned from such steps. Possible causes: the loss is cut off from these parameters (detach, .data, "
+    "no_grad, numpy), the optimizer holds another model's parameters, or zero_grad() runs between backward and step."
 )
 LOSS_OF_ZERO: Final = (
-    "The loss is exactly 0 from the first step to the last, and no gradient comes of it. Advantages that are all zero "
-    "do this, a softmax or a cross-entropy over a single class, terms that cancel, a mask that hides everything."
+    "The loss is exactly 0 from the first step to the last and gives no gradient. Possible causes: advantages that "
+    "are all zero, a softmax or cross-entropy over a single class, terms that cancel, a mask that hides everything."
 )
 NOTHING_BACK: Final = (
-    "Nothing is learned from such steps: units are dead, an output is saturated or clamped, or goes through a function "
-    "without a derivative (sign, round), the loss is multiplied by zero or masked whole, or gradients are zeroed "
-    "between backward and step."
+    "Nothing is learned from such steps. Possible causes: dead units, a saturated or clamped output, a function with "
+    "zero derivative (sign, round), a loss that is multiplied by zero or fully masked, or gradients zeroed between "
+    "backward and step."
 )
 FOLLOW: Final = (
-    "Follow the loss back to the parameters: print loss.grad_fn, and which parameters have a gradient after backward."
+    "Trace the loss back to the parameters: print loss.grad_fn, and check which parameters have a gradient after "
+    "backward."
 )
 FOLLOWED: Final = (
     "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])"
 )
 STRAIGHT_THROUGH: Final = (
-    "Train on what {of} is given, such as its tanh, and take {of} to evaluate alone; or let the gradient pass it by."
+    "Train on the input of {of}, or a smooth version such as its tanh, and use {of} only to evaluate; or let the "
+    "gradient bypass it."
 )
 PASSED_ON: Final = (
     "# soft: what it is given today. Forward this is {of}(soft), backward it is soft:\n"
@@ -83,7 +85,7 @@ class Stretch:
             anew = script_lines.made_anew(process) if self.whole else None
             if anew is not None:
                 said = (
-                    f"Line {anew.line} makes a tensor out of numbers, which has no graph: no gradient goes beyond it."
+                    f"Line {anew.line} makes a tensor from plain numbers, which has no graph: no gradient gets past it."
                 )
                 return Cause(said, *graphs.of_tensors(process, anew), anew)
             cut = script_lines.cut(process)
@@ -101,7 +103,8 @@ class Stretch:
         of = " and ".join(f"{name}()" for name in names)
         at = f" Line {line.line} calls it." if line is not None and len(names) == 1 else ""
         said = (
-            f"Each way from the loss to the parameters goes through {of}, whose derivative is zero wherever it has one."
+            f"Every path from the loss to the parameters goes through {of}, whose derivative is zero wherever it "
+            "exists."
         )
         return Cause(said + at, STRAIGHT_THROUGH.format(of=of), PASSED_ON.format(of=names[0]), line)
 

@@ -110,13 +110,13 @@ def _finding(
         summary=(
             f"In all {looks} measurements the layers from {order[0]} to {before} had gradients of exactly zero, and "
             f"{behind} and what follows had others: {percent(share)} of what this optimizer holds is not trained. "
-            f"Something between {before} and {behind} has a derivative of zero: a ReLU whose input is negative "
-            "for every sample, round(), sign(), floor(), a comparison that is turned into a number, or a clamp that is "
-            "always at its limit."
+            f"Something between {before} and {behind} has a derivative of zero: a ReLU whose input is negative for "
+            "every sample, round(), sign(), floor(), a comparison converted to a number, or a clamp that is always at "
+            "its limit."
         ),
-        fix="Of a ReLU: bring its input above zero (biases of zero, a lower learning rate), or use LeakyReLU. "
-        "Of rounding and comparisons: a straight-through estimator, whose forward takes the rounded value and whose "
-        "backward treats it as the identity, or a soft version (sigmoid, tanh, Gumbel-softmax).",
+        fix="For a ReLU: bring its input above zero (zero biases, a lower learning rate), or use LeakyReLU. For "
+        "rounding and comparisons: use a straight-through estimator, whose forward rounds and whose backward is the "
+        "identity, or a soft version (sigmoid, tanh, Gumbel-softmax).",
         fix_code="# in place of rounding:\nsoft = torch.sigmoid(h)\ncode = soft + (soft.round() - soft).detach()",
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -135,6 +135,6 @@ def _finding(
         location=optimization.process.module_location(before) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
-        false_alarm="A front that is to stay as it is, as random features or fixed codes, without saying so.",
+        false_alarm="First layers meant to stay fixed (random features, fixed codes) without being marked as frozen.",
         verify=f"Record the run again: the gradients of the layers up to {before} are not zero.",
     )

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
-_ZERO_WEIGHTS = "Draw the weights at random: units whose weights are all zero do the same for good, here nothing."
+_ZERO_WEIGHTS = (
+    "Initialise the weights at random: units whose weights are all zero stay identical for good, here all dead."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -93,9 +95,9 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         confidence="certain",
         title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros since step {first.step:,}",
         summary=(
-            f"From step {first.step:,} to the end, {names} put out zeros in every forward that was looked at. "
-            f"The input of {first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and "
-            "no step of its own can bring it back." + script_lines.said(filled, script_lines.FILLS)
+            f"From step {first.step:,} to the end, {names} put out only zeros in every forward checked. The input of "
+            f"{first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and its own updates cannot "
+            "revive it." + script_lines.said(filled, script_lines.FILLS)
         ),
         fix=_ZERO_WEIGHTS if zero else dead_units.remedy(first.untrained, filled),
         fix_code=f"{dead_units.AFTER_ALL}for name in {list(dict.fromkeys(one.fed_by for one in dead))}:\n"
@@ -106,7 +108,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         first_step=first.step,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("ReLUs that put out nothing but zeros, and the layers before them", names),
+            Evidence("ReLUs that output only zeros, and the layers before them", names),
             Evidence("measurements, to the end", first.measurements, "", looks, limits.source("looks"), role="basis"),
             Evidence("gradient of the layer before, in all measurements since", 0),
         ],
@@ -114,7 +116,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         location=filled or _made_at(optimization.process, first) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(first.step), "dead ReLU")]),
-        false_alarm="A part of the model that is meant to stay off while others are trained.",
+        false_alarm="A part of the model that is meant to stay off while others train.",
     )
 
 
@@ -122,10 +124,10 @@ RULE = Rule(
     id="dead-relu",
     family="gradients",
     severity="warning",
-    title="A ReLU outputs nothing but zeros",
-    about="Where the input of a ReLU is negative for every sample, no gradient comes through, and so it stays.",
+    title="A ReLU outputs only zeros",
+    about="If a ReLU's input is negative for every sample, no gradient gets through, so it stays that way.",
     check=check,
-    verify="Record the run again: every ReLU puts out values above zero for some samples.",
+    verify="Record the run again: every ReLU outputs values above zero for some samples.",
     excluded=(
         "A satisfied loss: the loss is not near zero.",
         "A frozen layer: the layer before has gradients, and they are exactly zero.",
@@ -141,5 +143,5 @@ RULE = Rule(
         Threshold("part", 0.25, "share", "of the run: what dies at its very end has cost little"),
         Threshold("low", 0.1, "share", "of the first losses: a hinge that is satisfied puts out zeros, rightly"),
     ),
-    not_when="Sparse outputs that some samples wake, losses that are low, modules whose layer is frozen.",
+    not_when="Sparse outputs that some samples activate, losses that are already low, modules whose layer is frozen.",
 )

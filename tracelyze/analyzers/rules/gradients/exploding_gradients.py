@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
-FIX_SIGN = "Check the sign of every term of the loss (a penalty is added), and bound those that have no lower end."
+FIX_SIGN = "Check the sign of every term of the loss (penalties are added), and bound terms that have no lower bound."
 RUNAWAY = (
-    "while the loss falls ever faster below zero. Nothing that measures an error does that: some term of the loss has "
-    "the wrong sign or no bound, and the weights run away along it."
+    "while the loss falls ever faster below zero. No error measure does that: some term of the loss has the wrong "
+    "sign or no lower bound, and the weights run away along it."
 )
 FIX_CODE = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
 
@@ -73,7 +73,7 @@ def _grown(
     begin, seen = (timing.step_at(optimization, row) for row in between)
     since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
-    effect = RUNAWAY if runaway else "while the loss does not improve or is lost." + misplaced_clips.told(optimization)
+    effect = RUNAWAY if runaway else "while the loss does not improve or blows up." + misplaced_clips.told(optimization)
     fix = misplaced_clips.FIX if misplaced_clips.seen(optimization) else FIX
     batch, look = ("", "") if runaway else one_batch.told(optimization, between)
     return Finding(
@@ -99,7 +99,7 @@ def _grown(
         location=misplaced_clips.line(optimization) or optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "leaves its level")], limit=limit)
         + pictures.loss(optimization, [Mark(float(begin), "gradients leave their level")]),
-        false_alarm="A loss whose scale was changed on purpose during the run.",
+        false_alarm="A loss whose scale changes on purpose during the run.",
     )
 
 
@@ -112,7 +112,7 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Gradients explode",
-    about="Gradients that grow by orders of magnitude and stay there undo what was learned.",
+    about="Gradients that grow by orders of magnitude and stay large undo what was learned.",
     check=check,
     verify="Record the run again: the gradient norm stays within an order of magnitude of its early level.",
     absent="The run has no gradient norm.",

@@ -48,12 +48,12 @@ def _finding(
     steps = [timing.step_at(optimization, int(rows[index])) for index in found]
     ratio = float(np.median(norm[found])) / usual
     batches = logged.batches(optimization.process, [int(rows[index]) for index in found])
-    which = f" They came from these batches: {', '.join(batches[:8])}." if batches else ""
+    which = f" These batches caused it: {', '.join(batches[:8])}." if batches else ""
     clipped = bool((norm[found] == clip[found]).all())
     harm = (
-        f"Clipping at {number(float(np.median(clip[found])))} already bounds what they do."
+        f"Clipping at {number(float(np.median(clip[found])))} already limits the damage."
         if clipped
-        else "Each such step may undo many others." + misplaced_clips.told(optimization)
+        else "Each such step may undo many good ones." + misplaced_clips.told(optimization)
     )
     at = listed(steps, most=8)
     at_rows = [int(rows[index]) for index in found]
@@ -64,8 +64,8 @@ def _finding(
         confidence="likely",
         title=f"Gradients spike at {plural(len(found), 'step')}, to {number(ratio)} times the usual norm",
         summary=(
-            f"At steps {at} the gradient norm leapt to about {number(ratio)} times its usual size and came "
-            f"back. {why}{which}"
+            f"At steps {at} the gradient norm jumped to about {number(ratio)} times its usual size and came back. "
+            f"{why}{which}"
         ),
         fix=fix or thrown_weights.CLIP,
         fix_code="torch.nn.utils.clip_grad_norm_("
@@ -90,7 +90,7 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Gradient norms spike",
-    about="Isolated gradients far outside of what is usual come from single batches, and can cost many good steps.",
+    about="Isolated gradients far outside the usual range come from single batches and can undo many good steps.",
     check=check,
     verify="Record the run again: no step is ten times above the usual norm after clipping.",
     absent="The run has no gradient norm.",
@@ -108,6 +108,6 @@ RULE = Rule(
         Threshold("norms", 48, "norms", "two windows of the 24 norms that then have to define what is usual"),
         Threshold("few", 200, "norms", "three windows of the 64 norms that define what is usual"),
     ),
-    not_when="Spikes of a model that has converged, no larger than its first gradients, heavy-tailed but stationary "
-    "norms, clipped norms, the first steps, several optimizers, acting models.",
+    not_when="Spikes of a converged model no larger than its first gradients, heavy-tailed but stationary norms, "
+    "clipped norms, the first steps, several optimizers, models that act (RL).",
 )

@@ -47,11 +47,12 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
     backward = optimization.backward_location
     begin = timing.step_at(optimization, first)
     why = (
-        f"`{state}` goes from step to step with its graph, so that each backward runs through all steps before: "
-        "retain_graph=True only silences the error that tells of it."
+        f"`{state}` carries its graph from step to step, so each backward runs through all earlier steps: "
+        "retain_graph=True only silences the error that reports it."
         if state
-        else 'something of every step is kept, as a loss in a list is. Often it was added to silence "backward through '
-        'the graph a second time", whose cause is a state that is carried from step to step without detach().'
+        else "something from every step is kept, for example a loss in a list. retain_graph=True is often added to "
+        'silence "backward through the graph a second time", whose real cause is a state carried from step to step '
+        "without detach()."
     )
     return Finding(
         rule=RULE.id,
@@ -59,13 +60,14 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
         confidence="certain",
         title=f"retain_graph=True keeps every step's graph: up to {most:,} graphs are alive at once",
         summary=(
-            f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True, so that its "
-            f"activations stay. Up to {most:,} graphs are alive at once: {why}"
+            f"In {share_of(share, 'steps')} the last backward ran with retain_graph=True, so its activations stay in "
+            f"memory. Up to {most:,} graphs are alive at once: {why}"
         ),
-        fix=f"Drop retain_graph=True from the backward, and detach `{state}` behind it: without the second the next "
-        "step's backward fails."
+        fix=f"Drop retain_graph=True from the backward, and detach `{state}` after it: otherwise the next step's "
+        "backward fails."
         if state
-        else "Drop retain_graph=True from the last backward of the step; detach what is carried over to the next one.",
+        else "Drop retain_graph=True from the last backward of the step, and detach what carries over to the next "
+        "step.",
         fix_code=_detached(optimization, state) if state else FIX_CODE,
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -81,7 +83,7 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
             optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
         )
         + pictures.memory(optimization),
-        false_alarm="A graph that is used once more after the step, for a measurement.",
+        false_alarm="A graph that is used again after the step, for a measurement.",
     )
 
 
@@ -98,11 +100,12 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="The last backward of each step keeps its graph, and nothing uses it",
+        title="The last backward of each step keeps its graph, but nothing uses it",
         summary=(
-            f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True. No backward of that "
-            "graph follows: its activations stay as long as something holds the loss. In a plain loop that is until "
-            "the next step's take their place, so that two steps' are in memory at once. Results are the same."
+            f"In {share_of(share, 'steps')} the last backward was called with retain_graph=True. No other backward of "
+            "that graph follows: its activations stay as long as something holds the loss. In a plain loop, that is "
+            "until the next step's activations replace them, so two steps' activations are in memory at once. Results "
+            "are unaffected."
         ),
         fix="Drop retain_graph=True from the last backward of the step.",
         fix_code="loss.backward()",
@@ -113,7 +116,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
             ),
         ],
         location=optimization.backward_location,
-        false_alarm="A graph that is used once more after the step, for a measurement.",
+        false_alarm="A graph that is used again after the step, for a measurement.",
         diff=line_edits.without_retained_graph(optimization.process, optimization.backward_location),
     )
 
@@ -123,7 +126,8 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="The graph is kept after the last backward",
-    about="retain_graph=True keeps all activations of a step. Needed between two backwards of one graph, never after.",
+    about="retain_graph=True keeps all activations of a step. It is needed between two backwards of one graph, never "
+    "after the last.",
     check=check,
     verify="Record the run again: the number of live graphs stays at one or two.",
     excluded=(
@@ -136,7 +140,7 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "every step, as the line is written"),
         Threshold("graphs", 20, "graphs", "a healthy loop keeps one or two alive"),
     ),
-    not_when="Graphs that are gone with the next step, several losses on one graph whose last backward frees it, "
-    "gradient penalties (create_graph), graphs that torch.autograd.grad goes through once more.",
+    not_when="Graphs freed by the next step, several losses on one graph whose last backward frees it, gradient "
+    "penalties (create_graph), graphs that torch.autograd.grad uses again.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html",),
 )

@@ -82,14 +82,14 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
             f"{third} layers get {thirds:.1g} of what the last {third} get. "
             f"The loss does not fall: {number(loss[0])} in the second fifth of the run, {number(loss[1])} in the last. "
             + (
-                f"If the updates of all {plural(steps, 'step')} went one way, the first layers' weights would have "
-                f"moved by {percent(max(moved, TINY))} of their size: they hardly train."
+                f"If the updates of all {plural(steps, 'step')} pointed the same way, the first layers' weights would "
+                f"have moved by {percent(max(moved, TINY))} of their size: they hardly train."
                 if moved < limits["moved"]
-                else "The optimizer scales such gradients up, and what it steps along is mostly noise."
+                else "The optimizer scales such gradients up, so it mostly follows noise."
             )
         ),
-        fix="Let gradients through: residual connections or normalisation between the layers, ReLU or GELU instead of "
-        "sigmoid or tanh, and an initialisation that fits the activation.",
+        fix="Let gradients through: add residual connections or normalisation between the layers, use ReLU or GELU "
+        "instead of sigmoid or tanh, and match the initialisation to the activation.",
         fix_code=_example(optimization.process, _made_at(optimization.process, early)),
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -98,13 +98,13 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
             Evidence(f"the same, first {third} layers against the last {third}", f"{thirds:.1g}"),
             Evidence("layers with gradients", len(profile.layers), "layers"),
             Evidence("consecutive, to the end", len(stretch), "measurements", limits["looks"], limits.source("looks")),
-            Evidence("way the first layers could go in that time, against their weights", f"{moved:.1g}"),
+            Evidence("most the first layers could move in that time, relative to their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
         location=_made_at(optimization.process, early) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
-        false_alarm="A loss that cannot become smaller, so that it is not the first layers which hold it up.",
+        false_alarm="A loss that cannot get lower, so the first layers are not what limits it.",
     )
 
 
@@ -124,7 +124,7 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Gradients vanish before they reach the first layers",
-    about="Saturating activations or small weights shrink a gradient in every layer: the first ones are not trained.",
+    about="Saturating activations or small weights shrink the gradient at every layer: the first layers do not train.",
     check=check,
     verify="Record the run again: the first layers get over 1e-4 of the last ones' gradient, and the loss falls.",
     excluded=(
@@ -145,6 +145,6 @@ RULE = Rule(
         Threshold("moved", 0.01, "share", "weights within a percent of where they began compute the same features"),
         Threshold("lasts", 0.5, "share", "of the run, to its end: less may be a passing phase"),
     ),
-    not_when="Frozen layers, models that have converged, losses that fall, cuts of the script's own (detach, weights).",
+    not_when="Frozen layers, converged models, losses that fall, cuts made by the script (detach, weights).",
     references=("https://proceedings.mlr.press/v9/glorot10a.html",),
 )

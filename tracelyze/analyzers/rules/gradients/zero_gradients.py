@@ -96,7 +96,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
         )
         + pictures.loss(optimization),
         excluded=[SCALED] if stretch.without_loss else [],  # else what the rule excludes
-        false_alarm="A loss that is satisfied exactly, so that its gradient is rightly zero.",
+        false_alarm="A loss that is exactly satisfied, so its gradient is rightly zero.",
     )
 
 
@@ -107,12 +107,12 @@ RULE = Rule(
     title="Every gradient is zero or missing",
     about="An optimizer that steps on zero or missing gradients changes nothing, however long it runs.",
     check=check,
-    verify="Record the run again: after backward, gradients are there and not zero.",
+    verify="Record the run again: after backward, gradients exist and are not zero.",
     excluded=("A loss that is exactly zero: such steps are not counted.", SCALED),
     needs=(("steps.parameters", "steps.grads_none"),),
     thresholds=(
         Threshold("steps", 10, "steps", "live networks have no ten steps without a gradient; padding batches may"),
         Threshold("least", 3, "steps", "for a run that never had a gradient"),
     ),
-    not_when="Alternating optimizers, steps skipped by GradScaler, losses that become exactly zero on the way.",
+    not_when="Alternating optimizers, steps skipped by GradScaler, losses that become exactly zero during training.",
 )

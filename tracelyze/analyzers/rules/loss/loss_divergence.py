@@ -88,19 +88,18 @@ def _finding(
         f"{number(seen.end)} at the end",
         summary=(
             (
-                f"The loss was {number(seen.start)} at the start and never lower for long. It held "
-                f"{number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+                f"The loss was {number(seen.start)} at the start and never stayed lower for long. It was at "
+                f"{number(seen.minimum)} around step {begin}, then rose and stayed high: "
                 if never_lower
-                else f"The loss reached {number(seen.minimum)} around step {begin}, rose after that and stayed high: "
+                else f"The loss reached {number(seen.minimum)} around step {begin}, then rose and stayed high: "
             )
             + f"about {number(seen.end)} at the end"
-            + (", above where it had started." if worse else f", of {number(seen.start)} at the start.")
-            + (" No step since then has brought it back." + misplaced_clips.told(optimization) if harmful else harder)
+            + (", above where it had started." if worse else f", compared with {number(seen.start)} at the start.")
+            + (" It has not come back since." + misplaced_clips.told(optimization) if harmful else harder)
         ),
         fix=misplaced_clips.FIX
         if misplaced_clips.seen(optimization)
-        else "Go back to a checkpoint from before the rise, and lower the learning rate, warm it up, or clip "
-        "gradients.",
+        else "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients.",
         fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -120,7 +119,7 @@ def _finding(
         cost=timing.cost_of(optimization, affected),
         location=misplaced_clips.line(optimization) or optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
-        false_alarm="A curriculum, a change of the loss's weights or of the data during the run.",
+        false_alarm="A curriculum, or a change of loss weights or data during the run.",
     )
 
 
@@ -129,7 +128,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="The loss diverged",
-    about="A loss that rises above its minimum and stays there says that the training undoes what it had learned.",
+    about="A loss that rises above its minimum and stays there means that training is undoing what it learned.",
     check=check,
     settings=("learning_rate",),
     verify="Record the run again: the loss stays near its minimum.",
@@ -145,6 +144,6 @@ RULE = Rule(
         Threshold("update", 0.1, "", "of a weight in one step: as for learning-rate-too-high"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),
-    not_when="Another objective or other data from a step on, a term whose weight grows, excursions that recover, "
-    "larger inputs from then on, negative losses, several optimizers, acting models.",
+    not_when="A change of objective or data at some step, a term whose weight grows, excursions that recover, larger "
+    "inputs from then on, negative losses, several optimizers, models that act (RL).",
 )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 PREFERENCE = (
-    "Check that policy and reference are two models, that the optimizer holds the policy's parameters and its rate is "
-    "not too small, and that chosen and rejected answers differ."
+    "Check that policy and reference are two models, that the optimizer holds the policy's parameters, that its "
+    "learning rate is not too small, and that chosen and rejected answers differ."
 )
 
 
@@ -48,8 +48,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=seen.summary + (apart.said() if apart else ""),
             fix=PREFERENCE
             if seen.preference
-            else "Check that the optimizer holds the parameters and that the rate is not too small, that labels belong "
-            "to their inputs, and whether the model can learn one single batch by heart.",
+            else "Check that the optimizer holds the parameters, that the learning rate is not too small, that labels "
+            "match their inputs, and that the model can overfit a single batch.",
             fix_code=flat_losses.ONE_BATCH,
             first_step=seen.first,
             last_step=timing.last_step(optimization),
@@ -67,7 +67,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             diff=apart.diff if apart else None,
             seen_at=optimization.loss_location if apart else None,
             charts=pictures.loss(optimization, [Mark(float(seen.first), "plateau")]),
-            false_alarm="A run that was stopped in its warm-up, or a task without anything to learn.",
+            false_alarm="A run that was stopped during warm-up, or a task with nothing to learn.",
         )
     ]
 
@@ -77,9 +77,9 @@ RULE = Rule(
     family="loss",
     severity="warning",
     title="The loss does not improve",
-    about="A model that answers with the same odds for everything has a loss of its own: ln of the number of classes.",
+    about="A model that gives every class the same probability has a characteristic loss: ln of the number of classes.",
     check=check,
-    verify="Record the run again: the loss leaves its first level within some hundred steps.",
+    verify="Record the run again: the loss leaves its initial level within a few hundred steps.",
     absent="The run has no loss.",
     needs=(("steps.loss",), ("evals.loss",)),
     thresholds=(
@@ -97,5 +97,5 @@ RULE = Rule(
         Threshold("better", 1.5, "", "accuracy over that at first: less than half as much again is no skill"),
         Threshold("evaluations", 5, "passes", "of the second half at least two"),
     ),
-    not_when="Losses that converged, models that were trained before, very short runs, warm-up.",
+    not_when="Losses that converged, pretrained models, very short runs, warm-up.",
 )

@@ -67,10 +67,10 @@ RULE = Rule(
     id="loss-spikes",
     family="loss",
     severity="warning",
-    title="The loss leaps up",
-    about="A loss that leaps to a multiple of its level and takes long to come back has cost what was learned between.",
+    title="The loss jumps up",
+    about="If the loss jumps to a multiple of its level and takes long to come back, that progress is lost.",
     check=check,
-    verify="Record the run again: the loss falls without leaps.",
+    verify="Record the run again: the loss falls without jumps.",
     absent="The run has no loss.",
     needs=(("steps.loss",), ("evals.loss",)),
     thresholds=(
@@ -112,7 +112,7 @@ RULE = Rule(
         Threshold("long", 0.25, "share", "of the evaluations inside of a single leap: a quarter of the run was lost"),
         Threshold("regained", 1.3, "", "as for loss-divergence"),
     ),
-    not_when="One bad batch, heavy-tailed noise, a single leap that is soon regained, several optimizers, leaps "
-    "at which samples become larger (a curriculum of lengths).",
+    not_when="One bad batch, heavy-tailed noise, a single jump that is soon made up for, several optimizers, jumps at "
+    "which samples get larger (a length curriculum).",
     references=("https://arxiv.org/abs/2204.02311",),
 )

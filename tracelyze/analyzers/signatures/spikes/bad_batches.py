@@ -103,12 +103,12 @@ def finding(
         title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
-            f"{number(found.height)} times that of the batches around it, and back to normal at the next one. No "
-            "update does that; these batches hold other data: wrong labels or units, a broken shard, samples that were "
-            "not normalised. Each of them pushes the weights the wrong way."
+            f"{number(found.height)} times that of its neighbours, and back to normal at the next. No update does "
+            "that; these batches hold different data: wrong labels or units, a broken shard, samples that were not "
+            "normalised. Each one pushes the weights the wrong way."
         ),
-        fix="Look at the samples of these steps: their labels, their range, the file that they come from. Log the "
-        "identifiers of each batch if the loader shuffles.",
+        fix="Check the samples of these steps: their labels, their range, the file they come from. If the loader "
+        "shuffles, log the sample ids of each batch.",
         fix_code="tracelyze.log(loss=loss, batch=sample_ids)  # names the samples of each step in the next recording",
         first_step=steps[0],
         last_step=steps[-1],

@@ -23,10 +23,10 @@ _UP: Final = 2.0  # times the level: as for loss-spikes, batches of one size and
 _MOST: Final = 2 / 3  # of the spikes
 _EVEN: Final = 3  # spikes from which on equal distances are a rule
 BATCHES: Final = "Single batches do that: mislabelled, empty or extreme samples."
-CLIP: Final = "Clip the gradient norm a little above its usual size, and look at the batches of these steps."
+CLIP: Final = "Clip the gradient norm a little above its usual size, and check the batches of these steps."
 FIX: Final = (
-    "Look at what the script does at the step before each of them (the rate, the state of the optimizer, weights that "
-    "it sets), and at their batches. Clipping bounds what such gradients do, not what an optimizer makes of them."
+    "Check what the script does at the step before each spike (the learning rate, the optimizer state, weights that "
+    "it sets), and check their batches. Clipping bounds the gradients, not what the optimizer makes of them."
 )
 
 
@@ -43,9 +43,9 @@ class Thrown:
     def said(self) -> str:
         """What it means for where the spikes come from."""
         return (
-            f"The loss leapt with it, and stayed at {number(self.times)} times its level over the next "
-            f"{plural(_AFTER, 'step')}: the weights had become worse, so that it is more than a hard batch. An update "
-            f"that is too large does that, by the gradient or by the state of the optimizer.{self.updates}{self.rhythm}"
+            f"The loss jumped with it and stayed at {number(self.times)} times its level over the next "
+            f"{plural(_AFTER, 'step')}: the weights got worse, so this is more than a hard batch. An update that is "
+            f"too large does that, through the gradient or the optimizer state.{self.updates}{self.rhythm}"
         )
 
 
@@ -80,7 +80,7 @@ def updates(optimization: Optimization, rows: Sequence[int]) -> str:
             step, size, times = timing.step_at(optimization, row - 1), percent(larger.update), number(larger.times)
             return (
                 f" The update of step {step:,}, right before one of them, changed the weights by {size} of their size, "
-                f"{times} times as much as others did."
+                f"{times} times as much as usual."
             )
     return ""
 
@@ -90,4 +90,4 @@ def rhythm(optimization: Optimization, rows: Sequence[int]) -> str:
     apart = np.diff([timing.step_at(optimization, row) for row in rows])
     if len(rows) < _EVEN or apart.min() != apart.max():
         return ""
-    return f" They come every {int(apart[0]):,} steps, as something that the script does so often."
+    return f" They come every {int(apart[0]):,} steps, like something that the script does at that interval."

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 FIX = "Lower the learning rate, warm it up longer, clip gradients; with Adam, try a smaller beta2 (0.95)."
 LOOK = (
-    "Look at what the script does at the step before each of them: to the rate, to the state of the optimizer, to "
-    "weights. Where it does nothing, the updates are too large by themselves. "
+    "Check what the script does at the step before each jump: to the learning rate, the optimizer state, the weights. "
+    "If it does nothing, the updates themselves are too large. "
 )
 REGAINED, NOT_REGAINED = (
     "It came back, at the cost of the steps between.",
     "The level before the last one was not regained.",
 )
 OTHER = (
-    "Each time it came from one step to the next, after a gradient and a rate no larger than others: the data or the "
-    "objective changed there, which may be meant, or the state of the optimizer."
+    "Each time it jumped within one step, after a gradient and a learning rate no larger than usual: the data, the "
+    "objective or the optimizer state changed there, perhaps on purpose."
 )
 UPDATES = (
-    "Updates that are too large do that: a rate at the limit of what the training bears, or an optimizer whose second "
+    "Updates that are too large do that: a learning rate at the edge of stability, or an optimizer whose second "
     "moment lags behind."
 )
 
@@ -54,11 +54,10 @@ def finding(rule: str, leapt: Leapt, limits: Limits, charts: list[Chart]) -> Fin
         rule=rule,
         severity="info" if leapt.other else "warning",
         confidence="possible" if leapt.other else "likely",
-        title=f"The loss leapt {plural(len(leapt.steps), 'time')} to {number(leapt.height)} times its level",
+        title=f"The loss jumped {plural(len(leapt.steps), 'time')} to {number(leapt.height)} times its level",
         summary=(
-            f"At {at} the loss leapt to about {number(leapt.height)} times the level that it had reached, for many "
-            f"steps and not for one batch. {end} "
-            f"{OTHER if leapt.other else UPDATES}{leapt.seen}"
+            f"At {at} the loss jumped to about {number(leapt.height)} times the level it had reached, for many steps "
+            f"rather than for one batch. {end} {OTHER if leapt.other else UPDATES}{leapt.seen}"
         ),
         fix=f"{LOOK if leapt.seen else ''}{FIX}",
         fix_code="torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
@@ -73,5 +72,5 @@ def finding(rule: str, leapt: Leapt, limits: Limits, charts: list[Chart]) -> Fin
         ],
         location=leapt.location,
         charts=charts,
-        false_alarm="A learning rate that begins anew (cyclic schedules), or harder data from some step on.",
+        false_alarm="A learning rate that restarts (cyclic schedules), or harder data from some step on.",
     )
