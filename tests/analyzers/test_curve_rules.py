@@ -356,6 +356,8 @@ def test_nan_that_clearml_wrote_as_zero(make) -> None:
 
 RISING = np.linspace(0.1, 0.9, 100)
 FLAT = np.full(100, 0.5)
+SINKING = np.r_[np.geomspace(1.0, 0.2, 40), np.full(60, 0.2)]
+UNREST = np.random.default_rng(0).normal(size=100)
 SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
 
 
@@ -384,6 +386,11 @@ SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
         ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, FLAT]}, "passed"),
         ("reward-collapse", {"reward": np.r_[RISING, RISING], "kl": np.linspace(0.01, 1, 200)}, "passed"),
         ("reward-collapse", {"reward": RISING[:30]}, "skipped"),
+        ("reward-collapse", {"reward": SINKING, "kl": 1.1 - SINKING}, "fired"),  # from the start on: a wrong sign
+        ("reward-collapse", {"reward": SINKING, "kl": FLAT}, "passed"),
+        ("reward-collapse", {"reward": SINKING}, "passed"),
+        ("reward-collapse", {"reward": 5 + 0.1 * SINKING, "kl": 5 - SINKING}, "passed"),  # a good policy explores
+        ("reward-collapse", {"reward": FLAT + 0.1 * UNREST, "kl": np.geomspace(0.01, 5, 100)}, "passed"),
         ("reward-collapse", {"ppo__reward": np.r_[RISING, FLAT * 0.2], "ppo__kl": np.r_[FLAT, 20 * FLAT]}, "fired"),
         ("reward-collapse", {"charts__episodic_return": np.r_[RISING, RISING + 0.8]}, "passed"),
         ("reward-collapse", {"eval__mean_reward": np.r_[RISING, FLAT * 0.2]}, "skipped"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.computed.data import label_order
+from tracelyze.analyzers.evidence.editing.remade import drawn_orders
 
 COUNT = 25
 
@@ -290,6 +291,50 @@ def test_labels_are_also_told_by_the_batches_that_were_handed_out(make, field: s
     process = make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches})  # four epochs
     severity = "critical" if status == "fired" else "info"
     assert make.check("no-shuffle", process)[2].severity == severity
+
+
+def drawn_by_a_sampler(make: Any, order: list[int], early: int = 0, passes: int = 3, **more: Any) -> Any:
+    """Epochs of batches with these labels, by a sampler of the script. `early`: batches ahead of the step."""
+    loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2, "sampler": "Drawn", "length": len(order)}
+    known = {"loader": 0, "target_integer": True, "target_shape": "64"}
+    losses = [
+        row | known | {"step": at, "target_lowest": order[at], "target_highest": order[at]}
+        for at, row in enumerate(calls(min(12, len(order))))
+    ]
+    batches = [
+        {"step": epoch * len(order) + at - early * (at > 0), "epoch": epoch, "batch": at, "loader": 0, "trained": True,
+         "field": "1", "classes": json.dumps({label: 64})} | more
+        for epoch in range(passes) for at, label in enumerate(order) if epoch == 0 or at < 6
+    ]  # fmt: skip
+    return make.check("no-shuffle", make.process(loaders=[loader], more={"loss_calls": losses, "batches": batches}))
+
+
+def test_sorted_labels_by_a_sampler_of_the_script(make) -> None:
+    blocks = [0] * 5 + [2] * 6 + [1] * 5
+    status, _, finding = drawn_by_a_sampler(make, blocks)
+    assert (status, finding.severity, finding.confidence) == ("fired", "critical", "likely")
+    assert drawn_by_a_sampler(make, blocks, early=1)[0] == "fired", "the loader is asked for its batches one step early"
+    assert drawn_by_a_sampler(make, blocks, passes=1)[0] == "passed", "tasks, each of which may be over for good"
+    assert drawn_by_a_sampler(make, [0, 2, 1, 1] * 4)[0] == "passed", "blocks of one class in a mixed order"
+    assert drawn_by_a_sampler(make, [0] * 14 + [1, 2])[0] == "passed", "rare classes"
+    assert drawn_by_a_sampler(make, blocks, classes=json.dumps({0: 32, 1: 32}))[0] == "passed", "mixed"
+
+
+@pytest.mark.parametrize(
+    ("line", "edit"),
+    [
+        ("rng.permutation(order)", "order = rng.permutation(order)"),
+        ("torch.randperm(len(order))", ""),
+        ("order = rng.permutation(order)", None),
+    ],
+)
+def test_an_order_that_is_drawn_and_thrown_away(make, line: str, edit: str | None) -> None:
+    site = {"site": 9, "role": "split", "file": "a.py", "line": 4, "function": "__iter__", "source": line}
+    site |= {"excerpt_line": 4, "excerpt": f"        {line}\n        return iter(order)"}
+    found = drawn_orders.thrown_away(make.process(sites=[site]))
+    assert (found is None) == (edit is None)
+    if found is not None:
+        assert [text.strip() for text in found[1].added] == [edit] if found[1] is not None else not edit
 
 
 def test_the_line_of_the_first_sigmoid(make) -> None:

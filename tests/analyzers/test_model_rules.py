@@ -41,6 +41,24 @@ def test_layers_in_a_row(make) -> None:
     assert linear(make, (8, 64, None), (64, 10, "l0"))[2].severity == "info", "one pair"
 
 
+def test_layers_in_several_places(make) -> None:
+    names = ["blocks.0.up", "blocks.0.down", "blocks.1.up", "blocks.1.down"]
+    fed = [None, "blocks.0.up", None, "blocks.1.up"]
+    rows = stack(*[(8, 16, None), (16, 8, None)] * 2)
+    rows = [row | {"module": names[row["order"]], "fed_by": fed[row["order"]]} for row in rows]
+    idle = {"model": 0, "module": "blocks.0.act", "kind": "Identity", "made_at": 9}
+    source = "self.act = TABLE.get(name, nn.Identity())"
+    site = {"site": 9, "role": "module", "file": "a.py", "line": 3, "function": "__init__", "source": source}
+    more = {"activations": rows, "modules": [idle | {"module": "", "kind": "Net"}, idle]}
+    finding = make.check(
+        "linear-stack", make.process(more=more, sites=[site | {"excerpt_line": 3, "excerpt": source}])
+    )[2]
+    assert finding.title.startswith("In 2 places"), "no row of three layers"
+    assert finding.location.line == 3
+    assert finding.fix_code == "self.act = TABLE.get(name, nn.GELU())"
+    assert "blocks.0.act" in finding.summary
+
+
 def test_layers_that_belong_together(make) -> None:
     assert linear(make, (64, 8, None), (8, 64, "l0"), (64, 4, None))[0] == "passed", "a bottleneck"
     assert linear(make, (8, 64, None), (64, 64, "l0"), (64, 64, "l0"), (64, 64, "l0"))[0] == "passed", "a shared input"

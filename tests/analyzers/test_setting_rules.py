@@ -321,6 +321,25 @@ def test_retain_graph(make) -> None:
     assert outcome(make, "retain-graph")[0] == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("microbatches", "source", "code"),
+    [
+        (1, "loss.backward(retain_graph=True)", "total.backward()"),
+        (1, "engine.backward(w * loss, retain_graph=True)", "engine.backward(total)"),
+        (2, "loss.backward(retain_graph=True)", ""),  # each goes through a graph of its own
+    ],
+)
+def test_one_line_that_calls_all_backwards_of_a_step(make, microbatches: int, source: str, code: str) -> None:
+    steps = make.steps() | {"graph_retained": [True] * COUNT, "backwards": [2] * COUNT}
+    steps |= {"microbatches": [microbatches] * COUNT}
+    place = {"file": "a.py", "function": "train", "excerpt_line": 1, "excerpt": f"for loss in losses:\n    {source}"}
+    sites = [{"site": 2, "role": "backward", "line": 2, "source": source, **place}]
+    finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
+    assert (finding.diff is None) == bool(code), "without the graph the second backward fails"
+    assert code in finding.fix_code
+    assert ("total = total + " in finding.fix_code) == bool(code)
+
+
 @pytest.mark.parametrize("more", [{}, {"graph_retained": [True] * COUNT}])
 def test_graphs_that_are_freed_as_the_loop_ends(make, more: dict[str, Any]) -> None:
     steps = make.steps() | {"live_graphs": [*range(1, COUNT), 0]} | more  # locals of train() are gone by the last row

@@ -80,6 +80,7 @@ def test_the_fault_is_found(make: Any, rule: str, columns: dict[str, Any], sever
 
 RENDERED = 'return {"text": tok.apply_chat_template(row["turns"], tokenize=False)}'
 PROMPTED = "text = tok.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)"
+BY_ID = 'ids = [tok.bos_token_id] + tok(row["q"])["input_ids"] + answer'
 TAKEN_OFF = 'return {"text": tok.apply_chat_template(row["turns"], tokenize=False).removeprefix(tok.bos_token)}'
 
 
@@ -92,6 +93,12 @@ TAKEN_OFF = 'return {"text": tok.apply_chat_template(row["turns"], tokenize=Fals
         (['text = f"{self.tok.bos_token}{question}"', 'tok.bos_token = "<s>"'], 60, "add_special_tokens=False"),
         ([RENDERED, "other = tok.apply_chat_template(pairs, tokenize=False)"], 41, "add_special_tokens=False"),
         (["ids = tok.apply_chat_template(turns)"], 41, "add_special_tokens=False"),
+        (
+            [BY_ID, "model = Net(Config(bos_token_id=tok.bos_token_id))"],
+            60,
+            'ids = tok(row["q"])["input_ids"] + answer',
+        ),
+        (["ids = [tok.bos_token_id, *tok(text).input_ids]"], 60, "add_special_tokens=False"),
     ],
 )
 def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], number: int, example: str) -> None:
@@ -102,6 +109,7 @@ def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], numb
     ]
     finding = make.check(BOS, process(make, begin_twice=1.0, sites=sites))[2]
     assert (finding.location.line, example in finding.fix_code) == (number, True)
+    assert ("an id that the script puts in front" in finding.summary) == any("[tok.bos" in line for line in lines)
 
 
 @pytest.mark.parametrize("line", ["tokenizer = load(name)", "labels = ids.clone()"])

@@ -106,6 +106,32 @@ def test_blank_samples_and_few_distinct_values_are_no_evidence(make) -> None:
     assert (status, "so few are different" in reason) == ("passed", True)
 
 
+def looked_at_whole(rows: list[int], held_out: int) -> list[dict[str, Any]]:
+    """A split of rows, each side looked at as a whole, and the validation data in part at the end once more."""
+    mixed = random.Random(0).sample(rows, len(rows))
+    sides = [(0, mixed[held_out:], True), (1, mixed[:held_out], False), (2, mixed[:96], False)]
+    return [
+        {"loader": loader, "epoch": 0, "step": 100 * loader, "trained": trained, "field": "0", "dtype": "int64",
+         "shape": f"{len(side[at : at + 32])}x10", "batch": at // 32,
+         "prints": " ".join(f"s{one}" for one in side[at : at + 32])}
+        for loader, side, trained in sides for at in range(0, len(side), 32)
+    ]  # fmt: skip
+
+
+def test_copies_that_were_made_before_the_split(make) -> None:
+    """Each is there two or three times, where samples of few different ones are there once, or six times, as well."""
+    loaders = [TRAIN | {"length": 30}, HELD | {"length": 5}, HELD | {"loader": 2, "length": 5, "made_at": 5}]
+    copied = [one for one in range(448) for _ in range(2 + (one < 224))]
+    status, _, finding = judge(make, looked_at_whole(copied, 160), loaders, loader=[1, 1, 1, 2])
+    assert status == "fired"
+    assert "copies before they were split" in finding.summary
+    drawn = random.Random(1).choices(range(448), k=len(copied))
+    status, reason, _ = judge(make, looked_at_whole(drawn, 160), loaders, loader=[1, 1, 1, 2])
+    assert (status, "so few are different" in reason) == ("passed", True)
+    oversampled = [*range(800), *random.Random(2).choices(range(80), k=320)]
+    assert judge(make, looked_at_whole(oversampled, 160), loaders, loader=[1, 1, 1, 2])[0] == "passed", "not known"
+
+
 def test_evaluation_on_training_data_on_purpose(make) -> None:
     whole, part, clean = list(range(3200)), list(range(800)), list(range(5000, 5800))
     assert judge(make, passes(whole, whole), (TRAIN, HELD | {"length": 100}))[0] == "passed"

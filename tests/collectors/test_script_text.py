@@ -40,6 +40,7 @@ def tokenizer(name):
 
 def chat(tok, row):
     opened = tok.bos_token + row["question"]  # begin-text
+    ids = [tok.bos_token_id] + tok(opened)["input_ids"]  # begin-text
     return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
 
 def freeze(model):

@@ -18,19 +18,60 @@ Row = dict[str, Any]
 
 def handed_out(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
     """Labels of further batches that the loader handed out, in the field that was the target at all `known` steps."""
+    given = {row["step"] for row in known}
+    return [row for row in _targets(process, loader, known, limits) if row["step"] not in given]
+
+
+def _targets(process: Process, loader: int, known: list[Row], limits: Limits) -> list[Row]:
+    """Labels of all batches of a loader that were looked at, in that field. A loader that is asked for its next batch
+    before the step (accelerate's) hands out all but the first of a pass one step early."""
     given = {row["step"]: (row["target_lowest"], row["target_highest"]) for row in known}
     fields: dict[str, list[Row]] = {}
     for row in process.tables["batches"].records():
         if row["loader"] == loader and row["trained"] and row["classes"]:
             counts = {float(label): count for label, count in reading.parse_object(row["classes"]).items()}
             if sum(counts.values()) >= limits["samples"]:
-                found = {"step": row["step"], "target_lowest": min(counts), "target_highest": max(counts)}
+                found = {name: row[name] for name in ("step", "epoch", "batch")}
+                found |= {"target_lowest": min(counts), "target_highest": max(counts)}
                 fields.setdefault(row["field"], []).append(found)
     for rows in fields.values():
-        same = [given[r["step"]] == (r["target_lowest"], r["target_highest"]) for r in rows if r["step"] in given]
-        if len(same) >= limits["ends"] and all(same):
-            return [row for row in rows if row["step"] not in given]
+        for early in (0, 1):
+            steps = [row | {"step": row["step"] + early * ((row["batch"] or 0) > 0)} for row in rows]
+            same = [given[r["step"]] == (r["target_lowest"], r["target_highest"]) for r in steps if r["step"] in given]
+            if len(same) >= limits["ends"] and all(same):
+                return steps
     return []
+
+
+def in_blocks(process: Process, loader: int, limits: Limits) -> list[Row]:
+    """Batches that a loader hands out in an order of its own, if they hold one class each, class after class, in every
+    pass. Classes that follow each other in one pass alone are tasks, of which each may be over for good."""
+    if len(process.optimizations) != 1:
+        return []
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] == loader]
+    known = [row for row in calls if row["target_integer"] and row["target_lowest"] is not None and _of_samples(row)]
+    rows = _targets(process, loader, known, limits)
+    pure = sorted((row for row in rows if _is_pure(row)), key=lambda row: (row["epoch"], row["batch"]))
+    if len(pure) < max(limits["batches"], limits["share"] * len(rows)):
+        return []
+    passes: dict[int, list[float]] = {}
+    for row in pure:
+        passes.setdefault(row["epoch"], []).append(row["target_lowest"])
+    if len(passes) < 2 or not all(_each_is_one_block(labels) for labels in passes.values()):
+        return []
+    most = max(passes.values(), key=len)
+    several = [label for label in set(most) if most.count(label) >= limits["ends"]]
+    again = all(set(labels) <= set(most) for labels in passes.values())
+    return pure if again and len(several) >= limits["classes"] else []
+
+
+def _each_is_one_block(labels: list[float]) -> bool:
+    blocks = [label for at, label in enumerate(labels) if not at or label != labels[at - 1]]
+    return len(blocks) == len(set(blocks))
+
+
+def _is_pure(row: Row) -> bool:
+    return bool(row["target_lowest"] == row["target_highest"] >= 0)
 
 
 def shown(rows: list[Row]) -> str:
@@ -63,7 +104,7 @@ def drawn_class_by_class(process: Process, limits: Limits) -> list[Row]:
     rows = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] is None]
     rows = [row for row in rows if row["target_integer"] and row["target_lowest"] is not None and _of_samples(row)]
     rows = [row for row in rows if int(row["target_shape"]) >= limits["samples"]]
-    pure = [row for row in rows if row["target_lowest"] == row["target_highest"] >= 0]
+    pure = [row for row in rows if _is_pure(row)]
     steps, labels = [row["step"] for row in pure], [row["target_lowest"] for row in pure]
     if len({row["step"] for row in rows}) < len(rows) or len({row["site"] for row in rows}) != 1:
         return []

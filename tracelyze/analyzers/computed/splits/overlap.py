@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.computed.data.passes import BLANK, prints_of
+from tracelyze.analyzers.computed.splits.even_copies import evenness
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Overlap:
     rate: float  # share of them that one pass shows
     chance: float  # share of samples that have an equal one among those looked at in the same pass
     doubled: float = 0.0  # share of the validation samples that have one in the same pass, which draws none twice
+    evenness: float = 0.0  # of copies on both sides: `even_copies`
 
     @property
     def at_most(self) -> float:
@@ -75,7 +77,7 @@ class Overlap:
 
     def beyond_chance(self, continuous: bool, limits: Limits) -> bool:
         """Whether more samples are on both sides than are equal by chance."""
-        beyond = continuous or self.rate >= limits["beyond"] * self.chance
+        beyond = continuous or self.evenness >= limits["even"] or self.rate >= limits["beyond"] * self.chance
         fewest = limits["few"] if beyond and self.expected >= self.looked else limits["hits"]
         return self.hits >= fewest and self.share >= limits["share"] and beyond
 
@@ -216,6 +218,13 @@ def validation_sets(loaders: Mapping[int, Row], own: list[int], evaluated: list[
     return sets
 
 
+def are_known(passes: list[Seen], known: list[Seen]) -> bool:
+    """Whether what was looked at of some passes was looked at in others, too: they go over the same set."""
+    return bool(known) and set().union(*(one.distinct for one in passes)) <= set().union(
+        *(one.distinct for one in known)
+    )
+
+
 def of_validation(
     passes: list[Seen], trained: list[Seen], lengths: dict[int, int], splits: float, enough: float
 ) -> Overlap:
@@ -262,6 +271,7 @@ def compare(pairs: list[tuple[list[Seen], list[Seen]]], lengths: dict[int, int])
         rate=hits / looked_at if looked_at else 0.0,
         chance=_chance(list(training.values()), [one for evaluated, _ in pairs for one in evaluated]),
         doubled=_doubled([one for evaluated, _ in pairs for one in evaluated]),
+        evenness=_evenness(list(training.values()), [one for evaluated, _ in pairs for one in evaluated], lengths),
     )
 
 
@@ -287,6 +297,16 @@ def _doubled(passes: list[Seen]) -> float:
     largest = max(passes, key=lambda one: len(one.contents), default=None)
     counts = Counter(largest.contents).values() if largest is not None else ()
     return sum(count for count in counts if count > 1) / max(1, sum(counts))
+
+
+def _evenness(training: list[Seen], validation: list[Seen], lengths: Mapping[int, int]) -> float:
+    """That of a pass over each side, where one was looked at as a whole."""
+    sides = [[one.contents for one in passes if _is_whole(one, lengths)] for passes in (training, validation)]
+    return evenness([*sides[0][0], *sides[1][0]]) if all(sides) else 0.0
+
+
+def _is_whole(one: Seen, lengths: Mapping[int, int]) -> bool:
+    return len(one.sizes) == lengths.get(one.loader) and len(one.contents) == sum(one.sizes)
 
 
 def _twins(passes: list[Seen]) -> tuple[int, int]:

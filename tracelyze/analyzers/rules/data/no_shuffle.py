@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.data import label_order, validation
-from tracelyze.analyzers.computed.order import first_batches, kept_in_order, reading_order
-from tracelyze.analyzers.evidence import pictures, script_lines
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_expressions
+from tracelyze.analyzers.computed.data import label_order
+from tracelyze.analyzers.computed.order import by_label, first_batches, kept_in_order, reading_order
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -21,7 +18,7 @@ Row = dict[str, Any]
 def check(process: Process, limits: Limits) -> Outcome:
     """Labels of the batches of loaders that read a map-style dataset in order, at the loss and at the loader."""
     if drawn := label_order.drawn_class_by_class(process, limits):
-        return [_finding(process, {}, drawn, 0.0, limits)]
+        return [by_label.finding(process, RULE.id, {}, drawn, 0.0, limits)]
     if cut := kept_in_order.slices(process, limits):
         if kept_in_order.are_sorted(cut, limits):
             return [kept_in_order.finding(process, RULE.id, cut, limits)]
@@ -29,6 +26,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not len(process.loaders):
         return Skipped("the run uses no DataLoader", "not-applicable")
     ordered = {row["loader"]: row for row in process.loaders.records() if reading_order.keeps_it(row)}
+    for row in process.loaders.records():
+        own = row["loader"] not in ordered and not row["iterable"]
+        if own and (drawn := label_order.in_blocks(process, row["loader"], limits)):
+            return [by_label.finding(process, RULE.id, row, drawn, 0.0, limits)]
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
     labelled = [row for row in calls if row["target_lowest"] is not None]
     if not ordered:
@@ -71,48 +72,11 @@ def _by_labels(
         rows += label_order.handed_out(process, index, rows, limits)
         spread = label_order.covered(rows, limits)
         if spread is not None and spread <= limits["width"]:
-            return [_finding(process, loader, rows, spread, limits)]
+            return [by_label.finding(process, RULE.id, loader, rows, spread, limits)]
         unknown = unknown or spread is None
     if unknown:
         return Skipped("a loader reads in order, but too few batches were sampled, or too close together")
     return Passed("a loader reads its dataset in order, but the labels are mixed in it")
-
-
-def _finding(process: Process, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
-    least, source = limits["batches"], limits.source("batches")
-    shown = label_order.shown(rows[:: len(rows) // 4])
-    read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
-    held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
-    training = validation.training_loaders(process).tolist()
-    place = loader_arguments.ordered_at(process, loader)
-    place = place or script_lines.batches(process) or process.site(rows[0].get("site"))
-    fix, code, diff = loader_arguments.shuffling(process, loader, training)
-    return Finding(
-        rule=RULE.id,
-        severity="critical",
-        confidence="certain" if loader else "likely",
-        title="Training data are sorted by label and never shuffled",
-        summary=(
-            f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). "
-            "Each batch pulls the network towards the few classes that it holds, and the last ones of an epoch win."
-        ),
-        fix=fix,
-        fix_code=code if loader else own_expressions.in_a_new_order(place),
-        first_step=int(rows[0]["step"] or 0) + 1,
-        evidence=[
-            Evidence("sampler", loader.get("sampler") or "none", role="setting"),
-            Evidence(
-                "range of labels within a batch", spread, "share", limits["width"], limits.source("width"), role="most"
-            ),
-            Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
-        ],
-        location=place,
-        seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
-        charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="An order that is the point of the training, as a curriculum from class to class.",
-        diff=diff,
-        setting=loader_arguments.setting_of_shuffle(process, loader, training),
-    )
 
 
 RULE = Rule(
@@ -145,6 +109,6 @@ RULE = Rule(
         Threshold("adjoining", 0.5, "share", "derived: of inputs that begin in memory where the one before ended"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
-    not_when="Samplers of the script's own, streams, mixed labels, validation loaders, the whole data in one batch, "
-    "datasets that draw their samples.",
+    not_when="Samplers of the script's own that mix classes or their blocks, streams, mixed labels, "
+    "validation loaders, the whole data in one batch, datasets that draw their samples.",
 )

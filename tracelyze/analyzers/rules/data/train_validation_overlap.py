@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.splits import by_index, carried_folds, copies, overlap
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.computed.splits import by_index, carried_folds, copies, found_overlap, overlap
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.computed.splits.overlap import Judged, Overlap, Seen
+    from tracelyze.analyzers.computed.splits.overlap import Judged
     from tracelyze.analyzers.recorded.run import Process
 
 
@@ -22,7 +19,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Each training of several, or without loaders, against its own validation; else one loader against another."""
     if len(process.trainings) > 1 or not len(process.loaders):  # folds, each of which has data of its own
         one, otherwise = by_index.judge(process, limits)
-        return otherwise if one is None else [by_index.told(_finding(process, {}, *one[:2], limits), one, process)]
+        return (
+            otherwise
+            if one is None
+            else [by_index.told(found_overlap.finding(process, RULE.id, {}, *one[:2], limits), one, process)]
+        )
     return _of_loaders(process, limits)
 
 
@@ -44,9 +45,9 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
         return Passed("the training data change in size, as with active learning: what was evaluated may join them")
     folds = carried_folds.find(process, trained, evaluated, lengths, int(limits["splits"]))
     if folds is not None and folds.found.beyond_chance(overlap.continuous(trained), limits):
-        finding = _finding(process, loaders[folds.loader], folds.found, folds.first, limits)
+        finding = found_overlap.finding(process, RULE.id, loaders[folds.loader], folds.found, folds.first, limits)
         return [carried_folds.told(process, finding, folds)]
-    judged, unknown, clean = {}, "", None
+    judged, unknown, clean, copied = {}, "", None, list[overlap.Seen]()
     for numbers in overlap.validation_sets(loaders, own, evaluated):
         passes = [one for one in evaluated if one.loader in numbers]
         if not passes or not set(numbers) <= lengths.keys():
@@ -56,6 +57,8 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
             return Passed("what is evaluated is too large a part of the training data to have been held out of them")
         shared = overlap.of_validation(passes, trained, lengths, limits["splits"], limits["enough"])
         if not shared.beyond_chance(overlap.continuous(trained), limits):
+            if overlap.are_known(passes, copied):
+                continue
             few = shared.expected * limits["share"] < limits["enough"]
             unknown = f"too few validation samples were compared: {shared.looked:,}" if few else unknown
             clean = clean if few else Passed(shared.by_chance(limits))
@@ -65,6 +68,7 @@ def _of_loaders(process: Process, limits: Limits) -> Outcome:
         else:
             apart = named and not any(overlap.is_of_training(process, loaders[number]) for number in numbers)
             judged[numbers[0]] = overlap.Judged(shared, passes[0], apart)
+            copied += passes if shared.evenness >= limits["even"] else []
     return _worst(process, loaders, judged, clean, unknown, limits)
 
 
@@ -79,40 +83,9 @@ def _worst(
     if index is None:
         return clean or Skipped(unknown)
     found, first, _ = judged[index]
-    finding = _finding(process, loaders[index], found, first, limits)
-    return [copies.told(finding, found, process) if found.doubled >= limits["copies"] else finding]
-
-
-def _finding(process: Process, loader: dict[str, Any], found: Overlap, first: Seen, limits: Limits) -> Finding:
-    part = "All" if percent(found.share) == percent(1.0) else f"About {percent(found.share)} of the"
-    return Finding(
-        rule=RULE.id,
-        severity="critical",
-        confidence="likely",
-        title=f"{part} validation samples are also in the training data",
-        summary=(
-            f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
-            f"{found.where}: {part.lower()} validation data are training data. On them validation measures what was "
-            "memorised, so its numbers are too good."
-        ),
-        fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
-        fix_code=(
-            "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
-            "assert not set(train.indices) & set(val.indices)"
-        ),
-        first_step=first.step,
-        evidence=[
-            Evidence("validation samples met in training", found.hits, "samples", limits["hits"],
-                     limits.source("hits")),
-            Evidence("share trained on", found.share, "share", limits["share"], limits.source("share")),
-            Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
-            Evidence("equal samples in one pass, by chance", found.chance, "share"),
-        ],
-        location=script_lines.split(process) or (process.loader_location(loader) if loader else None),
-        seen_at=process.loader_location(loader) if loader else None,
-        charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="A loader that is to measure the training error, with no validation beside it.",
-    )  # fmt: skip
+    finding = found_overlap.finding(process, RULE.id, loaders[index], found, first, limits)
+    several = found.doubled >= limits["copies"] or found.evenness >= limits["even"]
+    return [copies.told(finding, found, process) if several else finding]
 
 
 RULE = Rule(
@@ -140,6 +113,7 @@ RULE = Rule(
         Threshold(
             "copies", 0.3, "share", "of the samples have an equal one in the same pass: oversampled, or repeated"
         ),
+        Threshold("even", 6, "", "standard deviations by which counts of samples spread less than by chance"),
         Threshold("splits", 3, "splits", "two may be two phases; three that share samples are no folds"),
     ),
     not_when="Evaluation on the training data: by its loader, on a set more than half as large, or beside any set that "

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+_FIRST = {True: "as an id that the script puts in front,", False: "as in the text, where templates write it,"}
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Rows whose first two ids are the same one, which stands nowhere else."""
@@ -30,6 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     written = begin_symbols.place(process)
+    by_id = begin_symbols.puts_id(process, written)
     begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
     return loss_calls.finding(
         process,
@@ -42,10 +45,12 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
         summary=(
             f"{capitalized(share_of(twice, 'rows looked at'))} begin with id {begin} twice, and it occurs nowhere else "
-            "in them: the text holds the begin-of-text token, as templates write it, and the tokenizer adds it again. "
+            f"in them: it is added in two places, {_FIRST[by_id]} and by the tokenizer. "
             "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
-        fix="Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
+        fix="Add the token in one place: "
+        + ("leave its id out here" if by_id else "take it out of the text")
+        + ", or tokenize such text without special tokens.",
         fix_code=begin_symbols.without(process, written)
         or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         evidence=[

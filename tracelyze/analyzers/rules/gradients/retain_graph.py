@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edits, pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import one_backward
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -96,6 +97,7 @@ def _detached(optimization: Optimization, state: str) -> str:
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
     """Nothing piles up; what it costs is the memory of one step's activations."""
+    added = one_backward.of_several(optimization)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -107,8 +109,11 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
             "until the next step's activations replace them, so two steps' activations are in memory at once. Results "
             "are unaffected."
         ),
-        fix="Drop retain_graph=True from the last backward of the step.",
-        fix_code="loss.backward()",
+        fix="This line calls all backwards of a step, and each but the last needs the graph: add the losses up, and "
+        "call backward once, without retain_graph=True."
+        if added
+        else "Drop retain_graph=True from the last backward of the step.",
+        fix_code=added or "loss.backward()",
         first_step=begin,
         evidence=[
             Evidence(
@@ -117,7 +122,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         ],
         location=optimization.backward_location,
         false_alarm="A graph that is used again after the step, for a measurement.",
-        diff=line_edits.without_retained_graph(optimization.process, optimization.backward_location),
+        diff=None if added else line_edits.without_retained_graph(optimization.process, optimization.backward_location),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import activated
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
@@ -68,6 +69,14 @@ def _example(later: str, first: str) -> str:
     return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
 
 
+def _title(links: dict[str, str]) -> str:
+    """How many layers stand in a row, or in how many places two or more do."""
+    rows = sum(other not in links for other in links.values())  # each begins with a layer that no other one feeds
+    if rows == 1:
+        return f"{len(links) + 1} layers in a row without an activation between them are no more than one linear layer"
+    return f"In {rows} places linear layers follow each other with no activation between them"
+
+
 def _finding(
     process: Process,
     redundant: dict[str, str],
@@ -79,19 +88,23 @@ def _finding(
     optimization = process.longest
     pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
     serious = len(redundant) >= limits["links"]
-    count, later = len(redundant) + 1, next(iter(redundant))
+    later = next(iter(redundant))
+    idle = activated.idle_between(process, *next(iter(redundant.items())))
     return Finding(
         rule=RULE.id,
         severity="warning" if serious else "info",
         confidence="likely",  # whether something else uses the output between them is not seen
-        title=f"{count} layers in a row without an activation between them are no more than one linear layer",
+        title=_title(redundant),
         summary=(
             f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}"
             f". A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
             "and the model cannot learn anything that is not linear there."
+            + (f" {idle} stands between them, an Identity, which changes nothing." if idle else "")
         ),
-        fix="Put an activation between the layers, or replace them by one.",
-        fix_code=_example(*next(iter(redundant.items()))),
+        fix=f"Make {idle} an activation, or replace the layers by one."
+        if idle
+        else "Put an activation between the layers, or replace them by one.",
+        fix_code=activated.in_place_of(process, idle) or _example(*next(iter(redundant.items()))),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -100,7 +113,10 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers", role="basis"),
             Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=process.site(called.get(later)) or process.module_location(later) or process.location("forward"),
+        location=process.module_location(idle)
+        or process.site(called.get(later))
+        or process.module_location(later)
+        or process.location("forward"),
         seen_at=process.location("forward"),
         charts=pictures.loss(optimization),
         false_alarm="An output that something else uses as well, as a residual branch or a gate; a factorised layer; "

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence.editing.remade import signs
+from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -31,7 +33,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     gained = best - float(level[0])
     noise = statistics.spread(np.diff(level)) / np.sqrt(2)
     margin = max(limits["sigmas"] * noise, limits["lost"] * gained)
-    if gained <= 0 or not (late < best - margin).all():
+    if gained <= 0:
+        return _from_the_start(process, reward, divergence, limits)
+    if not (late < best - margin).all():
         return Passed(f"the reward ended at {number(float(np.median(late)))}; the best level was {number(best)}")
     begin = int(reward.steps[min((place + 1) * len(reward) // BLOCKS, len(reward) - 1)])
     ratio = _jump(divergence, begin)
@@ -66,6 +70,52 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
+def _from_the_start(
+    process: Process, reward: metrics.Metric, divergence: metrics.Metric | None, limits: Limits
+) -> Outcome:
+    """A reward that never rises: below its first level for good, while the policy moves away from its reference."""
+    start = float(np.median(reward.values[: max(3, len(reward) // 50)]))
+    level = reward.blocks(BLOCKS)
+    late, noise = level[-BLOCKS // 5 :], statistics.spread(np.diff(reward.values)) / np.sqrt(2)
+    end = float(np.median(late))
+    if start - end < limits["fallen"] * abs(start) or not (late < start - limits["sigmas"] * noise).all():
+        return Passed(f"the reward ended at {number(end)}; it began at {number(start)}")
+    apart = divergence.blocks(BLOCKS) if divergence is not None else np.zeros(1)
+    if divergence is None or apart[-1] <= 0 or apart[-1] < limits["kl"] * apart[0]:
+        return Passed("the reward fell, and nothing shows that the policy moved away from its reference")
+    last = process.optimizations[-1] if process.optimizations else None  # a policy is trained after its pretraining
+    backward = last.backward_location if last is not None else None
+    line = statement.of(process, backward)
+    turned = signs.without_minus(process, line)
+    found = Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The reward falls from the start on, from {number(start)} to {number(end)}",
+        summary=(
+            f"The reward began at {number(start)} and never rose: it ended at {number(end)}, while the KL divergence "
+            f"from the reference grew to {number(float(apart[-1]))}. So the policy did learn, but away from what is "
+            "rewarded, as with a sign that is the wrong way round in its loss."
+        ),
+        fix="Check the sign of the policy's loss. What is minimised is minus the advantage times the log-probability; "
+        "cross_entropy gives minus that log-probability already.",
+        fix_code=turned or "loss = -(advantage * log_prob).mean()  # where log_prob is below zero",
+        first_step=int(reward.steps[0]),
+        last_step=int(reward.steps[-1]),
+        evidence=[
+            Evidence("reward at the end", end, "", start - limits["fallen"] * abs(start), limits.source("fallen"),
+                     role="most"),
+            Evidence("reward at the start", start),
+            Evidence("KL divergence at the end", float(apart[-1])),
+        ],
+        location=line or backward,
+        seen_at=backward,
+        charts=metrics.picture("Reward", [reward, divergence]),
+        false_alarm="A curriculum whose tasks get harder, or an opponent that learns as well.",
+    )  # fmt: skip
+    return [found]
+
+
 def _jump(divergence: metrics.Metric | None, begin: int) -> float | None:
     """The KL divergence of the last fifth over that before `begin`; None where either is missing or not above zero."""
     if divergence is None:
@@ -91,6 +141,7 @@ RULE = Rule(
             "lost", 0.75, "share", "of what was gained; a policy that kept a quarter of it has not left for good"
         ),
         Threshold("sigmas", 6, "", "as for loss-divergence: autocorrelated noise exceeds it in one run of a hundred"),
+        Threshold("fallen", 0.25, "share", "of the reward at the start: a good policy loses a little as it explores"),
         Threshold("kl", 3, "", "a jump: growth that is steady over the run makes less of it in its last part"),
         Threshold("rewards", 40, "", "two in each of twenty blocks"),
     ),

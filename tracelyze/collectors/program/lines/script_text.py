@@ -42,7 +42,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     | {"register_full_backward_pre_hook", "register_backward_hook"},
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
-    "begin-text": frozenset({"apply_chat_template", "bos_token"}),
+    "begin-text": frozenset({"apply_chat_template", "bos_token", "bos_token_id"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"})
     | {"default_rng", "RandomState", "Random"},  # generators that are made with their seed

@@ -1,0 +1,40 @@
+"""Backwards of several losses through one graph, in one line of the script, as one backward of their sum."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
+
+
+def of_several(optimization: Optimization) -> str:
+    """The line that sums up, and the backward behind its loop, where one line calls all backwards of a step and these
+    go through the same batch. Empty where each goes through a batch of its own, or lines of their own call them."""
+    steps = optimization.steps
+    known = steps.known("backwards") & steps.known("microbatches")
+    shared = known & (steps["backwards"] > np.maximum(steps["microbatches"], 1))
+    lines = {(one.file, one.line) for one in optimization.process.locations("backward")}
+    if len(lines) > 1 or not known.any() or shared.sum() < known.sum() / 2:
+        return ""
+    own = own_statement.at(optimization.process, optimization.backward_location)
+    call = own.only_call("backward") if own is not None and own.is_whole else None
+    if own is None or call is None:
+        return "total = sum(losses)  # of all that go through this graph\ntotal.backward()"
+    function, loss = own.parsed.text_of(call.func), _loss(call)
+    if loss is None:
+        return ""
+    part = own.parsed.text_of(loss) if isinstance(loss, ast.BinOp) else own.parsed.operand(loss)
+    added = f"total = total + {part}  # in the loop; total = 0.0 above it"
+    given = function.rpartition(".")[0] == own.parsed.text_of(loss)
+    return f"{added}\n{'total.backward()' if given else f'{function}(total)'}  # behind the loop"
+
+
+def _loss(call: ast.Call) -> ast.expr | None:
+    """What the backward begins at: what the function is given, else what the method belongs to."""
+    return call.args[0] if len(call.args) == 1 else getattr(call.func, "value", None) if not call.args else None
