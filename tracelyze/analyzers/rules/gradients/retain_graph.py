@@ -109,10 +109,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
             "until the next step's activations replace them, so two steps' activations are in memory at once. Results "
             "are unaffected."
         ),
-        fix="This line calls all backwards of a step, and each but the last needs the graph: add the losses up, and "
-        "call backward once, without retain_graph=True."
-        if added
-        else "Drop retain_graph=True from the last backward of the step.",
+        fix=one_backward.FIX if added else "Drop retain_graph=True from the last backward of the step.",
         fix_code=added or "loss.backward()",
         first_step=begin,
         evidence=[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,6 +11,11 @@ from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
+
+FIX: Final = (
+    "This line calls all backwards of a step, and each but the last needs the graph: add the losses up, and call "
+    "backward once, without retain_graph=True."
+)
 
 
 def of_several(optimization: Optimization) -> str:
