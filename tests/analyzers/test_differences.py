@@ -74,3 +74,24 @@ def test_a_side_of_a_difference_loses_a_dimension(make, line: str, prediction: b
     process = make.process(sites=sites_of(f"def f(x, y):\n    {line}\n", backward=line), models=models)
     diff = differences.squeezed(process, process.site(1), prediction, -1)
     assert (diff and diff.added) == (edited and [f"    {edited}"])
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "example"),
+    [
+        ("mu, spread = net(x)", "loss = nll(mu, spread, y)", "loss = nll(mu, spread, y.unsqueeze(-1))"),
+        (
+            "a, b = net(x)",
+            "loss = nll(y=self.y, mean=a, scale=b)",
+            "loss = nll(y=self.y.unsqueeze(-1), mean=a, scale=b)",
+        ),
+        ("mu, spread = net(x)", "loss = nll(mu, spread, y, weights)", ""),  # which of both?
+        ("mu, spread = parts(x)", "loss = nll(mu, spread, y)", ""),  # of the model?
+        ("mu = net(x)", "loss = distance(mu, y)", ""),
+    ],
+)
+def test_a_target_that_meets_several_parts_of_what_the_model_says(make, model: str, loss: str, example: str) -> None:
+    rows = sites_of(f"def train(net, x, y):\n    {model}\n    {loss}\n    loss.backward()", loss=loss)
+    called = rows[0] | {"site": 7, "role": "training-call", "line": 2, "source": model}
+    process = make.process(sites=[*rows, called] if "net" in model else rows)
+    assert differences.with_dimension(process, process.site(1), -1) == example

@@ -69,6 +69,15 @@ def test_workers_in_the_same_state(make) -> None:
     assert judge(make, "duplicate-augmentation", passes([["a"], ["a"]]))[0] == "skipped"
 
 
+def test_a_generator_that_workers_copy_is_replaced_at_the_loader(make) -> None:
+    """Where it draws, nothing is to change; the line is shown beside it."""
+    draws = {"site": 9, "role": "draws", "file": "photos.py", "line": 30, "function": "__getitem__"}
+    sites = [*SITES, draws | {"source": "angle = self.rng.uniform(-9, 9)"}]
+    rows = passes([["a", "a"], ["b", "b"]], moved="own")
+    _, _, finding = judge(make, "duplicate-augmentation", rows, sites=sites)
+    assert (finding.location.line, finding.seen_at.line) == (SITES[1]["line"], 30)
+
+
 @pytest.mark.parametrize(("first", "status"), [(["a", "a"], "fired"), (["a", "b"], "passed")])
 def test_workers_that_stay_are_compared_in_their_first_pass(make, first: list[str], status: str) -> None:
     """worker_init_fn runs once in each of them; one of them then draws for a batch more than the other."""

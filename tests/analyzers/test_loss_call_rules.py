@@ -81,6 +81,15 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
     assert (finding.cost and finding.cost.share) == (pytest.approx(1.0) if lost else None)
 
 
+def test_a_likelihood_with_a_variance_gets_another_target(make) -> None:
+    """Of a flat prediction beside a variance of [B, 1] gaussian_nll_loss raises."""
+    rows = [row | {"function": "gaussian_nll_loss"} for row in elementwise("32x1", "32")]
+    finding = make.check("loss-broadcast", make.process(more={"loss_calls": rows}))[2]
+    assert finding.fix_code == "target = target.unsqueeze(-1)  # [32] -> [32, 1]"
+    finding = make.check("loss-broadcast", make.process(more={"loss_calls": elementwise("32x1", "32")}))[2]
+    assert finding.fix_code.startswith("prediction = prediction.squeeze(-1)  # [32, 1] -> [32]")
+
+
 @pytest.mark.parametrize(("source", "named"), [("y = F.log_softmax(x, dim=0)", True), ("y = F.log_softmax(x)", False)])
 def test_a_softmax_over_the_batch_says_what_it_does(make, source: str, named: bool) -> None:
     """Other batches of the same size give as good answers; a sample that is alone gives none."""

@@ -386,7 +386,7 @@ LOADED: Final = tuple(
         fast=fault == "same-noise",
     )
     for fault, root, line in (
-        ("same-noise", "duplicate-augmentation", "draw = self.generator.normal"),
+        ("same-noise", "duplicate-augmentation", "train_loader = DataLoader("),
         ("seed-each-epoch", "augmentation-repeats", "np.random.seed(number)"),
         ("noisy-validation", "augmented-validation", "validation = noisy if"),
         ("readings-kept", "host-memory-leak", "self.made.append("),

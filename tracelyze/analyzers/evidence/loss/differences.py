@@ -71,6 +71,28 @@ def squeezed(process: Process, place: Location | None, prediction: bool, dimensi
     return own.changed(own.parsed.with_parts({chosen: f"{own.parsed.operand(chosen)}.squeeze({dimension})"}))
 
 
+def with_dimension(process: Process, place: Location | None, dimension: int) -> str:
+    """The statement as an example, where it gives a function of its own several parts of what the model says and one
+    target, with a dimension of size 1 added to that: without it the parts would meet each other as the target did.
+    Empty where that is not so."""
+    own = own_statement.at(process, place)
+    if own is None or place is None:
+        return ""
+    lines = edits.lines_of_function(process, place)
+    models = {row["called_as"] for row in process.models.records() if row["called_as"]}
+    calls = {one.line for one in process.locations("training-call") if one.file == place.file}
+    for call in ast.walk(own.parsed.tree):
+        if not isinstance(call, ast.Call):
+            continue
+        given = [*call.args, *(one.value for one in call.keywords)]
+        given = [one for one in given if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
+        targets = [one for one in given if not _said_by(models, calls, lines, own.line, one)]
+        if len(targets) == 1 and len(given) > len(("a part", "its target")):
+            added = f"{own.parsed.operand(targets[0])}.unsqueeze({dimension})"
+            return own.dedented(own.parsed.with_parts({targets[0]: added}))
+    return ""
+
+
 def _said_by(models: set[str], calls: set[int], lines: dict[int, str], number: int, side: ast.expr) -> bool:
     """Whether a side is a call of one of the models, or what such a call, or one at one of these lines, returned."""
     made = assigned(lines, ast.unparse(side), number) if isinstance(side, ast.Name | ast.Attribute) else None

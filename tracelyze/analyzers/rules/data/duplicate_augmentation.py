@@ -46,6 +46,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     line = (None if held else process.location("worker-seed")) or drawn or process.site(loader.get("read_by"))
     where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
     there = f" (line {made.line})" if made is not None and line is not None else ""
+    # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
+    change, seen = (made, line) if held and made is not None else (line or made, made)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -74,8 +76,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             Evidence("passes in which they were", len(several), "passes"),
             Evidence("generator", name),
         ],
-        location=line or made,
-        seen_at=made,
+        location=change,
+        seen_at=seen,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Random numbers that change nothing in the samples.",
     )

@@ -69,11 +69,24 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     subject = "The loss" if by_hand else line.function
     call = "" if by_hand else f"\nloss = nn.functional.{line.function}(prediction, target)"
     place = differences.of(process, loss_calls.computed_at(process, line)) if by_hand else None
+    variance = line.function == "gaussian_nll_loss" and longer_input  # shaped as the prediction, or it raises
     edit = (
         differences.squeezed(process, place, longer_input, dim)
         if by_hand
+        else None
+        if variance
         else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
     )
+    fix = f"Give both the same shape before the loss: take the dimension of size 1 off the {name}."
+    code = f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
+    code += f"{target if longer_input else given}{call}"
+    parts = differences.with_dimension(process, place or line.location, dim) if longer_input and edit is None else ""
+    if parts or variance:
+        fix = (
+            "Give both the same shape before the loss: add a dimension of size 1 to the target. The loss takes several "
+        )
+        fix += "outputs of the model, which may all have it."
+        code = f"{parts or f'target = target.unsqueeze({dim})'}  # {target} -> {given}"
     return loss_calls.finding(
         process,
         line,
@@ -87,9 +100,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "sample. The network learns to predict the mean of all targets, whatever the input."
             + ("" if by_hand else " torch warns of it once, where warnings are shown.")
         ),
-        fix=f"Give both the same shape before the loss: take the dimension of size 1 off the {name}.",
-        fix_code=f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
-        f"{target if longer_input else given}{call}",
+        fix=fix,
+        fix_code=code,
         diff=edit,
         change=place,
         repeated=True,
