@@ -128,6 +128,15 @@ def test_a_term_that_another_one_swamps(make) -> None:
     assert answers(make, 0.01, loss=whole, value=None)[0] == "passed"
 
 
+def test_a_term_that_was_given_up_for_the_others(make) -> None:
+    whole = [4.0] * 30 + [1.001] * (COUNT - 30)  # the others come down to nothing, and this one stays
+    finding = answers(make, 0.01, loss=whole)[2]
+    assert "In the first steps this term was 25% of it" in finding.summary
+    assert "In a VAE" in finding.fix
+    for other in ([1.001] * COUNT, [4.0] * COUNT):  # never were there others; they are still there
+        assert "In the first steps" not in answers(make, 0.01, loss=other)[2].summary
+
+
 def updates(ratios: list[float]) -> list[dict[str, Any]]:
     return [
         {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": "l.weight", "elements": 256, "lr": 1.0,

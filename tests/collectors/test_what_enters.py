@@ -181,3 +181,14 @@ def test_results_that_hooks_of_the_program_packed_are_not_asked_for() -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, refuse):
         assert relus_of(Functional(), torch.randn(5, 8)) == []
+
+
+def test_positions_all_over_a_sample_are_compared() -> None:
+    """Images have dark edges, and spectra quiet ones: what differs between samples lies in the middle."""
+    for shape in ((16, 160), (16, 3, 28, 28), (16, 5), (16, 9)):
+        truth = torch.zeros(shape)
+        width = shape[-1]
+        truth[..., width // 3 : width - width // 3] = torch.rand(shape)[..., : width - 2 * (width // 3)]
+        found = columns(torch, "mse_loss", torch.zeros(shape), truth, (), {})
+        assert found["varies"] == 0
+        assert found["target_varies"] > 0.1

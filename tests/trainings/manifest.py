@@ -1088,6 +1088,13 @@ TARGETS_AND_LAYERS: Final = (
     pair("rhyme_writer", "dropout", "sampler-mismatch"),
     pair("rhyme_writer", "no-end"),  # a hint
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
+    pair(
+        "peak_spectra",
+        "summed-prior",
+        "constant-output",
+        consequences=STUCK,
+        lines=("loss = nn.functional.mse_loss(output, x) + prior.sum()",),
+    ),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
     pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),
     pair("turbine_power", "smooth-maps", "constant-output", consequences=STUCK),

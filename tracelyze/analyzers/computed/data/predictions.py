@@ -37,6 +37,8 @@ THRESHOLDS = (
     Threshold("steps", 150, "steps", "the first steps begin with nearly constant outputs"),
     Threshold("falls", 0.9, "share", "last fifth of the run against the third: less is noise"),
     Threshold("swamped", 0.02, "share", "of the whole loss: terms that are meant to count begin at 5 to 10%"),
+    Threshold("begun", 0.5, "share", "of the whole loss: the other terms are most of it"),
+    Threshold("left", 0.95, "share", "of the whole loss: the other terms are next to nothing"),
     loss_calls.CALLS,
     Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
 )
@@ -46,7 +48,8 @@ THRESHOLDS = (
 class Constant:
     """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
     below which they were. `part`: its share in the whole loss, where another term swamps it; else `before` and `after`,
-    the whole loss in the third and in the last fifth of the run."""
+    the whole loss in the third and in the last fifth of the run. `first`: its share in the first steps, where other
+    terms were most of the loss then and next to nothing in the end."""
 
     line: Line
     late: list[Row]
@@ -54,6 +57,7 @@ class Constant:
     part: float | None = None
     before: float = float("nan")
     after: float = float("nan")
+    first: float | None = None
 
 
 def constant(process: Process, optimization: Optimization, limits: Limits) -> tuple[Constant | None, int]:
@@ -73,7 +77,8 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
             part = _swamped(rows, late, optimization, limits)
             before, after = _levels(optimization)
             if part is not None or abs(after - before) <= (1 - limits["falls"]) * abs(before):
-                return Constant(line, late, bound, part, before, after), judged
+                first = None if part is not None else _given_up(rows, late, optimization, limits)
+                return Constant(line, late, bound, part, before, after, first), judged
     return None, judged
 
 
@@ -98,6 +103,24 @@ def _predictable(rows: list[Row]) -> bool:
     return not compared or float(np.median([row["column_same"] for row in compared])) >= chance(compared)
 
 
+def _given_up(rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits) -> float | None:
+    """Share of the line in the whole loss of the first steps, where other terms were most of it and came down to next
+    to nothing: those of a VAE whose code says nothing of its sample; else None."""
+    count = int(limits["looks"])
+    begin, end = _shares(rows[:count], optimization), _shares(late, optimization)
+    if len(begin) < count or not end:
+        return None
+    first, last = float(np.median(begin)), float(np.median(end))
+    return first if 0 < first <= limits["begun"] and limits["left"] <= last <= 1 + limits["swamped"] else None
+
+
+def _shares(rows: list[Row], optimization: Optimization) -> list[float]:
+    """The shares of these calls in the whole loss of their steps, where both are known."""
+    loss = optimization.steps["loss"]
+    known = [row for row in rows if row["value"] is not None and row["step"] < len(loss)]
+    return [row["value"] / whole for row in known if (whole := float(loss[int(row["step"])])) > 0]
+
+
 def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits) -> float | None:
     """Share of the line in the whole loss where it is next to nothing, and the line's own loss never fell; else None.
 
@@ -108,7 +131,7 @@ def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limit
     before = [row["value"] for row in known if row not in late]
     if not before or len(known) < limits["looks"]:
         return None
-    shares = [row["value"] / whole for row in known if (whole := float(loss[int(row["step"])])) > 0]
+    shares = _shares(known, optimization)
     part = float(np.median(shares)) if len(shares) == len(known) else None
     fell = float(np.median([row["value"] for row in late])) < limits["falls"] * float(np.median(before))
     return part if part is not None and 0 < part <= limits["swamped"] and not fell else None

@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _TERMS = "print(error.item(), (weight * penalty).item())  # the terms of the loss, as they are added up"
+BOTH_TERMS = (
+    "Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a mean "
+    "over elements beside a mean, not beside a sum."
+)
+GIVEN_UP = (
+    " In the first steps this term was {first} of it, and in the end it is nearly all: the model learned what the "
+    "other terms ask for, and no more."
+)
+GIVEN_UP_FIX = (
+    "Give the other terms less weight, or reduce all alike: a sum over a batch counts for far more than a mean over "
+    "elements. In a VAE, take both reconstruction and KL as sums per sample, and the mean of these over the batch."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -60,16 +72,18 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
+                + (GIVEN_UP.format(first=percent(found.first)) if found.first is not None else "")
             )
         ),
-        fix="Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a "
-        "mean over elements beside a mean, not beside a sum."
+        fix=BOTH_TERMS
         if found.part is not None
+        else GIVEN_UP_FIX
+        if found.first is not None
         else "Print a few inputs with their targets: if they are shuffled apart, nothing can be learned. Then train on "
         "one small batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says "
         "nothing of the targets: look at how the training differs from this loop. If not, look for dead units, a rate "
         "that is too high, or a term of the loss that keeps the output constant.",
-        fix_code=_TERMS if found.part is not None else flat_losses.ONE_BATCH,
+        fix_code=_TERMS if found.part is not None or found.first is not None else flat_losses.ONE_BATCH,
         evidence=[
             Evidence(
                 "deviation of the predictions over that of the targets",
