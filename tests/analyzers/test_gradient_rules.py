@@ -475,7 +475,7 @@ def test_a_critic_that_nothing_bounds(make) -> None:
     grown, level = np.exp(np.linspace(0, 7, COUNT)), np.exp(np.linspace(0, 2, COUNT))
     turns = [int(index % 5 == 4) for index in range(COUNT)]
 
-    def outcome(norm, loss, samples=256, own_models=True, norm_of_other=None):
+    def outcome(norm, loss, samples=256, own_models=True, norm_of_other=None, sites=()):
         other = norm if norm_of_other is None else norm_of_other
         norms = [float((other if turn else norm)[index]) for index, turn in enumerate(turns)]
         losses = [float(np.log1p(norm[index])) if turn else float(loss[index]) for index, turn in enumerate(turns)]
@@ -483,7 +483,9 @@ def test_a_critic_that_nothing_bounds(make) -> None:
         steps |= {"batch_size": [128 if turn else samples for turn in turns]}
         both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "Adam"}]
         links = [{"optimizer": 0, "model": int(own_models)}, {"optimizer": 1, "model": 0}, {"optimizer": 1, "other": 0}]
-        return make.check("exploding-gradients", make.process(steps, optimizers=both, more={"links": links}))
+        return make.check(
+            "exploding-gradients", make.process(steps, optimizers=both, sites=list(sites), more={"links": links})
+        )
 
     status, _, finding = outcome(grown, -grown)
     assert (status, finding.confidence) == ("fired", "likely")
@@ -495,6 +497,17 @@ def test_a_critic_that_nothing_bounds(make) -> None:
     assert outcome(grown, -grown, norm_of_other=level)[0] == "skipped"
     assert outcome(grown, -grown, samples=32)[0] == "skipped", "an actor, trained on as many samples as its critic"
     assert outcome(grown, -grown, own_models=False)[0] == "skipped", "two parts of one model"
+    text = "slope = autograd.grad(score, mixed, torch.ones_like(score))[0]"
+    slope = {"site": 9, "role": "slope", "file": "t.py", "line": 7, "function": "penalty", "source": text}
+    slope |= {"excerpt": f"    {text}", "excerpt_line": 7}
+    added = grown - 1.3  # a penalty that nothing lowers is added, and soon outweighs the scores
+    assert outcome(grown, added)[0] == "skipped"
+    status, _, finding = outcome(grown, added, sites=[slope])
+    assert (status, finding.location.line) == ("fired", 7)
+    assert finding.diff.added == [f"    {text.replace('))[0]', '), create_graph=True)[0]')}"]
+    assert "bounds nothing" in finding.summary
+    assert outcome(level, added, sites=[slope])[0] == "skipped", "an image's gradient that is looked at"
+    assert outcome(grown, grown, sites=[slope])[0] == "skipped", "no loss below zero"
 
 
 def test_nonfinite_gradients_before_the_loss(make) -> None:

@@ -533,6 +533,31 @@ DISTILLED = """def distill(teacher, student, train, valid):
         evaluate(student, valid)"""
 
 
+@pytest.mark.parametrize("case", ["too late", "early", "not put back", "of another"])
+def test_train_in_eval_mode_names_the_line_that_keeps_the_mode_too_late(make, case: str) -> None:
+    """Read behind eval() it is eval mode, which is put back."""
+    lines = ["model.eval()", "was = model.training", "yield", "model.train(was)"]
+    if case == "early":
+        lines[:2] = lines[1::-1]
+    if case == "of another":
+        lines[1] = "was = teacher.training"
+    at = {"file": "t.py", "function": "judging", "excerpt": "\n".join(f"    {one}" for one in lines), "excerpt_line": 4}
+    sites = [
+        {"site": 20, "role": "eval-mode", "line": 4 + lines.index("model.eval()"), "source": "model.eval()", **at},
+        {"site": 21, "role": "train-mode", "line": 7, "source": "model.train(was)", **at},
+    ]
+    off = {"model_in_train": [True] * 100 + [False] * 300, "modules_in_train": [3] * 100 + [0] * 300}
+    sites = sites[:1] if case == "not put back" else sites
+    finding = make.check("train-in-eval-mode", make.process(make.steps() | off, sites=sites))[2]
+    if case == "too late":
+        assert finding.location.line == 5
+        assert "before line 5 reads the mode that line 7 restores" in finding.summary
+        assert [one.strip() for one in finding.diff.added] == ["was = model.training", "model.eval()"]
+    else:
+        assert "restores" not in finding.summary
+        assert "never switched back" in finding.summary
+
+
 @pytest.mark.parametrize("case", ["once", "in the loop", "another model"])
 def test_train_in_eval_mode_names_the_call_that_is_made_once(make, case: str) -> None:
     """Before the loop over epochs: the line and the edit move it. A teacher's forward in the loop is no training."""

@@ -531,6 +531,9 @@ def test_data_parallel(make) -> None:
     assert make.check("data-parallel", make.process())[0] == "passed"
     made = {"modules": [{"model": model["model"], "module": "", "kind": "DataParallel", "made_at": 3}]}
     assert make.check("data-parallel", make.process(models=[model], more=made))[2].location.line == 60
+    for own, fired in (("DataParallel", True), ("DistributedDataParallel", False)):
+        status = make.check("data-parallel", make.process(models=[{"model": 0, "name": "Wrapped", "parallel": own}]))[0]
+        assert (status == "fired") is fired
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import script_text, slices
+from tracelyze.collectors.program.lines import script_text, slices, slopes
 from tracelyze.collectors.program.lines.assigned import rebinding, replaced_parts
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
@@ -202,6 +202,37 @@ def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
     loop = "for a, b in zip(self.ema.parameters(), model.parameters()):"
     *_, function = codes(f"def update(self, model):\n    {loop}\n        {text}")
     assert script_text.averages(function) == [3] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a.copy_(b.lerp(a, decay))", True),
+        ("a.copy_(torch.lerp(a, b, 1 - decay))", True),
+        ("a.copy_(b.mul(decay))", False),  # of a training nothing else is known to be an average
+        ("b.grad.mul_(decay)", False),
+    ],
+)
+def test_an_average_within_a_training(text: str, found: bool) -> None:
+    loop = "    for a, b in zip(ema.parameters(), net.parameters()):"
+    *_, function = codes(f"def train(net, ema, x, y):\n    x.lerp(y, 0.5).backward()\n{loop}\n        {text}")
+    assert script_text.averages(function) == [4] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("g = autograd.grad(score, x, torch.ones_like(score), retain_graph=True)[0]", True),
+        ("(g,) = grad(score.sum(), x)", True),
+        ("g = torch.autograd.grad(score.sum(), x, create_graph=True)[0]", False),
+        ("g = torch.autograd.grad(score.sum(), x, **options)[0]", False),
+        ("g = x.grad.norm()", False),
+        ("g = jax.grad(score)(x)", False),
+    ],
+)
+def test_gradients_that_are_taken_without_their_graph(text: str, found: bool) -> None:
+    *_, function = codes(f"def penalty(x, score, options):\n    {text}\n    return (g.norm() - 1) ** 2")
+    assert slopes.without_graph(function) == [2] * found
 
 
 @pytest.mark.parametrize(

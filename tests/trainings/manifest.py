@@ -549,6 +549,13 @@ EVALUATION: Final = (
     faulty("attention_dropout_always_on", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("image_trainer", "train-in-eval-mode", "train-in-eval-mode", consequences=("overfitting",), fast=True),
     faulty("early_return_from_eval", "train-in-eval-mode", consequences=("overfitting",), fast=True),
+    pair(
+        "kelp_counts",
+        "kept-late",
+        "train-in-eval-mode",
+        consequences=("overfitting",),
+        lines=("before = net.training",),
+    ),
     faulty("never_back_to_train", "train-in-eval-mode", consequences=("overfitting",)),
     pair(
         "transformer_counting",
@@ -616,6 +623,7 @@ NUMBERS: Final = (
     faulty("rate_grows_each_epoch", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
     faulty("rate_jumps_late", f"learning-rate-schedule|{DIVERGES}", consequences=(*BLOW_UP, *DIVERGES.split("|"))),
     faulty("critic_without_penalty", "exploding-gradients", consequences=BLOW_UP, fast=True),
+    pair("tide_scenarios", "constant-penalty", "exploding-gradients", consequences=BLOW_UP, lines=("slope = grad(",)),
     faulty("regulariser_sign", "exploding-gradients|loss-nonfinite|nonfinite-gradients", consequences=BLOW_UP),
     faulty("discount_above_one", "exploding-gradients|loss-divergence|loss-nonfinite", consequences=BLOW_UP),
     faulty("rnn_large_init", "exploding-gradients|loss-nonfinite|nonfinite-gradients", consequences=BLOW_UP),

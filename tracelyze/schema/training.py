@@ -163,6 +163,7 @@ MODELS = Table(
     (
         Column("model", "int16", "", "identifier, referred to by evals"),
         Column("name", "string", "", "class of the module"),
+        Column("parallel", "string", "", "class of torch.nn.parallel that it is, or is made of"),
         Column("called_as", "string", "", "variable or attribute by which the script calls it first, where it has one"),
         Column("parameters", "int32", "tensors", "parameter tensors"),
         Column("elements", "int64", "", "parameter elements"),

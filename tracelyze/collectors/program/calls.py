@@ -284,6 +284,7 @@ class Calls:
             {
                 "model": model.number,
                 "name": model.name,
+                "parallel": _parallel(module),
                 "called_as": caller.name_of_called(),
                 "parameters": len(parameters),
                 "elements": sum(p.numel() for p in parameters),
@@ -293,3 +294,9 @@ class Calls:
                 "end_symbol": symbol(module, "eos_token_id"),
             },
         )
+
+
+def _parallel(module: Any) -> str | None:
+    """The class of torch's that runs a module on several devices, be it by way of a class of the script's own."""
+    kinds = (kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn.parallel."))
+    return next(iter(kinds), None)

@@ -25,6 +25,11 @@ class Once(NamedTuple):
     diff: Diff | None
 
     @property
+    def fix(self) -> str:
+        """What to change."""
+        return f"Call {self.model}.train() inside the epoch loop, not before it."
+
+    @property
     def code(self) -> str:
         """The loop with the call in it."""
         return f"{self.loop.source}\n    {self.model}.train()"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """A model of class DataParallel was called."""
-    found = [row["model"] for row in process.models.records() if row["name"] == "DataParallel"]
+    models = process.models.records()
+    found = [row["model"] for row in models if "DataParallel" in (row["name"], row.get("parallel"))]
     if not found:
         return Passed("no model is wrapped in nn.DataParallel")
     made = [row for row in process.tables["modules"].records() if row["model"] in found and not row["module"]]
@@ -30,9 +31,11 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 "and the only way to use several machines. On one device, or on a CPU, the "
                 "wrapper gains nothing; the names of the weights that it hands out begin with 'module.' there as well."
             ),
-            fix="Start one process per device with torchrun, wrap the model in DistributedDataParallel, and "
-            "give each rank its "
-            "own part of the data with a DistributedSampler.",
+            fix="Take the wrapper off, or start several processes with torchrun and wrap the model in "
+            "DistributedDataParallel."
+            if process.device == "cpu"
+            else "Start one process per device with torchrun, wrap the model in DistributedDataParallel, and "
+            "give each rank its own part of the data with a DistributedSampler.",
             fix_code="# torchrun --nproc-per-node 4 train.py\ntorch.distributed.init_process_group()\n"
             'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else "cpu"\n'
             "model = DistributedDataParallel(model.to(device))\n"

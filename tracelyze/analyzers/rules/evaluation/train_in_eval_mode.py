@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
-from tracelyze.analyzers.evidence.modes import teachers
+from tracelyze.analyzers.evidence.modes import kept_too_late, stretches, teachers
 from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -19,7 +18,6 @@ from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
 FIX = "Switch back to train mode after every validation, before the next training forward."
@@ -48,7 +46,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     share = float(off.sum()) / float(since.sum())
     enough = "share" if share >= limits["share"] else "part"
     if share < limits[enough] or (
-        enough == "part" and not _follows_evaluations(optimization, off, int(limits["steps"]))
+        enough == "part" and not stretches.follow_evaluations(optimization, off, int(limits["steps"]))
     ):
         return None
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
@@ -59,14 +57,17 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     model = own_names.model_at(process, forward) if forward else ""
     once = mode_calls.once_before_epochs(process, forward) if flipped else None
     switched = script_lines.into_eval_mode(process)
+    late = kept_too_late.below(process, switched) if flipped else None
     if flipped:
         title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
         by = "A validation" if switched is None else f"Line {switched.line}"
         back = "was never" if enough == "share" else "was only sometimes"
-        how = f"{by} switched it to eval mode, and it {back} switched back."
+        how = late.said if late else f"{by} switched it to eval mode, and it {back} switched back."
     else:
         title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
         how = "It was never in train mode. Models loaded with from_pretrained start in eval mode."
+    change = late or once
+    diff = change.diff if change else line_edits.line_before(process, forward, f"{model}.train()") if model else None
     return Finding(
         rule=RULE.id,
         severity="critical" if flipped else "warning",
@@ -76,9 +77,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
             f"{batch_statistics.without_training_mode(process)}"
         ),
-        fix=FIX if once is None else f"Call {once.model}.train() inside the epoch loop, not before it.",
-        fix_code=FIX_CODE if once is None else once.code,
-        diff=once.diff if once else line_edits.line_before(process, forward, f"{model}.train()") if model else None,
+        fix=change.fix if change else FIX,
+        fix_code=change.code if change else FIX_CODE,
+        diff=diff,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -87,7 +88,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules", role="basis"),
         ],
-        location=(once.place if once else forward) or optimization.backward_location,
+        location=(change.place if change else forward) or optimization.backward_location,
         seen_at=switched,
         charts=pictures.over_steps(
             optimization,
@@ -116,16 +117,6 @@ def _forward(optimization: Optimization) -> Location | None:
     own = [one for one in forwards if (one.file, one.line) in calls]
     near = [one for one in own if backward and (one.file, one.function) == (backward.file, backward.function)]
     return next(iter(near or own or forwards), None)
-
-
-def _follows_evaluations(optimization: Optimization, off: Mask, least: int) -> bool:
-    """Whether several stretches of steps in eval mode, `least` steps or more, each begin where an evaluation ended."""
-    if len(optimization.process.optimizations) > 1:
-        return False
-    begins = [begin for begin, end in statistics.runs_of(off) if end - begin >= least]
-    evals = optimization.process.evals
-    ended = set(evals["after_step"][(evals["trained"] == 1) & (evals["model_in_train"] == 0)].tolist())
-    return len(begins) >= 2 and all(begin in ended for begin in begins)
 
 
 RULE = Rule(

@@ -18,6 +18,7 @@ from tracelyze.collectors.program.lines import (
     named_calls,
     script_text,
     slices,
+    slopes,
 )
 from tracelyze.collectors.program.lines.assigned import replaced_parts
 from tracelyze.collectors.program.lines.loops import epoch_loops
@@ -178,6 +179,7 @@ class ScriptLines(Signal):
             ("mask-given", given_masks.lines),
             ("shift", slices.shifts),
             ("length", slices.lengths),
+            ("slope", slopes.without_graph),
             ("balance", moved_biases.moves),
             ("part-text", replaced_parts.lines),
         ):

@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import style
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
@@ -16,10 +17,22 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Diff, Location
 
 FIRST = 10  # norms: a critic without a bound leaves its level within some tens of steps
 MORE = 1.5  # times the samples: a last step more or less is no sign
 BLOCKS = 10  # of the loss: a single value below zero may be chance
+BELOW = 5  # losses below zero, which one may be by rounding, beside a penalty that is added to them and grows
+BOUND = (
+    "Bound the critic: add a gradient penalty to its loss, normalise its layers by their spectral norm, or "
+    "clip its weights after each of its steps."
+)
+BOUND_CODE = (
+    "alpha = torch.rand(len(real), *[1] * (real.dim() - 1), device=real.device)  # one for each sample\n"
+    "mixed = (alpha * real + (1 - alpha) * fake.detach()).requires_grad_(True)\n"
+    "(slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)\n"
+    "loss = loss + 10 * (slope.flatten(1).norm(dim=1) - 1).square().mean()  # before the critic's backward"
+)
 
 
 def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | None:
@@ -38,30 +51,35 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
     loss = optimization.steps["loss"][np.isfinite(optimization.steps["loss"])]
     if own is None or others is None or len(loss) < limits["losses"] or not _scores_for(optimization, other):
         return None
+    slope, graphed = _constant_slope(optimization)
     lowest = float(np.min(statistics.block_medians(loss, BLOCKS)))
-    if lowest >= 0 or min(own[0], others[0]) < limits["ratio"]:
+    below = int((loss < 0).sum())
+    if (lowest >= 0 and (slope is None or below < BELOW)) or min(own[0], others[0]) < limits["ratio"]:
         return None
-    begin = own[1]
+    begin, name = own[1], timing.training_of(optimization)
     step = timing.step_at(optimization, begin)
+    went = f"fell from {number(float(loss[0]))} to {number(lowest)}" if lowest < 0 else f"was below zero {below} times"
+    why = (
+        f"Line {slope.line} takes a gradient without create_graph=True: for the backward of the loss it is a constant, "
+        "so that a penalty made of it bounds nothing."
+        if slope
+        else "Where nothing bounds the critic's slope it makes that difference as large as it likes, and what it hands "
+        "on grows with it."
+    )
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
         title=f"Nothing bounds the critic: its gradients rose to {number(own[0])} times their first level",
         summary=(
-            f"The loss of {timing.training_of(optimization)} fell from {number(float(loss[0]))} to {number(lowest)}. "
+            f"The loss of {name} {went}. "
             "An error is never below zero; a difference of mean scores, as a Wasserstein critic has, may be. From step "
             f"{step} on its gradient norm stays more than ten times above its first level, and ends at "
-            f"{number(own[0])} times; that of {timing.training_of(other)} ends at {number(others[0])} times. Where "
-            "nothing bounds the critic's slope it makes that difference as large as it likes, and what it hands on "
-            "grows with it."
+            f"{number(own[0])} times; that of {timing.training_of(other)} ends at {number(others[0])} times. {why}"
         ),
-        fix="Bound the critic: add a gradient penalty to its loss, normalise its layers by their spectral norm, or "
-        "clip its weights after each of its steps.",
-        fix_code="alpha = torch.rand(len(real), *[1] * (real.dim() - 1), device=real.device)  # one for each sample\n"
-        "mixed = (alpha * real + (1 - alpha) * fake.detach()).requires_grad_(True)\n"
-        "(slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)\n"
-        "loss = loss + 10 * (slope.flatten(1).norm(dim=1) - 1).square().mean()  # before the critic's backward",
+        fix="Ask for the graph of that gradient: create_graph=True." if slope else BOUND,
+        fix_code="" if slope else BOUND_CODE,
+        diff=graphed,
         first_step=step,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, begin),
@@ -70,13 +88,28 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             Evidence(
                 "late norm over first norm, other optimizer", others[0], "", limits["ratio"], limits.source("ratio")
             ),
-            Evidence("lowest loss of the critic, median of a tenth of the run", lowest),
+            Evidence("lowest loss of the critic, median of a tenth of the run", lowest)
+            if lowest < 0
+            else Evidence("losses of the critic below zero", below, "losses", BELOW),
         ],
-        location=optimization.backward_location,
+        location=slope or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(step), "leaves its level")])
         + pictures.loss(optimization, [Mark(float(step), "gradients leave their level")]),
         false_alarm="A pair whose objective is meant to grow without an end.",
     )
+
+
+def _constant_slope(optimization: Optimization) -> tuple[Location | None, Diff | None]:
+    """The script's only line that takes a gradient without its graph, and the edit that asks for it."""
+    place = script_lines.only(optimization.process, "slope")
+    own = own_statement.at(optimization.process, place)
+    call = own.only_call("grad") if own else None
+    if own is None or call is None:
+        return place, None
+    if len(call.args) > 4:  # where create_graph may be given without its name
+        return None, None
+    return place, own.changed(own.with_argument(("grad",), "create_graph", "True"))
 
 
 def _growth(optimization: Optimization, limits: Limits) -> tuple[float, int] | None:

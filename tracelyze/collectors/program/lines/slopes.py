@@ -1,0 +1,33 @@
+"""Lines of the script that take a gradient by `autograd.grad` without a graph of it: what is made of that gradient is a
+constant for the backward that follows. Read off bytecode, as in `script_text`."""
+
+from __future__ import annotations
+
+import dis
+from types import CodeType
+from typing import Final
+
+from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
+from tracelyze.collectors.program.lines.named_calls import FUNCTIONS, LONGEST, METHODS
+from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
+
+_ENDS: Final = ("POP_TOP", "RETURN_VALUE", "UNPACK_SEQUENCE", "STORE_SUBSCR")
+
+
+def without_graph(code: CodeType) -> list[int]:
+    """Lines at which `autograd.grad(...)`, or `grad(...)`, is called in a statement that never says create_graph."""
+    if "grad" not in code.co_names or len(code.co_code) > LONGEST:
+        return []
+    found: dict[int, None] = {}
+    line, taken, before = code.co_firstlineno, 0, ""
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        if one.opname in FUNCTIONS and one.argval == "grad" and (before == "autograd" or one.opname not in METHODS):
+            taken = line
+        elif taken and ("create_graph" in named_arguments(code, one) or one.opname == "CALL_FUNCTION_EX"):
+            taken = 0
+        elif taken and (one.opname in _ENDS or names_stored(one)):
+            found[taken] = None
+            taken = 0
+        before = name_taken(one) if one.opname in FUNCTIONS else ""
+    return list(found)
