@@ -161,13 +161,13 @@ def test_a_generator_that_is_made_anew_for_each_epoch(make) -> None:
     for sites in ((split, drawn, made), (split, drawn, seed)):
         _, _, finding = by_hand(make, *sites)
         assert (finding.severity, finding.location.line) == ("warning", 53), "not the split, which must stay as it is"
-        assert "Line 53 makes the generator anew for each of them" in finding.summary
+        assert "Line 53 re-creates the generator for each epoch" in finding.summary
         assert "rng = np.random.default_rng(cfg.seed)" in finding.fix_code
     given = maker | {"site": 6, "source": "for start in range(0, n, 32):"}
     _, _, finding = by_hand(make, split, drawn, given)
     assert (finding.location.line, "drawn once" in finding.summary) == (54, False)
     unseeded = seed | {"source": "rng = np.random.default_rng()"}
-    assert "makes the generator anew" not in by_hand(make, split, drawn, given, unseeded)[2].summary
+    assert "re-creates the generator" not in by_hand(make, split, drawn, given, unseeded)[2].summary
     _, _, finding = by_hand(make, split)
     assert "Either it is drawn once, or" in finding.summary, "its function may be called for each epoch"
     loop = {"site": 8, "role": "epochs", "file": "t.py", "line": 12, "function": "main", "source": "for e in range(8):"}

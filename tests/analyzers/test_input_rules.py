@@ -58,7 +58,7 @@ def test_raw_values_that_saturate_a_tanh(make) -> None:
     for squashing in (("2", "Tanh", 0.98), ("Sigmoid after 1", "Sigmoid", 0.7)):
         status, _, finding = judge(make, batches(RAW, LABEL), forward(*MLP[:2], squashing, ("3", "Linear", 0.5)))
         assert (status, finding.confidence) == ("fired", "likely")
-        assert "saturated" in finding.summary
+        assert "saturate the tanh" in finding.summary
         assert not [one for one in finding.evidence if "layer after it" in one.name]
     norm = ("2", "Dropout", 78.0), ("n", "LayerNorm", 1.0), ("3", "Linear", 0.5)
     assert judge(make, batches(RAW, LABEL), forward(*MLP[:2], *norm))[0] == "passed"

@@ -337,5 +337,5 @@ def test_copies_before_the_split_are_named_by_their_line_and_counted_by_what_was
     assert status == "fired", reason
     looked = len({held[at + place] for at in range(0, 800, 32) for place in range(8)})
     assert finding.evidence[1].value == pytest.approx(finding.evidence[0].value / looked)
-    assert "copies before they were split" in finding.summary
+    assert "copies before the split" in finding.summary
     assert (finding.location.line, finding.seen_at.line) == (12, 13)

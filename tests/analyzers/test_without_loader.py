@@ -222,7 +222,7 @@ def test_classes_that_the_loss_weighs_are_not_to_be_weighed_again(make) -> None:
     for source, advised in (("loss = F.cross_entropy(z, y, weight=w)", False), ("loss = criterion(z, y)", True)):
         site = {"site": 1, "role": "loss", "file": "train.py", "line": 9, "function": "main", "source": source}
         finding = make.check("class-imbalance", make.process(sites=[site], more={"batches": rows}))[2]
-        assert ("weigh the classes" in finding.fix) == advised
+        assert ("weight the classes" in finding.fix) == advised
 
 
 def fields(rows: str, prints: bool = True, **more: str) -> list[dict[str, Any]]:

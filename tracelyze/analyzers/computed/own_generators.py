@@ -80,13 +80,13 @@ def _finding(
         confidence="likely",
         title=f"{loader['dataset']} draws the same random numbers for a sample in each epoch",
         summary=(
-            f"{where} seeds a generator anew for each sample, by a seed that is the same in each epoch. "
-            f"{plural(found.hits, 'sample')} that were looked at in more than one of {count} passes held the same "
-            "numbers. Augmentation that should differ in each epoch repeats that of the first one, so that the network "
-            "sees far fewer variants than it seems to."
+            f"{where} re-seeds a generator for each sample, with a seed that is the same in each epoch. "
+            f"{plural(found.hits, 'sample')} checked in more than one of {count} passes held the same numbers. "
+            "Augmentation that should differ between epochs repeats that of the first, so the network sees far fewer "
+            "variants than it seems to."
         ),
-        fix="Seed that generator by a number from torch's, which goes on from epoch to epoch and which the loader "
-        "seeds in each worker. What is drawn from it stays as it is.",
+        fix="Seed that generator from torch's, which continues from epoch to epoch and which the loader seeds in each "
+        "worker. Draw from it as before.",
         fix_code=own_expressions.seeded_by_torch(place) or FIX_CODE,
         first_step=0,
         evidence=[
@@ -97,5 +97,5 @@ def _finding(
         location=place or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="Noise that belongs to the data, and is to be the same in each epoch.",
+        false_alarm="Noise that belongs to the data and should be the same in each epoch.",
     )  # fmt: skip

@@ -60,13 +60,13 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
         rule=rule,
         title=f"One of the model's {numbers} inputs is the target itself",
         summary=(
-            f"In all {samples:,} samples that were looked at, what the model is given for a sample holds the target of "
-            f"{line.where} ({where}), scaled and shifted at most. The next best input has a correlation of "
-            f"{percent(other)} with it. The model learns to read the answer off. Its loss and its accuracy say "
-            "nothing, on validation data neither: where the answer is not known yet, it has nothing to go by."
+            f"In all {samples:,} samples checked, the model's input contains the target of {line.where} ({where}), at "
+            f"most scaled and shifted. The next best input has a correlation of {percent(other)} with it. The model "
+            "learns to copy the answer. Its loss and accuracy mean nothing, not even on validation data: in real use, "
+            "where the answer is not known yet, it has nothing to go by."
         ),
-        fix="Take the target, and everything that is made from it, out of the inputs; let windows end before the value "
-        "that they are to predict.",
+        fix="Remove the target, and everything computed from it, from the inputs; end windows before the value to "
+        "predict.",
         fix_code='features = table.drop(columns=["target"])\n# of a series: x, y = series[i : i + n], series[i + n]',
         evidence=[
             Evidence(
@@ -80,5 +80,5 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
             Evidence("correlation of the next best input", other),
         ],
         confidence="likely",
-        false_alarm="An exercise in which the model is to find the one input that is the answer.",
+        false_alarm="An exercise in which the model has to find the one input that is the answer.",
     )

@@ -39,19 +39,19 @@ def of(process: Process, loader: Mapping[str, Any]) -> Untold | None:
         return None
     holder = str(loader.get("takes_epoch") or "sampler")
     place, diff = loader_call.epochs_of(process, loader, holder)
-    why = "The sampler draws its order from its seed and the number of the epoch, which nobody has set."
+    why = "The sampler derives its order from its seed and the epoch number, which nothing sets."
     called = process.locations("set-epoch")
     if own:
         why = (
-            f"{loader['sampler']} has a set_epoch, so its order is to follow the number of the epoch: either nobody "
-            "tells it that number, or it does not read it."
+            f"{loader['sampler']} has a set_epoch, so its order should follow the epoch number: either nothing passes "
+            "it that number, or it does not read it."
         )
         place = place or (called[0] if len(called) == 1 else None)
     if len(called) == 1:
         why += f" Line {called[0].line} calls a set_epoch: is it reached, and on this sampler?"
     return Untold(
         why=why,
-        fix=f"Call set_epoch(epoch) of the loader's {holder} before the loader is iterated.",
+        fix=f"Call set_epoch(epoch) on the loader's {holder} before iterating over the loader.",
         code=f"loader.{holder}.set_epoch(epoch)  # the first line in the loop over epochs",
         location=place,
         diff=diff,

@@ -42,9 +42,9 @@ def finding(process: Process, rule: str, loader: Row, limits: Limits) -> Finding
         confidence="certain",
         title=f"Every step trains on the first batch of {loader['dataset']}, of {plural(length, 'batch', 'batches')}",
         summary=(
-            f"An iterator of the loader was made anew for {plural(begun, 'step')}, and gave its first batch to each. "
-            f"The loader does not shuffle, so that this is always the same one: the other {length - 1:,} of its "
-            f"batches were never trained on."
+            f"A new iterator over the loader was made for {plural(begun, 'step')}, and each got its first batch. The "
+            f"loader does not shuffle, so this is always the same batch: the other {length - 1:,} were never trained "
+            "on."
         ),
         fix="Make the iterator once per epoch, and shuffle the training data.",
         fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)\n"

@@ -63,9 +63,9 @@ def finding(process: Process, rule: str, rows: list[Row], limits: Limits) -> Fin
         confidence="likely",
         title="Training data are sorted by label and never shuffled",
         summary=(
-            f"Batches of {size} are cut one behind the other out of {kept:,} samples, pass after pass, and these are "
+            f"Batches of {size} are sliced one after the other from {kept:,} samples, pass after pass, and these are "
             f"sorted by label: {holds}. A batch holds {percent(size / kept)} of the data, so it pulls the network "
-            "towards the few labels that it holds, and the last ones of an epoch win."
+            "towards its few labels, and the last batches of an epoch win."
         ),
         fix="Draw a new order for each epoch, and take the batches from it.",
         fix_code="for epoch in range(epochs):\n    order = torch.randperm(len(x))\n"
@@ -81,5 +81,5 @@ def finding(process: Process, rule: str, rows: list[Row], limits: Limits) -> Fin
         location=script_lines.batches(process) or process.site(first.get("site")),
         seen_at=process.site(first.get("site")),
         charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="An order that is the point of the training, as a curriculum from class to class.",
+        false_alarm="An order that is the point of the training, such as a curriculum from class to class.",
     )  # fmt: skip

@@ -65,7 +65,7 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
         summary=(
             f"The inputs of the model repeat every {plural(int(order['period']), 'step')}: in {plural(count, 'pass')} "
             f"over the data each batch held what it held before. {why} The network sees the same batches again and "
-            "again: their noise does not average out, and the last ones of an epoch always have the last word."
+            "again: their noise does not average out, and the same batches always end an epoch."
         ),
         fix=fix,
         fix_code=code,
@@ -84,25 +84,27 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
 
 def _told(seeds: Location | None, drawn: Location | None, *, once: bool) -> tuple[str, str, str]:
     """Why the order repeats, as far as the script's lines show it, what to change, and an example."""
-    fix = "Draw a new order for each epoch, from a generator that is seeded once."
+    fix = "Draw a new order for each epoch from a generator that is seeded once."
     if seeds is not None and script_lines.makes_generator(seeds):
-        why = f"Line {seeds.line} makes the generator anew for each of them, with its seed: it draws the same order."
+        why = (
+            f"Line {seeds.line} re-creates the generator for each epoch with the same seed, so it draws the same order."
+        )
         fix = (
-            f"Make the generator of line {seeds.line} once, above the loop over epochs, and hand it to what draws the "
-            "order. Or let the seed depend on the epoch as well."
+            f"Create the generator of line {seeds.line} once, above the epoch loop, and pass it to whatever draws the "
+            "order. Or make the seed depend on the epoch."
         )
         return why, fix, f"{seeds.source.strip()}  # once, above the loop over epochs; hand it over as an argument"
     if seeds is not None:
-        return "The generator is seeded anew for each of them, and draws the same order again.", fix, FIX_CODE
+        return "The generator is re-seeded for each epoch and draws the same order again.", fix, FIX_CODE
     if drawn is not None:
         why = (
-            f"Line {drawn.line} draws an order for each of them, and gets the same one again: the generator that it "
-            "draws from is seeded, or made, anew each time."
+            f"Line {drawn.line} draws an order for each epoch and gets the same one again: its generator is re-seeded "
+            "or re-created each time."
         )
         return why, "Seed the generator of this line once, above the loop over epochs.", FIX_CODE
     if once:
         return "The order is drawn once, and is that of every epoch.", fix, FIX_CODE
-    return "Either it is drawn once, or its generator is seeded anew for each epoch.", fix, FIX_CODE
+    return "Either it is drawn once, or its generator is re-seeded for each epoch.", fix, FIX_CODE
 
 
 def _under_a_condition(process: Process, line: Location) -> bool:

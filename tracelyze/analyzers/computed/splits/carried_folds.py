@@ -64,14 +64,14 @@ def told(process: Process, finding: Finding, carried: Carried) -> Finding:
     """The finding of shared samples, in words about folds."""
     return replace(
         finding,
-        title=f"One model is trained through {carried.folds} folds, and validated on what earlier folds trained",
+        title=f"One model trains through {carried.folds} folds and is validated on data from earlier folds",
         summary=(
             f"{carried.found.hits:,} of the {carried.found.looked:,} samples that were looked at in the validation of "
-            "later folds were met in the training of earlier ones, and the loss goes on in each fold where the last "
-            "one ended: the model did not start anew. Only the first fold measures samples that the model does not "
-            "know; the mean over the folds is too good."
+            "later folds were met in the training of earlier ones, and in each fold the loss continues where the last "
+            "fold ended: the model was not reset. Only the first fold measures samples the model has not seen; the "
+            "mean over the folds is too good."
         ),
-        fix="Make model, optimizer and scheduler anew within the loop over the folds.",
+        fix="Create a new model, optimizer and scheduler inside the loop over the folds.",
         fix_code="for train_index, val_index in folds:\n    model = make_model()\n"
         "    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)",
         location=process.optimizations[0].made_at or finding.location,

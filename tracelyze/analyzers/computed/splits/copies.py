@@ -31,12 +31,11 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
     copied = _made_above(process, finding.location)
     return replace(
         finding,
-        title=f"{met} of the validation samples that were looked at are also in the training data",
+        title=f"{met} of the validation samples checked are also in the training data",
         summary=(
-            f"{found.hits:,} of the {found.looked:,} different samples that were looked at in validation were also met "
-            f"in training. {percent(found.doubled)} of what a pass over them shows is there twice or more: the data "
-            "held copies before they were split. On them validation measures what was memorised, so its numbers are "
-            "too good."
+            f"{found.hits:,} of the {found.looked:,} distinct samples checked in validation were also seen in "
+            f"training. {percent(found.doubled)} of the samples in a pass over them occur twice or more: the data held "
+            "copies before the split. On these, validation measures memorisation, so its numbers are too good."
         ),
         fix="Split first, and copy or oversample the training part alone.",
         evidence=[

@@ -50,13 +50,13 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
     name = draws.names(repeated)
     if workers and repeated == ["own"]:
         why = (
-            "Workers are forked anew for each epoch with a copy of the dataset, and of its generator in the state that "
-            "the training process has: that one never moves."
+            "Workers are forked again for each epoch with a copy of the dataset, including its generator in the state "
+            "of the training process, where it never advances."
         )
         fix = "Give each worker a new seed in every epoch: draw from torch's generator, which the loader seeds."
         code = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
     else:
-        why = "Something seeds it at the beginning of each epoch, in worker_init_fn, or while samples are loaded."
+        why = "Something re-seeds it: at the start of each epoch, in worker_init_fn, or while samples are loaded."
         fix = "Seed once, before the first epoch; in worker_init_fn use torch.initial_seed(), which differs each epoch."
         code = (
             "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)\n\n"
@@ -77,8 +77,8 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         title=f"Every epoch draws the same random numbers for {loader['dataset']}",
         summary=(
             f"Loading the samples draws from {name}, and in {plural(len(longest), 'pass')} over {loader['dataset']} it "
-            f"was in the same state at the same point. {why} Augmentation that should differ in each epoch repeats "
-            f"that of the first one, so that the network sees far fewer variants than it seems to.{where}"
+            f"was in the same state at the same point. {why} Augmentation that should differ between epochs repeats "
+            f"that of the first, so the network sees far fewer variants than it seems to.{where}"
         ),
         fix=fix,
         fix_code=code,
@@ -93,7 +93,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         location=line or drawn or made,
         seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="Augmentation that is to be the same in each epoch; random numbers that change nothing.",
+        false_alarm="Augmentation meant to be the same in each epoch; random numbers that change nothing.",
     )
 
 
@@ -101,11 +101,11 @@ RULE = Rule(
     id="augmentation-repeats",
     family="data",
     severity="warning",
-    title="Augmentation repeats itself every epoch",
-    about="Random numbers for augmentation should go on from epoch to epoch. A seed in the wrong place, or a generator "
-    "that is copied into new workers, begins them anew.",
+    title="Augmentation repeats every epoch",
+    about="Random numbers for augmentation should continue from epoch to epoch. A seed in the wrong place, or a "
+    "generator copied into new workers, restarts them.",
     check=check,
-    verify="Record the run again: the generators begin each epoch in another state.",
+    verify="Record the run again: the generators start each epoch in a different state.",
     excluded=(
         "No augmentation, or one that was kept from the first epoch: random numbers are drawn in every pass.",
         "Chance: states of generators agree bit for bit in three passes.",
@@ -119,7 +119,7 @@ RULE = Rule(
         Threshold("unchanged", 0.75, "share", "derived: of stored samples that were met; a flip by chance keeps half"),
         Threshold("beyond", 5, "times", "the rate at which samples of one pass equal each other"),
     ),
-    not_when="Datasets that make up their samples, validation loaders, streams, samples that draw nothing, several "
+    not_when="Datasets that generate their samples, validation loaders, streams, samples that draw nothing, several "
     "trainings in one process.",
     references=("https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader",),
 )

@@ -66,7 +66,7 @@ def _finding(
         if share is not None and compared
         else ""
     )
-    both = " Training and validation read one and the same dataset object, with its transforms." if shared else ""
+    both = " Training and validation share one dataset object, with its transforms." if shared else ""
     evidence = [Evidence("generator", names), Evidence("one dataset object for both", shared)]
     if share is not None and compared:
         evidence.insert(0, Evidence("batches that changed", share, "share", limits["share"], limits.source("share")))
@@ -77,9 +77,9 @@ def _finding(
         title=f"Validation samples of {loader['dataset']} are augmented at random",
         summary=(
             f"Loading validation samples draws from {names}, as it does for training.{detail}{both} Each pass measures "
-            "other, and harder, data: the numbers are too low, they swing, and the best epoch is partly luck."
+            "different, harder data: the numbers are too pessimistic and noisy, and the best epoch is partly luck."
         ),
-        fix="Give validation a dataset of its own without the random transforms; split the indices, not the object.",
+        fix="Give validation its own dataset without the random transforms; split the indices, not the object.",
         fix_code=one_dataset.example(process, loader["dataset"]) if shared else one_dataset.EXAMPLE,
         first_step=drawing[0].step,
         evidence=evidence,
@@ -97,7 +97,7 @@ RULE = Rule(
     family="data",
     severity="warning",
     title="Validation data are augmented",
-    about="Random transforms belong to training. Where a split shares the dataset object, validation gets them too.",
+    about="Random transforms belong in training. If a split shares the dataset object, validation gets them too.",
     check=check,
     verify="Record the run again: loading validation samples draws no random numbers.",
     absent="The run validates on no dataset with an index.",

@@ -82,12 +82,12 @@ def _finding(
         title=f"Field {name} of the batches has one row for {rows} samples" + ": the last one's" * bool(of_last),
         summary=(
             f"In all {of_last} batches that were looked at as they were put together, field {name} is a single row, "
-            f"that of the last sample, although the samples differ there. It is stretched over all {rows} samples: "
-            "all but one are trained with the data of another."
+            f"that of the last sample, although the samples differ there. It is broadcast to all {rows} samples: all "
+            "but one train on another sample's data."
             if of_last
             else f"In all {batches} batches that were looked at, field {name} has a single row while the others have "
             f"one for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
-            "sample, it is stretched over all of them, and all samples but one are trained with the data of another."
+            "sample, it is broadcast to all of them, and all but one train on another sample's data."
         ),
         fix="Stack the field like the others in collate_fn, one row for each sample.",
         fix_code=own_expressions.stacked(process, collates)
@@ -132,7 +132,7 @@ RULE = Rule(
     family="data",
     severity="warning",
     title="A field of the batches has too few rows",
-    about="A tensor with one row is broadcast over all samples without a word: they all get the values of one.",
+    about="A tensor with one row is silently broadcast to all samples: they all get the values of one.",
     check=check,
     verify="Record the run again: every field has a row for each sample.",
     needs=(("batches.shape", "batches.print"),),

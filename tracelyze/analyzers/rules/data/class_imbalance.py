@@ -18,7 +18,7 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-WEIGH = ". Unless that is done already, weigh the classes in the loss, or sample the rare ones more often."
+WEIGH = ". Unless you already do, weight the classes in the loss, or sample the rare ones more often."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -85,7 +85,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     line = process.location("loss") or optimization.loss_location
     weighed = line is not None and "weight" in line.source
     always = _always(process, most, share, limits)
-    so = f" After the first third of the run it answered {most} to nearly every sample that was looked at."
+    so = f" After the first third of the run it answered {most} for nearly every sample checked."
     return Finding(
         rule=RULE.id,
         severity="warning" if always else "info",
@@ -93,12 +93,11 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         title=f"{part[0].upper()}{part[1:]} of the targets are of one class"
         + (", which the model nearly always answers" if always else ""),
         summary=(
-            f"Of {sum(counts.values()):,} targets that were looked at, {part} are of class {most}{rare}. A model that "
-            f"answers {most} whatever it is given is right in "
-            f"{part} of the cases, so accuracy says little, and its gradients come from the others so seldom "
-            f"that they may not be learned at all.{so * always}"
+            f"Of {sum(counts.values()):,} targets checked, {part} are of class {most}{rare}. A model that always "
+            f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from the "
+            f"other classes so rarely that they may never be learned.{so * always}"
         ),
-        fix="Judge the model by precision and recall, or the area under the curve"
+        fix="Judge the model by precision and recall, or by the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
         fix_code=class_shares.SAMPLED
         + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle")
@@ -121,7 +120,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         location=line,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
-        false_alarm="Rare classes that are weighed in the loss, or do not matter.",
+        false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
     )
 
 
@@ -130,10 +129,10 @@ RULE = Rule(
     family="data",
     severity="info",
     title="One class makes up nearly all targets",
-    about="Where one class is nearly all of the data, always answering it looks like success.",
+    about="If one class makes up nearly all of the data, always predicting it looks like success.",
     check=check,
     verify="Judge the model by precision and recall of the rare classes.",
-    excluded=("A chance of few samples: hundreds of targets were looked at.",),
+    excluded=("Chance in a small sample: hundreds of targets were checked.",),
     needs=(("batches.trained",), ("loss_calls.target_varies",)),
     thresholds=(
         Threshold(
@@ -145,5 +144,5 @@ RULE = Rule(
         Threshold("answered", 0.25, "share", "derived: of the rare targets; three of four are missed at least"),
         Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
     ),
-    not_when="Uneven classes within an order of magnitude, targets that are no classes, maps and sequences of targets.",
+    not_when="Class shares within an order of magnitude, targets that are not classes, maps and sequences of targets.",
 )

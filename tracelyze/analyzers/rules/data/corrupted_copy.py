@@ -54,14 +54,13 @@ def _finding(process: Process, row: Row, changes: list[Row], limits: Limits) -> 
         confidence="certain" if row["saved"] >= limits["certain"] else "likely",
         title=f"Batches are overwritten while the model trains on them, in {changed} of {looks} steps",
         summary=(
-            f"In {changed} of {plural(looks, 'step')} that were looked at, {name} of {row['module']} held something "
-            f"else when the backward was over than when the model was called ({percent(elements)} of its elements), "
-            "and autograd still needed it. No operation of torch wrote into it: a thread, another process or NumPy "
-            "fills the same memory with a later batch. So gradients come from other inputs than the loss, and labels "
-            "may belong to another batch, too." + script_lines.said(buffer, "makes tensors of memory that is shared")
+            f"In {changed} of {plural(looks, 'step')} checked, {name} of {row['module']} changed between the forward "
+            f"and the end of the backward ({percent(elements)} of its elements) while autograd still needed it. No "
+            "torch operation wrote to it: a thread, another process or NumPy fills the same memory with a later "
+            "batch. Gradients come from different inputs than the loss, and labels may belong to another batch, "
+            "too." + script_lines.said(buffer, "makes tensors of memory that is shared")
         ),
-        fix="Copy a batch out of the buffer before the buffer may be filled again, or fill it again only after the "
-        "backward.",
+        fix="Copy the batch out of the buffer before the buffer is refilled, or refill it only after the backward.",
         fix_code="inputs = shared.clone()  # while whoever fills the shared tensor waits"
         if buffer is not None and "share_memory_" in buffer.source
         else "inputs = torch.from_numpy(buffer).clone()  # before the buffer goes back to whoever fills it",
@@ -76,7 +75,7 @@ def _finding(process: Process, row: Row, changes: list[Row], limits: Limits) -> 
         location=buffer or backward,
         seen_at=backward,
         charts=pictures.loss(optimization, [Mark(float(seen), "first seen")]) if optimization is not None else [],
-        false_alarm="An input that is meant to change between the forward and the backward, through `.data`.",
+        false_alarm="An input that is meant to change between forward and backward, through `.data`.",
     )
 
 
@@ -85,11 +84,11 @@ RULE = Rule(
     family="data",
     severity="critical",
     title="A batch is overwritten while it is in use",
-    about="A staging buffer that is filled again too early gives the backward other inputs than the forward had.",
+    about="If a staging buffer is refilled too early, the backward sees different inputs from the forward.",
     check=check,
     verify="Record the run again: no input changes before the backward is over.",
     excluded=(
-        "A model that makes numbers of its own of its input: autograd itself held the memory that changed.",
+        "A model that copies or converts its input: autograd itself held the memory that changed.",
         "An operation in place: those of torch count a tensor's version up, and autograd refuses such a backward.",
     ),
     absent="No input of a model was read twice in a step.",
@@ -100,7 +99,7 @@ RULE = Rule(
         Threshold("unseen", 3, "steps", "derived: so many that were due and did not come are chance once in 20 runs"),
         Threshold("often", 0.02, "share", "of the steps that were looked at; what is rarer spoils few gradients"),
     ),
-    not_when="Buffers that are filled again after the step, or before the backward where the model has made other "
-    "numbers of them; in-place operations of torch; counters and weights of fewer than four elements.",
+    not_when="Buffers refilled after the step, or before the backward once the model has copied or converted them; "
+    "in-place operations of torch; counters and weights with fewer than four elements.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html",),
 )

@@ -59,7 +59,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
             + f"Batches of different workers get the same augmentation, in the same order.{where}"
         ),
-        fix=f"Let each worker seed what it draws from by its own number, and hand the function to the loader{there}.",
+        fix="Let each worker seed its generator with its own worker seed, and pass that function to the "
+        f"loader{there}.",
         fix_code=(
             (
                 loader_call.SEED_OF_EACH_WORKER
@@ -88,10 +89,10 @@ RULE = Rule(
     family="data",
     severity="warning",
     title="Workers repeat each other's augmentation",
-    about="torch seeds its own, Python's and NumPy's generator in each worker. What a dataset holds, or worker_init_fn "
-    "seeds with a constant, is the same in all of them.",
+    about="torch seeds its own, Python's and NumPy's generators in each worker. A generator that the dataset holds, "
+    "or that worker_init_fn seeds with a constant, is the same in all workers.",
     check=check,
-    verify="Record the run again: the generators of the workers begin in different states.",
+    verify="Record the run again: the workers' generators start in different states.",
     excluded=(
         "A generator that each worker makes or seeds on its first sample: that is seen, and its state compared.",
         "Chance: states of generators agree bit for bit, in every pass that workers begin.",

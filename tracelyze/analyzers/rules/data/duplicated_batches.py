@@ -62,10 +62,11 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         summary=(
             f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
             f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
-            f"and goes through all of it, so an epoch is {workers} times as long as it should be, and the same batch "
-            "is trained on several times in a row."
+            f"and reads all of it, so an epoch is {workers} times too long, and the model trains on the same batch "
+            "several times in a row."
         ),
-        fix="Let each worker yield its own part of the stream: in the dataset's __iter__, ask which worker it runs in.",
+        fix="Let each worker yield its own part of the stream: in the dataset's __iter__, check which worker it runs "
+        "in.",
         fix_code=(
             "import itertools  # at the top of the file\n\n"
             "# in the dataset: call today's __iter__ samples, and add\n"
@@ -83,7 +84,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         location=process.site(loader.get("read_by")) or process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
-        false_alarm="A stream that is to repeat every batch as often as there are workers.",
+        false_alarm="A stream meant to repeat every batch once per worker.",
     )
 
 
@@ -92,9 +93,9 @@ RULE = Rule(
     family="data",
     severity="critical",
     title="Workers yield the same batches",
-    about="A stream (IterableDataset) that does not ask which worker it runs in is read from the beginning by each.",
+    about="If a stream (IterableDataset) does not check which worker it runs in, every worker reads it from the start.",
     check=check,
-    verify="Record the run again: neighbouring batches differ, and an epoch has as many batches as the data fill.",
+    verify="Record the run again: neighbouring batches differ, and an epoch has as many batches as the data can fill.",
     excluded=("One sample that comes often: all pairs of neighbours are equal, batches further apart are not.",),
     absent="No stream is read by several workers.",
     needs=(("batches.print", "loaders.num_workers"),),

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 INVARIANT = ("LBFGS",)  # curvature is what it measures
 TOO_FAST = (
-    "Gradients of that layer are as much too large. A learning rate that suits the other layers makes it diverge or "
-    "kills its units; one that suits it leaves the others behind."
+    "That layer's gradients are too large by the same factor. A learning rate that suits the other layers makes it "
+    "diverge or kills its units; one that suits it is too slow for the others."
 )
 SATURATED = (
-    "The tanh or sigmoid behind it is saturated by such values: it says little more than their sign, and hardly any "
-    "gradient comes back through it."
+    "Such values saturate the tanh or sigmoid after it: it passes on little more than their sign, and hardly any "
+    "gradient comes back."
 )
 
 
@@ -75,20 +75,19 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         confidence="likely",
         title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
-            f"{given} ran from {number(field.low)} to {number(field.high)} in "
-            f"{plural(field.batches, 'batch')}, not normalised: {met.name} put out values "
-            f"of {number(met.scale)} in an early step, where normalised input gives about one. "
-            + (SATURATED if met.squashed else TOO_FAST)
+            f"{given} ran from {number(field.low)} to {number(field.high)} in {plural(field.batches, 'batch')}, not "
+            f"normalised: {met.name} output values of {number(met.scale)} in an early step, where normalised input "
+            "gives about one. " + (SATURATED if met.squashed else TOO_FAST)
         ),
-        fix="Subtract the mean and divide by the standard deviation of the training set, for each feature or channel; "
-        "do the same in validation. A BatchNorm as the first layer does it, too.",
+        fix="For each feature or channel, subtract the mean and divide by the standard deviation of the training set; "
+        "do the same in validation. BatchNorm as the first layer works, too.",
         fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
             Evidence(
-                f"root mean square of what {met.name} puts out", met.scale, "", limits["layer"], limits.source("layer")
+                f"root mean square of the output of {met.name}", met.scale, "", limits["layer"], limits.source("layer")
             ),
             *(
                 []
@@ -117,7 +116,8 @@ RULE = Rule(
     family="data",
     severity="warning",
     title="Inputs are not normalised",
-    about="A layer's gradient grows with its input, and curvature with its square: raw values make one layer too fast.",
+    about="A layer's gradient grows with its input, and curvature with its square: raw values make the first layer "
+    "too fast.",
     check=check,
     verify="Record the run again: the inputs have a mean near 0 and a deviation near 1.",
     absent="The batches hold no floating-point field.",
@@ -128,6 +128,6 @@ RULE = Rule(
         Threshold("next", 3, "", "measured: layers put out 0.1 to 1.5 from what was normalised in between"),
         Threshold("looks", 3, "batches", "one batch may be out of the ordinary"),
     ),
-    not_when="Identifiers, one-hot, masks, targets; values that the loop or the model normalises; loaded weights.",
+    not_when="Ids, one-hot vectors, masks, targets; values that the loop or the model normalises; loaded weights.",
     references=("https://doi.org/10.1007/978-3-642-35289-8_3",),
 )

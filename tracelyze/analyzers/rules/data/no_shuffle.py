@@ -83,8 +83,9 @@ RULE = Rule(
     id="no-shuffle",
     family="data",
     severity="critical",
-    title="Training data in the order of their labels",
-    about="Batches of one class each make a network forget the others. Order alone does no harm; sorted labels do.",
+    title="Training data are in label order",
+    about="Single-class batches make a network forget the other classes. Order alone is harmless; sorted labels are "
+    "not.",
     check=check,
     verify="Record the run again: batches hold labels from the whole range.",
     excluded=("Order alone does no harm: here it is that of the labels.", "A rare class: batches lie on both sides."),

@@ -70,14 +70,14 @@ def _finding(
         confidence="likely",
         title=f"{NAMES[name]} is used and not seeded, while {' and '.join(NAMES[one] for one in seeded)} is",
         summary=(
-            f"The script seeds {' and '.join(NAMES[one] for one in seeded)}. But {'; '.join(drawn)}, "
-            "and no seed was given to that. Another run of the script will not give the same numbers."
+            f"The script seeds {' and '.join(NAMES[one] for one in seeded)}. But {'; '.join(drawn)}, without a seed. "
+            "Another run of the script will not give the same numbers."
         ),
         fix="Seed every generator that the training draws from, in one place.",
         fix_code="\n".join(SEEDS[one] for one in unseeded),
         evidence=[*evidence, Evidence("seeded", ", ".join(seeded))],
         location=script_lines.seeds(process),
-        false_alarm="A seed that only draws one data set; an unusual one for Python before torch was imported.",
+        false_alarm="A seed used only to draw one data set; unusual seeding of Python before torch was imported.",
     )
 
 
@@ -86,7 +86,7 @@ RULE = Rule(
     family="data",
     severity="info",
     title="Some random generators are seeded, but others are used",
-    about="A seed makes a run repeatable only if every generator that it draws from gets one.",
+    about="Seeding makes a run repeatable only if every generator in use is seeded.",
     check=check,
     verify="Two runs of the script print the same losses.",
     absent="The script seeds no global generator of random numbers.",

@@ -91,9 +91,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         confidence="likely" if untold and not untold.certain else "certain",
         title="Every epoch uses the same order" + (", although the loader shuffles" if loader["shuffled"] else ""),
         summary=(
-            f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch that was looked at held the "
-            f"same samples at the same place{although}. {why} So "
-            f"the noise of the batches does not average out{later}."
+            f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch checked held the same samples at the "
+            f"same place{although}. {why} So batch noise does not average out{later}."
         ),
         fix=fix,
         fix_code=code,
@@ -107,7 +106,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         location=(untold.location if untold else None if anew else seeds) or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
-        false_alarm="An order that is to repeat, as for a comparison batch by batch.",
+        false_alarm="An order meant to repeat, for example to compare batch by batch.",
     )
 
 
@@ -116,8 +115,8 @@ RULE = Rule(
     family="data",
     severity="warning",
     title="The same order in every epoch",
-    about="A loader that shuffles is to draw a new order for each pass. A forgotten set_epoch, or a seed in the wrong "
-    "place, gives it the same one every time.",
+    about="A loader that shuffles should draw a new order for each pass. A missing set_epoch, or a seed in the wrong "
+    "place, gives the same order every time.",
     check=check,
     verify="Record the run again: batches at the same place differ from epoch to epoch.",
     excluded=(
