@@ -174,7 +174,7 @@ def test_a_generator_that_is_made_anew_for_each_epoch(make) -> None:
     assert "The order is drawn once" in by_hand(make, DRAW, loop)[2].summary
     inside = DRAW | {"line": 13, "source": "p = torch.randperm(n, generator=g)"}
     _, _, finding = by_hand(make, inside, loop, loop | {"site": 9, "role": "backward", "line": 20})
-    assert "Line 13 draws an order for each of them" in finding.summary
+    assert "Line 13 draws an order for each epoch" in finding.summary
     for source, above in (
         ("order = torch.randperm(n) if mixed else torch.arange(n)", ""),
         ("order = torch.randperm(n)", "if mixed:"),

@@ -40,8 +40,8 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         confidence="certain" if loader and reading_order.keeps_it(loader) else "likely",
         title="Training data are sorted by label and never shuffled",
         summary=(
-            f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). "
-            "Each batch pulls the network towards the few classes that it holds, and the last ones of an epoch win."
+            f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). Each batch pulls "
+            "the network towards its few classes, and the last batches of an epoch win."
         ),
         fix=fix,
         fix_code="order = rng.permutation(order)"
@@ -60,7 +60,7 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         location=place,
         seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
         charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="An order that is the point of the training, as a curriculum from class to class.",
+        false_alarm="An order that is the point of the training, such as a curriculum from class to class.",
         diff=diff,
         setting=loader_arguments.setting_of_shuffle(process, loader, training) if unused is None else None,
     )

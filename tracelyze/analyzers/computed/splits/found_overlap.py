@@ -25,11 +25,11 @@ def finding(
         confidence="likely",
         title=f"{part} validation samples are also in the training data",
         summary=(
-            f"{plural(found.hits, 'sample')} of the {found.looked:,} that were looked at in validation were also met "
-            f"{found.where}: {part.lower()} validation data are training data. On them validation measures what was "
-            "memorised, so its numbers are too good."
+            f"{plural(found.hits, 'sample')} of the {found.looked:,} checked in validation were also seen "
+            f"{found.where}: {part.lower()} validation data are training data. On these, validation measures "
+            "memorisation, so its numbers are too good."
         ),
-        fix="Split once, by sample or by what copies of a sample share, before copies or augmentations are made.",
+        fix="Split once, by sample or by a key that copies of a sample share, before making copies or augmentations.",
         fix_code=(
             "train, val = random_split(originals, [0.8, 0.2], generator=torch.Generator().manual_seed(0))  # once\n"
             "assert not set(train.indices) & set(val.indices)"
@@ -45,5 +45,5 @@ def finding(
         location=script_lines.split(process) or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(process.longest) if process.optimizations else [],
-        false_alarm="A loader that is to measure the training error, with no validation beside it.",
+        false_alarm="A loader meant to measure the training error, in a run without real validation.",
     )  # fmt: skip
