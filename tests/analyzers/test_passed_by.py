@@ -42,7 +42,7 @@ def test_a_call_past_the_wrapper(make, call: str, edited: str | None) -> None:
     assert place is not None
     assert (place.line, place.source) == (3, call)
     assert (diff and [one.strip() for one in diff.added]) == (edited and [edited])
-    assert "in its place, in line 3." in found.summary()
+    assert "instead, in line 3." in found.summary()
     assert found.code().startswith("outputs = self.net(inputs)")
 
 

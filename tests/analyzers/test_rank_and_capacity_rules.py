@@ -94,7 +94,7 @@ def test_a_rank_that_comes_late_to_the_collectives_of_the_script(make, late: tup
     assert found == status
     if finding is not None:
         assert (finding.ranks, finding.title.endswith("rank 0 waits 50 ms for it")) == ([1], True)
-        assert "outside of the script's collectives" in finding.summary.lower()
+        assert "outside the script's collectives" in finding.summary.lower()
 
 
 def forwards(late: float) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def test_the_first_rank_comes_late_to_the_broadcast_of_buffers(make, late: tuple
     found, _, finding = make.check("straggler", *named(*two))
     assert (finding.ranks if finding else None) == ranks, found
     if finding is not None:
-        assert "Outside of backward and the broadcast of buffers rank 0 needs 60 ms a step" in finding.summary
+        assert "Outside backward and the broadcast of buffers, rank 0 needs 60 ms a step" in finding.summary
 
 
 def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
@@ -128,7 +128,7 @@ def test_the_line_at_which_only_the_straggler_is_found(make) -> None:
     slow = rank(make, 1, 0.05, 0.02, tables=seen(4, 1, 4, 4, 3))
     _, _, finding = make.check("straggler", *named(usual, slow))
     assert finding.location.line == 40
-    assert "found in line 40 far more often" in finding.summary
+    assert "seen in line 40 far more often" in finding.summary
     alike = rank(make, 0, 0.02, 0.05, tables=seen(1, 4, 4, 1, 1))
     assert make.check("straggler", *named(alike, slow))[2].location is None
 

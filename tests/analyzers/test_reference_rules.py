@@ -165,4 +165,6 @@ def test_a_reference_that_is_written_over_in_every_step(make: Any) -> None:
     assert finding.fix_code == f"{finding.location.source}  # once, in front of the loop, and not in it"
     assert "belongs in front of the loop" in finding.fix
     once = found(loads[:1])
-    assert "Keep a copy of the model as it was" in once.fix, "loaded before training, and written over some other way"
+    assert "Keep a copy of the model from before training" in once.fix, (
+        "loaded before training, and written over some other way"
+    )

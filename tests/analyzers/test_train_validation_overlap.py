@@ -124,7 +124,7 @@ def test_copies_that_were_made_before_the_split(make) -> None:
     copied = [one for one in range(448) for _ in range(2 + (one < 224))]
     status, _, finding = judge(make, looked_at_whole(copied, 160), loaders, loader=[1, 1, 1, 2])
     assert status == "fired"
-    assert "copies before they were split" in finding.summary
+    assert "copies before the split" in finding.summary
     drawn = random.Random(1).choices(range(448), k=len(copied))
     status, reason, _ = judge(make, looked_at_whole(drawn, 160), loaders, loader=[1, 1, 1, 2])
     assert (status, "so few are different" in reason) == ("passed", True)

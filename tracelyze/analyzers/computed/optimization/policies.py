@@ -119,12 +119,12 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         confidence="likely",
         title=f"The loss punishes the policy's entropy: it fell from {number(first)} to {number(last)}",
         summary=(
-            f"The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
-            f"the policy surer of itself, whatever it is rewarded for. Its entropy fell from {number(first)} to "
-            f"{number(last)}; equal odds have {number(float(seen.most[known][0]))}. A policy that always does the same "
-            "explores nothing."
+            "The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
+            f"the policy more deterministic, whatever it is rewarded for. Its entropy fell from {number(first)} to "
+            f"{number(last)}; a uniform policy has {number(float(seen.most[known][0]))}. A policy that always does the "
+            "same thing does not explore."
         ),
-        fix="Subtract the entropy: the loss is minimised, and the entropy is to be large.",
+        fix="Subtract the entropy: the loss is minimised, and the entropy should stay large.",
         fix_code="# in the line that adds the entropy to the loss; its other terms, and its weight, stay as they are:\n"
         "loss = loss - entropy_weight * dist.entropy().mean()",
         first_step=int(steps[0]) + 1,
@@ -186,16 +186,16 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         title=f"The policy's advantages are all zero in {share_of(share, 'steps')}"
         + (f" ({training})" if training else ": nothing to learn from"),
         summary=(
-            f"In {int(zero.sum())} of {len(zero)} steps that were looked at, every weight that the log-probabilities "
-            "of the policy's loss are multiplied by is exactly zero, and so is the policy's gradient"
-            f"{': what gradients there are come of other terms, such as entropy' * learns}."
+            f"In {int(zero.sum())} of {len(zero)} steps checked, every weight that multiplies the log-probabilities in "
+            "the policy loss is exactly zero, and so is the policy's "
+            f"gradient{': what gradients there are come of other terms, such as entropy' * learns}."
             + (
                 f" The rewards are all equal: every element of {equal.name} is {number(equal.value)}, whatever was "
                 "answered."
                 if equal
                 else ""
             )
-            + " Advantages are differences within a group, or to a baseline: they vanish where all rewards are equal."
+            + " Advantages are differences within a group, or from a baseline: they vanish if all rewards are equal."
             + (
                 f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt "
                 "are one and the same. Greedy decoding makes them so, or a policy that has become certain."

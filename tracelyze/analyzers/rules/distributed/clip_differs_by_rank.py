@@ -58,10 +58,10 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
         confidence="likely",
         title=f"Ranks that share one model clip it differently, by {percent(most)}",
         summary=(
-            f"Ranks {first} and {other} began with the same loss, and their losses move together: they compute one "
-            f"model. But each clips by the norm of the gradients that it holds ({number(norms[0])} and "
-            f"{number(norms[1])} at step {step:,}): parts of one model are scaled differently, and the update no "
-            "longer points along the gradient."
+            f"Ranks {first} and {other} began with the same loss, and their losses move together: they run one model. "
+            f"But each clips by the norm of the gradients that it holds ({number(norms[0])} and {number(norms[1])} at "
+            f"step {step:,}): parts of one model are scaled differently, and the update no longer points along the "
+            "gradient."
         ),
         fix=FIX,
         fix_code=EXAMPLE,
@@ -73,7 +73,7 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
             Evidence("ranks compared", sum(bool(one.by_step) for one in ranks.values()), "ranks", role="basis"),
         ],
         location=process.location("clip") or process.longest.step_location,
-        false_alarm="Stages of a pipeline that clip apart on purpose.",
+        false_alarm="Pipeline stages that clip separately on purpose.",
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def _copies_finding(process: Process, first: int, scaled: dict[int, Scaled], lim
             Evidence("tensors with that factor", most.copies, "tensors", limits["copies"], limits.source("copies")),
         ],
         location=process.location("clip") or process.longest.step_location,
-        false_alarm="Losses that are scaled by rank on purpose, and divided again where the weights are updated.",
+        false_alarm="Losses scaled per rank on purpose, and divided again when the weights are updated.",
     )  # fmt: skip
 
 
@@ -121,7 +121,8 @@ RULE = Rule(
     family="distributed",
     severity="critical",
     title="Ranks clip parts of one model differently",
-    about="A model that is split over ranks has one gradient, and one norm. Clipping each part by its own bends it.",
+    about="A model split over ranks has one gradient with one norm. Clipping each part by its own norm changes its "
+    "direction.",
     check=check,
     gather=gather,
     verify="Record the run again: all ranks clip by the same norm.",

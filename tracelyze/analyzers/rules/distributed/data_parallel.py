@@ -27,9 +27,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
             + ("gains nothing on a CPU" if process.device == "cpu" else "is slow"),
             summary=(
                 "nn.DataParallel drives all devices from one Python process and copies the model to each of them at "
-                "every forward. One process per device (DistributedDataParallel) is faster with two devices already, "
-                "and the only way to use several machines. On one device, or on a CPU, the "
-                "wrapper gains nothing; the names of the weights that it hands out begin with 'module.' there as well."
+                "every forward. One process per device (DistributedDataParallel) is faster even with two devices, and "
+                "the only way to use several machines. On one device, or on a CPU, the wrapper gains nothing, and it "
+                "still prefixes weight names with 'module.'."
             ),
             fix="Take the wrapper off, or start several processes with torchrun and wrap the model in "
             "DistributedDataParallel."
@@ -42,7 +42,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             "loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))",
             evidence=[Evidence("wrapper", "DataParallel")],
             location=process.site(made[0]["made_at"] if made else None) or process.location("backward"),
-            false_alarm="A short experiment for which a second process is not worth the trouble.",
+            false_alarm="A short experiment for which a second process is not worth the effort.",
         )
     ]
 

@@ -28,8 +28,8 @@ UNSEEN = (
     "a rank that did not send."
 )
 FIX = (
-    "Look at what these ranks did instead: their stacks (py-spy dump), their logs, and the kernel log of their hosts "
-    "for XID errors and kills. Ranks that take different branches join different collectives."
+    "Find out what these ranks did instead: check their stacks (py-spy dump), their logs, and the kernel logs of "
+    "their hosts for XID errors and OOM kills. Ranks that take different branches join different collectives."
 )
 FIX_RECORDED = (
     "Have every rank take the same branches around collectives: the same number of batches (drop_last, or "
@@ -112,7 +112,7 @@ def _finding(guilty: list[Late], ranks: Mapping[int, Rank], waiting: set[int], s
               if seen.stack),
         ],
         location=place or joined,
-        false_alarm="" if doing else "Dumps that were written at different times, while the job still moved.",
+        false_alarm="" if doing else "Dumps written at different times, while the job was still making progress.",
     )  # fmt: skip
 
 
@@ -134,17 +134,17 @@ RULE = Rule(
     id="rank-hang",
     family="distributed",
     severity="critical",
-    title="A rank holds up the others",
-    about="A collective ends when all ranks of its group have joined: one that does not come stops every other one.",
+    title="A rank blocks the others",
+    about="A collective completes only when all ranks of its group have joined: one missing rank blocks all others.",
     check=check,
     gather=late_ranks.read,
-    verify="Start the job again: it passes the step at which it stood.",
+    verify="Restart the job: it gets past the step where it hung.",
     absent="The run has no dumps of collectives.",
     whole_process=True,
     thresholds=(
         Threshold("looks", 5, "looks", "derived: one a second; nobody ends a job for having stood less long"),
         Threshold("times", 2, "longest steps", "derived: a step that is under way takes about as long as others"),
     ),
-    not_when="Ranks that ended normally, dumps of a job that moves.",
+    not_when="Ranks that ended normally, dumps of a job that is still making progress.",
     references=("https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",),
 )

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 FIX = (
-    "Wrap the model in DistributedDataParallel before the optimizer is made, call the wrapper and not the "
-    "module inside it, and leave no_sync before the last backward of a step."
+    "Wrap the model in DistributedDataParallel before creating the optimizer, call the wrapper rather than the module "
+    "inside it, and exit no_sync before the last backward of a step."
 )
 EXAMPLE = (
     "from torch.nn.parallel import DistributedDataParallel  # at the top of the file\n\n"
     "model = DistributedDataParallel(model)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
-ALONE = (
-    "nothing averages the gradients. Each rank sees its part of the data only, and whatever is saved is one of them."
-)
+ALONE = "nothing averages the gradients. Each rank learns from its own data only, and one rank's model is saved."
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
 
@@ -69,11 +67,11 @@ def _never_equal(process: Process, ranks: list[int], opened: list[Process]) -> F
         title=f"{plural(len(ranks), 'rank')} average their gradients, but their weights differ from the start",
         summary=(
             "The optimizers of these ranks are given the same gradients at the same steps, as data parallel training "
-            "does, while their weights differ from the first step on. So each gradient is the mean over models that "
-            "are not the same, and fits none of them."
+            "does, while their weights differ from the first step on. So each gradient is an average over different "
+            "models and fits none of them."
         ),
-        fix="Give all ranks the same weights before the first step: send those of rank 0 to the others, which "
-        "DistributedDataParallel does, or seed all ranks alike where the model is made.",
+        fix="Give all ranks the same weights before the first step: broadcast those of rank 0, as "
+        "DistributedDataParallel does, or seed all ranks alike before the model is created.",
         fix_code="for tensor in model.state_dict().values():\n    dist.broadcast(tensor, src=0)",
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -96,7 +94,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
     unlike = settings.apart(process, opened[0]) if averaged else treated
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
     since, who = max([drifts[0].since, *(one.since for one in unlike)]), "" if treated else "Optimizers of "
-    title = f"{plural(len(ranks), 'rank')} train models of their own: weights that were equal drift apart"
+    title = f"{plural(len(ranks), 'rank')} train separate models: weights that were equal drift apart"
     effect, fix = ALONE, FIX
     outside = None if averaged or unlike else not_averaged.of(process, opened, limits["equal"])
     if outside:
@@ -126,7 +124,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
         location=(optimization.made_at if unlike else not_averaged.place(outside)) or optimization.step_location,
         diff=not_averaged.edit(outside),
         charts=side_by_side.learning(process, opened, since),
-        false_alarm="Models that are trained by themselves on purpose (ensembles), or averaged at the very end.",
+        false_alarm="Models trained independently on purpose (ensembles), or averaged only at the very end.",
     )  # fmt: skip
 
 
@@ -135,7 +133,8 @@ RULE = Rule(
     family="distributed",
     severity="critical",
     title="Ranks drift apart",
-    about="Data-parallel ranks stay equal as long as they apply the same gradients. Without averaging they part.",
+    about="Data-parallel ranks stay equal as long as they apply the same gradients. Without averaging they drift "
+    "apart.",
     check=check,
     gather=weights.sums_of,
     verify="Record the run again: the weights of all ranks are equal at the same steps.",

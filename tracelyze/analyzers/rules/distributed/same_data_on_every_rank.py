@@ -119,7 +119,7 @@ def _finding(
         ranks=[process.rank, *compared],
         location=process.loader_location(loader) or script_lines.drawn_batches(process),
         seen_at=process.site(loader.get("site")) or (optimization.loss_location if optimization else None),
-        false_alarm="Ranks that hold parts of one model are to see the same data.",
+        false_alarm="Ranks that hold parts of one model should see the same data.",
     )  # fmt: skip
 
 
@@ -128,8 +128,8 @@ RULE = Rule(
     family="distributed",
     severity="critical",
     title="The same data on every rank",
-    about="Data-parallel training averages the gradients of ranks that saw different samples: without something that "
-    "divides the data, every rank sees all of them, in the same order.",
+    about="Data-parallel training averages the gradients of ranks that saw different samples. Unless something splits "
+    "the data, every rank sees all samples in the same order.",
     check=check,
     gather=gather,
     verify="Record the run again: this check passes, because the ranks get different batches.",
@@ -143,6 +143,6 @@ RULE = Rule(
         Threshold("batches", 4, "batches", "4 places of 5 different batches agree by chance once in 120 times"),
         Threshold("share", 0.9, "share", "of the batches; the last of a pass may be filled up in another way"),
     ),
-    not_when="Models in no data-parallel wrapper (pipeline, tensor parallel), ranks of which only some agree.",
+    not_when="Models without a data-parallel wrapper (pipeline, tensor parallel), runs in which only some ranks agree.",
     references=("https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
 )

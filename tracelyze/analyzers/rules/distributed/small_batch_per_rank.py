@@ -88,9 +88,9 @@ def _finding(process: Process, work: Work, share: float, ranks: int, limits: Lim
         title=f"{percent(share)} of a step goes into exchanging gradients: {size} a rank are little work",
         summary=(
             f"Outside of backward a rank needs {duration(work.own)} a step, its forward included; backward takes "
-            f"{duration(work.backward)}. Computing gradients takes no longer than "
-            f"{limits['forwards']:.0f} forwards, so that at least {duration(lost)} of each step are spent on "
-            f"averaging gradients between {ranks} ranks. That takes as long for one sample as for a thousand."
+            f"{duration(work.backward)}. Computing gradients takes no longer than {limits['forwards']:.0f} forwards, "
+            f"so at least {duration(lost)} of each step go into averaging gradients across {ranks} ranks. That takes "
+            "as long for one sample as for a thousand."
         ),
         fix="Give each rank more samples a step (with a learning rate to match), accumulate over several backwards "
         "under no_sync(), or use fewer ranks.",
@@ -111,8 +111,9 @@ RULE = Rule(
     id="small-batch-per-rank",
     family="distributed",
     severity="info",
-    title="Ranks spend more time on exchanging gradients than on computing them",
-    about="Gradients are as large for one sample as for a thousand: with little work a rank, the exchange dominates.",
+    title="Ranks spend more time exchanging gradients than computing them",
+    about="Exchanging gradients costs the same for one sample as for a thousand: with little work per rank, it "
+    "dominates.",
     check=check,
     gather=gather,
     verify="Record the run again: a sample costs less time.",

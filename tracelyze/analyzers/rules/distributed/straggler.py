@@ -60,9 +60,9 @@ def _finding(
         made = "" if slow.loads_at is None else f" Its samples are made in line {slow.loads_at.line}."
         why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif place is not None:
-        why = f"It is not waiting for batches: it was found in line {place.line} far more often than any other rank."
+        why = f"It is not waiting for batches: it was seen in line {place.line} far more often than any other rank."
     else:
-        why = "It is not waiting for batches: look at what this rank alone does in a step, and at its machine."
+        why = "It is not waiting for batches: check what only this rank does in a step, and check its machine."
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
@@ -70,10 +70,10 @@ def _finding(
         severity="warning",
         confidence="likely",
         title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
-        summary=f"Outside of {slow.waits_in} rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
+        summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",
-        fix="Give all ranks the same work on the same hardware. Log and save rarely where only one rank does it.",
+        fix="Give all ranks the same work on the same hardware. If only one rank logs and saves, do it rarely.",
         ranks=[rank],
         evidence=[
             Evidence("own work of the slowest rank", slow.own, "s"),
@@ -84,7 +84,7 @@ def _finding(
         cost=Cost(seconds, lost / step),
         location=(slow.loads_at or process.location("loader")) if loads else place,
         charts=_side_by_side(paces),
-        false_alarm="A rank that does more on purpose, as a pipeline's last stage.",
+        false_alarm="A rank that does more on purpose, such as the last stage of a pipeline.",
     )
 
 
@@ -105,7 +105,7 @@ RULE = Rule(
     id="straggler",
     family="distributed",
     severity="warning",
-    title="One rank holds up the others",
+    title="One rank slows down the others",
     about="Ranks wait for each other when gradients are averaged, so the slowest one sets the pace of all.",
     check=check,
     gather=own_work.of,
@@ -123,6 +123,6 @@ RULE = Rule(
         Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
         Threshold("elsewhere", 0.25, "share", "derived: of its share; on slower hardware all ranks are found there"),
     ),
-    not_when="Ranks equally slow, a rank whose processors other programs held, first batches of an epoch, evaluation "
-    "and saving on one rank now and then.",
+    not_when="Ranks that are equally slow, a rank whose processors other programs kept busy, first batches of an "
+    "epoch, occasional evaluation or saving on one rank.",
 )

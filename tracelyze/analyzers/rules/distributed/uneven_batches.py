@@ -91,10 +91,11 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
     low, high = values[least], values[most]
     loader = next(iter(process.loaders.records()), None)
     effect = (
-        "The others have nobody to average with when it is done: they hang, or the last steps use part of the data."
+        "Once it is done, the others have no one to average with: they hang, or the last steps use only part of the "
+        "data."
         if what != "samples per batch" and "mean" not in what
-        else "Gradients of all ranks count the same in the average, so samples of the small batches weigh more, and "
-        "ranks with small batches wait for the others."
+        else "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small "
+        "batches wait for the others."
     )
     return Finding(
         rule=RULE.id,
@@ -104,8 +105,8 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
         summary=(
             f"Rank {least} has {low:,.0f} {what}, rank {most} has {high:,.0f}: {percent(high / low - 1)} more. {effect}"
         ),
-        fix="Divide the data evenly: DistributedSampler pads or drops so that all ranks get equally many samples, and "
-        "the batch size is the same for all.",
+        fix="Split the data evenly: DistributedSampler pads or drops so that all ranks get the same number of "
+        "samples. Use the same batch size on all ranks.",
         fix_code="sampler = DistributedSampler(dataset, drop_last=True)\n"
         "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler, drop_last=True)  # per_rank: one number",
         first_step=timing.step_at(process.longest, 0),
@@ -116,7 +117,7 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
                                   {what: ("compute", list(values.values()))})],
         location=process.loader_location(loader) if loader else script_lines.drawn_batches(process),
         seen_at=process.site(loader["site"]) if loader else process.longest.backward_location,
-        false_alarm="Ranks of different speed that are given batches in proportion, with weights to match.",
+        false_alarm="Ranks of different speed that get batches in proportion, with matching weights.",
     )  # fmt: skip
 
 
@@ -125,7 +126,7 @@ RULE = Rule(
     family="distributed",
     severity="warning",
     title="Ranks get different batches",
-    about="Averaging gradients takes all ranks to have the same number of batches, of the same size.",
+    about="Averaging gradients requires all ranks to have the same number of batches of the same size.",
     check=check,
     gather=gather,
     verify="Record the run again: all ranks make the same number of steps with batches of the same size.",

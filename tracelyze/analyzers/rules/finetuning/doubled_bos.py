@@ -66,14 +66,14 @@ RULE = Rule(
     id="doubled-bos",
     family="fine-tuning",
     severity="warning",
-    title="Begin-of-text twice",
-    about="Template and tokenizer both add the begin-of-text token: training and inference see other beginnings.",
+    title="Begin-of-text appears twice",
+    about="Template and tokenizer both add the begin-of-text token: training and inference see different beginnings.",
     check=check,
     verify="Record the run again: rows begin with the id once.",
-    absent="The run trains no language model, as far as its losses were seen.",
+    absent="No loss of a language model was seen in the run.",
     excluded=(
         "Padding on the left: what fills rows up to one length is left out first.",
-        "Texts that begin so by chance: the id stands at the beginning of all rows, and nowhere else.",
+        "Texts that begin this way by chance: the id occurs at the start of all rows, and nowhere else.",
     ),
     needs=(("loss_calls.ids_next", "loss_calls.begin_twice"),),
     thresholds=(

@@ -51,13 +51,13 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         rule=RULE.id,
         severity="warning" if likely or end.known else "info",
         confidence="certain" if end.known and end.stop is None else "likely" if likely or end.known else "possible",
-        title=f"The end of a text is never learned: id {end.symbol} ends the rows and is no target that counts",
+        title=f"The end of a text is never learned: id {end.symbol} ends the rows but never counts as a target",
         summary=(
-            f"{percent(end.share)} of the rows that were looked at end in id {end.symbol}, which {line.function} never "
-            "counts as a target: what the model generates runs on to the length limit. Usually the padding token is "
-            f"the end-of-text token as well, so that whatever masks the padding masks the end.{last}"
+            f"{percent(end.share)} of the rows checked end in id {end.symbol}, which {line.function} never counts as a "
+            "target: generation runs on to the length limit. Usually the padding token is also the end-of-text token, "
+            f"so masking the padding masks the end.{last}"
         ),
-        fix="Give padding an id of its own, or mask it by attention_mask instead of by its id; see that each text "
+        fix="Give padding its own id, or mask it by attention_mask instead of by id, and make sure that each text "
         "ends in the end-of-text token."
         + (f" Line {masking.line} masks by the id." if masking else script_lines.said(shared, "makes both the same")),
         fix_code=f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
@@ -90,10 +90,11 @@ RULE = Rule(
     family="fine-tuning",
     severity="warning",
     title="The end of a text is never a target",
-    about="A language model stops where it has learned to. Padding that shares the end-of-text id masks that away.",
+    about="A language model stops where it has learned to stop. Padding that shares the end-of-text id masks that "
+    "target.",
     check=check,
-    verify="Record the run again: the id that ends the rows is a target that counts.",
-    absent="The run trains no language model, as far as its losses were seen.",
+    verify="Record the run again: the id that ends the rows counts as a target.",
+    absent="No loss of a language model was seen in the run.",
     excluded=(
         "Streams that are cut into rows: the rows end in one id.",
         "Padding with an id of its own behind an end symbol: the last targets that count have nothing in common.",

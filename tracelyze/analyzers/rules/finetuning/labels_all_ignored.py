@@ -67,7 +67,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
             Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
             Evidence("loss of such a batch", outcome),
         ],
-        false_alarm="Batches that are padded with empty samples on purpose, under a loss that is a sum.",
+        false_alarm="Batches padded with empty samples on purpose, with a loss that is a sum.",
         severity="critical" if critical else "warning",
         change=advice.line or script_lines.only(process, "labels"),
         lost=1.0 if outcome == "NaN" else part,  # NaN stays in the weights
@@ -90,7 +90,8 @@ RULE = Rule(
     family="fine-tuning",
     severity="critical",
     title="No target of a batch counts",
-    about="Targets that are ignore_index do not count. If all of a batch are, its mean is 0/0: NaN, or 0 as a sum.",
+    about="Targets equal to ignore_index do not count. If a whole batch is ignored, its mean loss is 0/0: NaN (a sum "
+    "is 0).",
     check=check,
     verify="Record the run again: targets count in every batch, and the loss is a number above 0.",
     excluded=("A few masked rows: in these batches not one target counts.",),

@@ -55,19 +55,19 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         rule=RULE.id,
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
-            f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the "
-            "model is given two positions later. The labels were shifted by one before they were handed over, and the "
-            "model shifts them once more. It never learns the next token; what it generates skips every other one."
+            f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the model is given "
+            "two positions later. The labels were already shifted by one when they were passed in, and the model "
+            "shifts them again. It never learns the next token; generated text skips every other token."
         ),
-        fix="Hand over labels at the positions of their own input ids, with -100 for padding and prompts as it is now: "
-        "models of transformers shift them inside.",
+        fix="Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models "
+        "shift them internally.",
         fix_code=label_shifts.example(line.location, change),
         evidence=[
             Evidence(
                 "targets that are the id two positions later", share, "share", limits["equal"], limits.source("equal")
             ),
         ],
-        false_alarm="A head that is meant to predict the token after the next one.",
+        false_alarm="A head meant to predict the token after the next one.",
         change=change,
         repeated=True,
         diff=label_shifts.unshifted(process, change),
@@ -79,7 +79,8 @@ RULE = Rule(
     family="fine-tuning",
     severity="critical",
     title="Labels are shifted twice",
-    about="Causal language models of transformers shift the labels inside. Labels that come shifted are off by two.",
+    about="Causal language models in transformers shift the labels internally. Labels that are already shifted end up "
+    "off by two.",
     check=check,
     verify="Record the run again: targets are the id of the next position.",
     excluded=(

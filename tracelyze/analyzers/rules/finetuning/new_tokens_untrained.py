@@ -56,14 +56,14 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         confidence="certain",
         title=f"New tokens are never trained: {plural(used, 'row')} of {end_of_name(row['parameter'], 30)} stay as is",
         summary=(
-            f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to "
-            f"{row['rows']:,}) before training. Inputs use {used} of them, without padding, and {row['unchanged']:.0f} "
-            f"of these are bit for bit what they were, {plural(row['step'] - row['begun'], 'step')} later. "
+            f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to {row['rows']:,}) "
+            f"before training. Inputs use {used} of them, not counting padding, and {row['unchanged']:.0f} of these "
+            f"are bit-for-bit unchanged {plural(row['step'] - row['begun'], 'step')} later. "
             + (
-                "The weight is frozen, so the new tokens keep their initial values, which mean nothing."
+                "The weight is frozen, so the new tokens keep their meaningless initial values."
                 if frozen
-                else "The weight is trainable, but nothing updates these rows: a gradient that is masked, or an "
-                "optimizer that holds another tensor."
+                else "The weight is trainable, but nothing updates these rows: their gradient is masked, or the "
+                "optimizer holds another tensor."
             )
         ),
         fix="Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least "
@@ -93,7 +93,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         location=script_lines.only(process, "freeze" if frozen else "hook") or adapters or made or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
-        false_alarm="New rows that were filled with embeddings which are to stay.",
+        false_alarm="New rows filled with embeddings that should stay as they are.",
     )
 
 
@@ -126,7 +126,8 @@ RULE = Rule(
     family="fine-tuning",
     severity="warning",
     title="New tokens are never trained",
-    about="Rows that are added to an embedding hold random values. Frozen beside adapters, they keep them for good.",
+    about="Rows added to an embedding hold random values. If the embedding is frozen while adapters train, they stay "
+    "random.",
     check=check,
     verify="Record the run again: the new rows change.",
     absent="The run makes no embedding larger.",

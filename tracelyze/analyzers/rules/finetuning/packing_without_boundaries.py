@@ -108,13 +108,12 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         change=script_lines.only(process, "mask-given") if most else None,
         title=f"Packed samples see each other: {number(parts)} in a row, and no mask between them",
         summary=(
-            f"A row holds {number(parts)} samples on average, one behind the other, and attention {weights} to samples "
-            f"before the one that it is at.{more} Each sample is learned with a context of strangers "
-            "that it will not have later. Pretraining does this on purpose, and long contexts may gain by "
-            "it; short fine-tuning samples lose."
+            f"A row holds {number(parts)} samples on average, back to back, and attention {weights} to earlier samples "
+            f"in the row.{more} Each sample is learned with unrelated context that it will not have at inference. "
+            "Pretraining does this on purpose, and long contexts may benefit; short fine-tuning samples suffer."
         ),
-        fix="Keep the samples of a row apart: position ids that start anew with each, and a block-diagonal mask or an "
-        "attention that takes the lengths of the samples.",
+        fix="Keep the samples in a row apart: use position ids that restart with each sample, and a block-diagonal "
+        "mask or an attention kernel that takes sample lengths.",
         fix_code=NUMBERED if most and library else code,
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
@@ -129,7 +128,8 @@ RULE = Rule(
     family="fine-tuning",
     severity="info",
     title="Packed samples see each other",
-    about="Several samples in a row save padding; without a mask between them each gets the others as its context.",
+    about="Packing several samples into a row saves padding. Without a mask between them, each sees the others as "
+    "context.",
     check=check,
     settings=("packing",),
     verify="Record the run again: attention gives no weight to other samples.",

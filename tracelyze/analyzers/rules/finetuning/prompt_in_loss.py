@@ -61,7 +61,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word
         title=title,
         summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
-        fix="Where only answers are to be learned, give the positions of the prompt the label -100.",
+        fix="To train on answers only, set the labels of prompt positions to -100.",
         fix_code="labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is\n"
         "# with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True",
         evidence=[
@@ -78,7 +78,8 @@ RULE = Rule(
     family="fine-tuning",
     severity="info",
     title="The prompt counts in the loss",
-    about="Instruction data repeat a template in every row. Where it counts, the loss is lower than on the answers.",
+    about="Instruction data repeat a template in every row. If it counts, the loss looks better than it is on the "
+    "answers.",
     check=check,
     verify="Record the run again: the targets of the prompt no longer count.",
     absent="The run trains no language model, as far as its losses were seen.",

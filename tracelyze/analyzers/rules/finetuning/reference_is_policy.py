@@ -71,9 +71,9 @@ def _finding(
         f"its loss {said}",
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
-            f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} {said}"
-            f"{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is learned: "
-            "nothing holds the model to where it began, and rewards and margins read 0."
+            f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
+            f"{said}{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is "
+            "learned: nothing keeps the model near its start, and rewards and margins read 0."
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
@@ -81,7 +81,7 @@ def _finding(
         else f"Give the reference copies: assign=True in line {assigned.line} makes the trained model's own tensors "
         "its parameters. Or drop assign=True, where the reference has parameters of its own already."
         if assigned
-        else "Keep a copy of the model as it was before training, in eval mode and without gradients. With adapters, "
+        else "Keep a copy of the model from before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
         fix_code="".join(one.strip() for one in diff.added)
         if diff
@@ -100,7 +100,7 @@ def _finding(
         diff=diff,
         seen_at=compared or optimization.loss_location,
         charts=pictures.loss(optimization),
-        false_alarm="A constant loss for another reason, beside a first call that only looks at the outputs.",
+        false_alarm="A loss that is constant for another reason, next to a first call that only inspects the outputs.",
     )
 
 
@@ -123,9 +123,10 @@ RULE = Rule(
     family="fine-tuning",
     severity="critical",
     title="The reference model is the trained model",
-    about="Preference losses and penalties on divergence compare with a frozen copy. Where it is no copy, they say 0.",
+    about="Preference losses and KL penalties compare with a frozen copy. If the reference is the policy itself, they "
+    "see no difference.",
     check=check,
-    verify="Record the run again: the loss of a preference leaves ln 2 after the first steps.",
+    verify="Record the run again: the preference loss leaves ln 2 after the first steps.",
     absent="The run calls no second model on the input of the trained one.",
     excluded=(
         "A reference by disabled adapters: such calls are not counted.",

@@ -85,16 +85,15 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
         summary=(
             f"The {side} of {line.function} is the output of another {'part of the ' * bool(part)}model ({teacher}), "
-            "computed with autograd on, and "
-            f"{tensors} of it, which an optimizer holds, get gradients from this loss. The teacher "
-            "moves towards the student, instead of staying the target that it was."
-            + (" It is in eval mode, so it is hardly meant to train." if evaluating else "")
+            f"computed with autograd on, and {tensors} of it, which an optimizer holds, get gradients from this loss. "
+            "The teacher moves towards the student instead of staying a fixed target."
+            + (" It is in eval mode, so it is probably not meant to train." if evaluating else "")
         ),
-        fix="Switch off the gradients of the teacher before the optimizer is made, or compute its output without "
-        "autograd: an optimizer passes over tensors without a gradient.",
+        fix="Turn off the teacher's gradients before the optimizer is created, or compute its output without "
+        "autograd: an optimizer skips tensors without a gradient.",
         fix_code=_example(process, model, part, optimization),
         evidence=[Evidence("trained tensors behind the target alone", int(rows[0]["target_trained"]), "tensors")],
-        false_alarm="Two models that are meant to find a common answer.",
+        false_alarm="Two models meant to converge to a common answer.",
         change=made_at,
     )
 

@@ -80,9 +80,9 @@ def _finding(
         title=f"A target in a short micro-batch weighs {number(apart)} times as much as one in a long one",
         summary=(
             f"In the median step the smallest micro-batch holds {min(middle):.0f} targets that count, and the largest "
-            f"{max(middle):.0f}. Each loss is a mean over its own targets, and their gradients are added up as if they "
-            f"were alike: a target in the smallest weighs {number(apart)} times as much as one in the largest (in one "
-            f"step {number(most)} times). The update is not the one of the large batch."
+            f"{max(middle):.0f}. Each loss is a mean over its own targets, and their gradients are added with equal "
+            f"weight: a target in the smallest weighs {number(apart)} times as much as one in the largest (in one step "
+            f"{number(most)} times). The update is not that of one large batch."
         ),
         fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
         fix_code=_example(optimization),
@@ -129,8 +129,9 @@ RULE = Rule(
     id="unequal-microbatch-weights",
     family="fine-tuning",
     severity="warning",
-    title="Micro-batches of different size count alike",
-    about="A mean of means over unequal numbers of tokens is not the mean over all tokens: short answers weigh more.",
+    title="Micro-batches of different sizes count equally",
+    about="Averaging per-batch means over unequal token counts is not the mean over all tokens: short answers weigh "
+    "more.",
     check=check,
     verify="Record the run again: losses are sums over the tokens, divided by those of the step.",
     excluded=(

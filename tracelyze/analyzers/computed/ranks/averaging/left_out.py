@@ -44,8 +44,8 @@ class LeftOut:
     def fix(self) -> str:
         """Where to look."""
         return (
-            "Average the gradients of these tensors as well. Look at which ones the averaging passes over: a last "
-            "bucket that is never sent, a condition on names or sizes, layers that were added later."
+            "Average the gradients of these tensors as well. Check what the averaging skips: a last bucket that is "
+            "never sent, a condition on names or sizes, layers that were added later."
         )
 
     def code(self) -> str:

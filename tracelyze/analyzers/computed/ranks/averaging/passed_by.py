@@ -42,9 +42,9 @@ class PassedBy:
         instead = "by `.module`, by the variable that was wrapped, or by another method than forward"
         where = f"in line {self.called_at.line}" if self.called_at is not None else instead
         return (
-            f"line {self.made_at.line} makes a {tensors.DDP}, but no call went through it. It averages the "
-            f"gradients of its own calls alone; here the module inside it is called in its place, {where}. "
-            "What is saved is the model of one rank."
+            f"line {self.made_at.line} makes a {tensors.DDP}, but no call went through it. It only averages gradients "
+            f"of calls that go through it; here the module inside it is called instead, {where}. What is saved is one "
+            "rank's model."
         )
 
     def fix(self) -> str:

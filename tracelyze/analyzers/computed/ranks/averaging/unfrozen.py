@@ -40,8 +40,8 @@ class Unfrozen:
     def summary(self) -> str:
         """Which tensors those are, behind "they differ, by ... in the end: "."""
         why = (
-            f"{DDP} averages the gradients of what is trainable when it is made; what is unfrozen later, each rank "
-            "trains on its part of the data only."
+            f"{DDP} only averages the gradients of parameters that are trainable when it is created; each rank trains "
+            "those unfrozen later on its own part of the data."
             if self.wrapped
             else "So the gradients of the latter are averaged and those of the former are not, as where a list of what "
             "is trainable was made while they were frozen. Each rank trains them on its part of the data only."
