@@ -115,6 +115,7 @@ MODULES: Final = (
     "distributed.straggler",
     "distributed.uneven_batches",
     "distributed.small_batch_per_rank",
+    "distributed.exposed_communication",
     "distributed.clip_differs_by_rank",
     "model.constant_output",
     "throughput.epoch_boundary_stall",
