@@ -253,3 +253,25 @@ def test_sums_and_equal_numbers_are_no_fault(make) -> None:
     single = make.process(make.steps(), more={"loss_calls": list(one.tables["loss_calls"].records())})
     assert make.check(rule, single)[0] == "passed", "one backward per step"
     assert make.check(rule, make.process())[0] == "skipped"
+
+
+def graphs(make: Any, targets: list[float], weight: Any) -> Any:
+    """Ten steps of four losses each, whose graphs tell of so many targets and of the weight of their mean."""
+    rows = [
+        {"step": step, "targets": number, "weight": weight(number)} for step in range(COUNT // 4) for number in targets
+    ]
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    called = loss_rows(calls(make, ignored=UNEQUAL))
+    return make.process(steps, more={"counted_targets": rows, "loss_calls": called})
+
+
+def test_graphs_of_losses_say_what_a_mean_weighs(make) -> None:
+    """More than the arguments of a loss function do: it may be written out, or multiplied by its share of the step."""
+    rule, unequal = "unequal-microbatch-weights", [48.0, 480.0, 96.0, 160.0]
+    _, _, finding = make.check(rule, graphs(make, unequal, lambda number: 1.0))
+    assert finding.evidence[0].value == pytest.approx(10.0)
+    assert "divides" not in finding.fix
+    _, _, finding = make.check(rule, graphs(make, unequal, lambda number: 0.25))
+    assert "take back what divides each loss by 4" in finding.fix
+    assert make.check(rule, graphs(make, unequal, lambda number: number / 784))[0] == "passed", "over the step's"
+    assert make.check(rule, graphs(make, [90.0, 100.0, 95.0, 98.0], lambda number: 1.0))[0] == "passed"

@@ -205,6 +205,8 @@ def test_functional_dropout_that_ignores_the_mode(make) -> None:
         ({"repeats": [9] * 4, "model_in_train": [True] * 4, "modules": ["Dropout"] * 4}, "passed"),
         ({"repeats": [9] * 4, "model_in_train": [True] * 4, "modules_in_train": [3] * 4,
           "modules": ["BatchNorm2d x2, Dropout"] * 4}, "fired"),
+        ({"repeats": [9] * 4, "model_in_train": [True] * 4, "modules_in_train": [3] * 4, "statistics": [40] * 4,
+          "modules": ["BatchNorm2d x2, Dropout"] * 4}, "passed"),  # batchnorm-in-validation says so
         ({"repeats": [5] * 4, "forwards": [10] * 4}, "fired"),  # a loss and an accuracy, each with a forward
         ({"after_step": [100] * 3 + [200]}, "passed"),  # the same set three times between two steps
         ({"after_step": [100] * 3 + [200], "loader": [1, 2, 3, 1]}, "fired"),  # three sets

@@ -30,6 +30,38 @@ def test_statistics_that_are_as_they_should_be(make, columns: dict[str, Any]) ->
     assert make.check("batchnorm-in-validation", make.process(evals=evals(make, **columns)))[0] in ("passed", "skipped")
 
 
+SAMPLES = """
+def sample(net, x):
+    net.train()  # masks at random
+    outputs = [net(x) for _ in range(20)]
+    net.eval()
+"""
+
+
+@pytest.mark.parametrize("repeats", [9, 0])
+def test_a_whole_model_in_train_mode_to_sample_its_dropouts(make, repeats: int) -> None:
+    """With several forwards of each input, dropout is meant to drop; the normalisations are not meant to learn."""
+    text = SAMPLES.strip().split("\n")
+    sites = [
+        {"site": at, "role": role, "file": "train.py", "line": at, "source": text[at - 1].strip()}
+        | {"function": function, "excerpt": "\n".join(text), "excerpt_line": 1}
+        for role, at, function in (
+            ("train-mode", 2, "sample"), ("eval-mode", 4, "sample"), ("forward", 3, "<listcomp>")
+        )
+    ]  # fmt: skip
+    columns = {"statistics": [30] * 4, "dropouts": [30] * 4, "repeats": [repeats] * 4, "forwards": [10] * 4}
+    columns |= {"model_in_train": [True] * 4, "modules_in_train": [3] * 4, "modules": ["BatchNorm1d x2, Dropout"] * 4}
+    process = make.process(evals=evals(make, **columns, site=[3] * 4), sites=sites)
+    status, _, mode = make.check("eval-in-train-mode", process)
+    assert status == ("passed" if repeats else "fired")
+    finding = make.check("batchnorm-in-validation", process)[2]
+    assert (finding.location.line == 2) == ("by line 2" in finding.summary) == bool(repeats)
+    assert finding.fix_code.startswith("net.eval()  # in place of line 2\n") == bool(repeats)
+    if mode is not None:
+        assert mode.location.line == 2
+        assert "still" not in mode.summary, "the function puts it there"
+
+
 VALIDATES = """
 def adapt(model):
     for m in model.modules():

@@ -17,7 +17,7 @@ def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, coun
     tables, samples = more.pop("tables", None), more.pop("samples", None)
     steps = make.steps(count) | {"seconds": [own + backward] * count, "backward_seconds": [backward] * count}
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
-    loaders[0]["read_by"] = more.pop("read_by", None)
+    loaders[0] |= {"read_by": more.pop("read_by", None)} | more.pop("loader", {})
     more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
     return make.process(
         steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, samples=samples, more=tables
@@ -201,6 +201,18 @@ def test_batches_of_different_sizes(make) -> None:
     assert "batches per epoch" in make.check("uneven-batches", *ranks)[2].title
     unfinished = named(*(rank(make, number, length=length, count=50) for number, length in enumerate((100, 80))))
     assert "batches per epoch" in make.check("uneven-batches", *unfinished)[2].title
+
+
+@pytest.mark.parametrize(("sampler", "own"), [("RandomSampler", True), ("DistributedSampler", False)])
+def test_ranks_with_data_of_their_own_weigh_them(make, sampler: str, own: bool) -> None:
+    """A DistributedSampler would take a part of each rank's, and fewer batches of the rank that has least."""
+    ranks = [
+        rank(make, number, batch_size=[size] * 200, loader={"batch_size": size, "sampler": sampler})
+        for number, size in enumerate((60, 20))
+    ]
+    finding = make.check("uneven-batches", *named(*ranks))[2]
+    assert ("all_reduce(samples)" in finding.fix_code) == own
+    assert ("DistributedSampler(dataset" in finding.fix_code) != own
 
 
 def test_a_record_that_was_cut_off_says_nothing_of_the_number_of_batches(make) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 RULE = "reported-loss-mismatch"
 EVERY = 40
 
 
-def logged(make: Any, value: Any, count: int = 400, ahead: int = 0) -> Any:
-    """`value(losses, begin, end)` is logged after every EVERY steps."""
-    steps = make.steps(count)
+def logged(make: Any, value: Any, count: int = 400, ahead: int = 0, parts: int = 1, sites: Any = ()) -> Any:
+    """`value(losses, begin, end)` is logged after every EVERY steps, of so many micro-batches."""
+    steps = make.steps(count) | {"backwards": [parts] * count}
     losses = np.asarray(steps["loss"])
     rows = [
         {
@@ -24,7 +25,28 @@ def logged(make: Any, value: Any, count: int = 400, ahead: int = 0) -> Any:
         }
         for end in range(EVERY, count + 1, EVERY)
     ]
-    return make.check(RULE, make.process(steps, more={"scalars": rows}))
+    return make.check(RULE, make.process(steps, more={"scalars": rows}, sites=list(sites)))
+
+
+@pytest.mark.parametrize(
+    ("dividing", "reading", "added"),
+    [
+        ("loss = loss / args.accum", "window.append(loss.item())", "window.append(loss.item() * args.accum)"),
+        ("loss /= 4", "total += float(loss.detach())", "total += float(loss.detach() * 4)"),
+        ("loss = loss / scale()", "total += loss.item()", None),
+    ],
+)
+def test_losses_that_were_divided_for_accumulation(make: Any, dividing: str, reading: str, added: str | None) -> None:
+    text = ["        loss = f(model(x), y)", f"        {dividing}", "        loss.backward()", f"        {reading}"]
+    site = {"site": 0, "role": "backward", "file": "a.py", "line": 12, "function": "main", "source": "loss.backward()"}
+    site |= {"excerpt_line": 10, "excerpt": "\n".join(text)}
+    finding = logged(make, lambda losses, begin, end: losses[begin:end].mean() / 4, parts=4, sites=[site])[2]
+    assert "1/4" in finding.title
+    assert "divided by 4 already" in finding.summary
+    assert ([one.strip() for one in finding.diff.added] if finding.diff else None) == ([added] if added else None)
+    assert finding.diff or "* 4" in finding.fix_code
+    other = logged(make, lambda losses, begin, end: losses[begin:end].mean() / 8, parts=4)[2]
+    assert "already" not in other.summary, "an eighth is no matter of four micro-batches"
 
 
 def test_a_multiple_of_the_loss(make: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.computed import batch_statistics
+from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
 
@@ -404,6 +404,26 @@ def test_backward_into_the_step_before(make, call: str, kind: str, detached: str
 SCALER = {"losses_scaled": [1] * COUNT, "scaler_use": [2] * COUNT}
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_loss_that_is_not_scaled(make, first: bool) -> None:
+    """Whichever of both backwards comes first. The scale grows with time."""
+    lines = ["    scaler.scale(loss).backward()", "    (weight * penalty()).backward()"][:: 1 if first else -1]
+    sites = [
+        {"site": at, "role": "backward", "file": "a.py", "line": 10 + at, "function": "run", "source": line.strip()}
+        | {"excerpt_line": 10, "excerpt": "\n".join(lines)}
+        for at, line in enumerate(lines)
+    ]
+    pairs = {
+        "backwards": [2] * COUNT,
+        "backwards_unscaled": [1] * COUNT,
+        "scale": [1024.0] * 9 + [2048.0] * (COUNT - 9),
+    }
+    finding = make.check("scaler-misuse", make.process(make.steps() | SCALER | pairs, sites=sites))[2]
+    assert "(1,024 at first)" in finding.summary
+    assert finding.location.line == 10 + first
+    assert finding.diff.added == ["    scaler.scale(weight * penalty()).backward()"]
+
+
 def test_scaler_misuse(make) -> None:
     def answer(scaled: int, use: int, **more: Any) -> str:
         return outcome(make, "scaler-misuse", losses_scaled=[scaled] * COUNT, scaler_use=[use] * COUNT, **more)[0]
@@ -442,6 +462,28 @@ def test_debug_mode_left_on(make) -> None:
         assert make.check("debug-mode-left-on", process)[0] == status
 
 
+def test_layers_of_tiny_micro_batches_are_what_to_change(make) -> None:
+    """Their line, and not that of the loader: batches are as large as the memory takes."""
+    text = "    return nn.Sequential(\n        nn.Conv3d(cin, cout, 3),\n        nn.BatchNorm3d(cout),\n    )"
+    made = {
+        "site": 1,
+        "role": "module",
+        "file": "a.py",
+        "line": 12,
+        "function": "block",
+        "source": "nn.BatchNorm3d(cout),",
+    }
+    made |= {"excerpt_line": 10, "excerpt": text}
+    steps = make.steps() | {"backwards": [16] * COUNT, "batch_size": [32] * COUNT, "modules_sensitive": [3] * COUNT}
+    steps |= {"modules_in_train": [3] * COUNT}
+    models = [{"model": 0, "name": "VolumeNet", "sensitive": "BatchNorm3d x3"}]
+    modules = [{"model": 0, "module": "stages.0.1", "kind": "BatchNorm3d", "made_at": 1}]
+    process = make.process(steps, models=models, sites=[made], more={"modules": modules})
+    finding = make.check("batchnorm-small-batch", process)[2]
+    assert finding.location.line == 12
+    assert "nn.GroupNorm(math.gcd(cout, max(1, cout // 16)), cout)," in finding.fix_code
+
+
 def test_batchnorm_small_batch(make) -> None:
     def answer(kinds: str = "BatchNorm2d x3", **columns: Any) -> str:
         steps = make.steps() | {"backwards": [16] * COUNT, "batch_size": [32] * COUNT} | columns
@@ -457,7 +499,7 @@ def test_batchnorm_small_batch(make) -> None:
 
 
 def test_groups_of_channels_divide_them_and_hold_several() -> None:
-    formula = batch_statistics.GROUPS.partition("\n")[0]
+    formula = group_norms.CODE.partition("\n")[0]
     for channels in (8, 16, 24, 48, 56, 64, 100, 512, 2048):
         names: dict[str, Any] = {"math": math, "channels": channels}
         exec(formula, names)

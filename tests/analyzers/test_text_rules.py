@@ -45,6 +45,18 @@ def process(
     return make.process(more={"loss_calls": rows}, models=models, sites=[*SITES, *sites])
 
 
+def test_padding_with_an_id_of_its_own_is_not_what_masks_the_end(make) -> None:
+    """The labels stop short of the end: neither a new padding token nor the attention mask is the remedy."""
+    apart = UNTAUGHT | {"end_id": 0.0, "end_least": 0.0, "end_symbol": 2}
+    finding = make.check(EOS, process(make, **apart))[2]
+    assert "Padding has an id of its own, 0" in finding.summary
+    assert "one position too early" in finding.fix
+    assert finding.fix_code.startswith("labels = labels.masked_fill(input_ids == 0, -100)")
+    shared = make.check(EOS, process(make, **UNTAUGHT))[2]
+    assert "Usually the padding token is also the end-of-text token" in shared.summary
+    assert "attention_mask" in shared.fix
+
+
 @pytest.mark.parametrize(
     ("rule", "columns", "severity", "confidence"),
     [

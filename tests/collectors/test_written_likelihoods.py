@@ -55,6 +55,13 @@ MASKED = {
     "selection": lambda s: surprise(s)[COUNTS].mean(),
     "masked_select": lambda s: surprise(s).masked_select(COUNTS).mean(),
     "filled": lambda s: surprise(s).masked_fill(~COUNTS, 0.0).sum() / COUNTS.sum(),
+    "torch's of each": lambda s: (
+        (F.cross_entropy(s.mT, TARGET, reduction="none") * COUNTS.float()).sum() / COUNTS.sum()
+    ),
+    "torch's, flat": lambda s: F.cross_entropy(s.flatten(0, 1), TARGET.flatten(), reduction="none")[
+        COUNTS.flatten()
+    ].mean(),
+    "torch's, ignoring": lambda s: F.cross_entropy(s.mT, TARGET, reduction="none", ignore_index=0).sum() / COUNTS.sum(),
     "ones": lambda s: -(F.one_hot(TARGET, V) * COUNTS[..., None] * F.log_softmax(s, -1)).sum() / COUNTS.sum(),
 }
 OTHER = {

@@ -133,6 +133,16 @@ LOSS_GRAPHS: Final = Table(
     ),
 )
 
+COUNTED_TARGETS: Final = Table(
+    "counted_targets",
+    "Losses of steps that accumulate gradients, one after the other, at some steps: all of a step, or none.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("targets", "float64", "", "targets that count in its cross-entropy: neither masked nor ignored"),
+        Column("weight", "float64", "", "what the mean over them is multiplied by in the loss"),
+    ),
+)
+
 REFERENCES: Final = Table(
     "references",
     "Pairs of models that were called on one input within a step, one of them without autograd, at some steps.",

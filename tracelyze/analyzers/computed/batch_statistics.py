@@ -22,9 +22,6 @@ IN_TRAIN_MODE = (
     "from pretraining: load such weights before training, or use GroupNorm if batches are too small."
 )
 
-GROUPS = """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
-nn.GroupNorm(groups, channels)  # for nn.BatchNorm2d(channels)"""
-
 
 def few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
     """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
@@ -67,13 +64,12 @@ def batch_location(optimization: Optimization, samples: float, layer: str = "") 
 
 
 def with_size(outcome: OneOutcome, optimization: Optimization) -> OneOutcome:
-    """A finding that says which setting the size of the loader's batches is."""
+    """A finding that says which setting the size of the loader's batches is; not one that stands at the layers, which
+    are to be others."""
     size = optimization.loader.get("batch_size")
-    return (
-        replace(outcome, setting=Setting(("batch_size",), (size,)))
-        if isinstance(outcome, Finding) and size
-        else outcome
-    )
+    if not isinstance(outcome, Finding) or not size or outcome.location == normalisation(optimization.process):
+        return outcome
+    return replace(outcome, setting=Setting(("batch_size",), (size,)))
 
 
 def normalisation(process: Process, model: object = None) -> Location | None:

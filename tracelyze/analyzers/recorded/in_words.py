@@ -19,6 +19,7 @@ _TABLES: Final = {
     "checkpoints": "files of weights that are saved or loaded",
     "copies": "weights of copies of the model",
     "compilations": "functions that torch.compile compiles",
+    "counted_targets": "targets of the losses of a step",
     "evals": _PASSES,
     "events": "exceptions and warnings of the program",
     "fetches": "random numbers that DataLoader workers draw",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BY_HAND = "ByHand"  # as the collector calls updates without an optimizer (manual_updates.py)
 FEW = 20  # trainings: of more of them, a sweep, the passes between two are not told apart
-LOSSES = ("loss_graphs", "references")  # tables that say of a step what its loss was made of
+LOSSES = ("loss_graphs", "counted_targets", "references")  # tables that say of a step what its loss was made of
 MOST = 500  # trainings that are judged one by one; more of them are judged as one process
 
 

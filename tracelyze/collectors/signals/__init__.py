@@ -27,6 +27,7 @@ CLASSES: Final = (
     "gradients.gradient_norm.GradientNorm",
     "gradients.clipping.Clipping",
     "gradients.microbatches.MicroBatches",
+    "gradients.counted_targets.CountedTargets",
     "optimizer.learning_rate.LearningRate",
     "optimizer.schedules.Schedules",
     "optimizer.group_rates.GroupRates",

@@ -69,13 +69,15 @@ def symbols(process: Process, name: str) -> set[int]:
 @dataclass(frozen=True)
 class End:
     """The id in which rows end. `known`: the model's configuration says that it ends a text. `stop`: the last target
-    that counts, where that is one id in most rows; `word`: it stands elsewhere, too, as a full stop does."""
+    that counts, where that is one id in most rows; `word`: it stands elsewhere, too, as a full stop does. `padding`:
+    the id that fills rows up behind it, where that is another one."""
 
     symbol: int
     known: bool
     share: float  # of the rows
     stop: int | None
     word: bool
+    padding: int | None = None
 
 
 def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
@@ -85,7 +87,9 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
     last, behind = constant(rows, "end_id"), constant(rows, "behind_id") if recorded else None
     share = mean(rows, "end_rows")
     apart = behind is not None and behind >= 0 and behind != last and mean(rows, "behind_rows") >= limits["ended"]
+    padding = None
     if apart and behind is not None:  # padding has an id of its own, or fills no row
+        padding = int(last) if last is not None and share >= limits["stopped"] else None
         last, share, counted = behind, mean(rows, "behind_rows"), "behind_counts"
     elif last is not None and share >= limits["ended"]:
         counted = "end_counts"
@@ -111,4 +115,4 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
         return "all rows have the same number of targets that count: where to stop is not to be learned"
     if int(last) not in known and not written:
         return f"rows end in id {last:.0f}, which may be nothing but padding: nothing shows that it ends a text"
-    return End(int(last), int(last) in known, share, stop, word or inside > 0)
+    return End(int(last), int(last) in known, share, stop, word or inside > 0, padding)

@@ -159,7 +159,8 @@ def sampled(process: Process, share: float) -> Mask:
     """Passes that drop values and ask the model several times of the same data, to average them, shape [evals].
 
     Either most forwards, a `share` of them, repeat the one before; or the line evaluates the same set again and again
-    between two steps. Not with a normalisation in train mode, which no sampling asks for.
+    between two steps. Not with a normalisation in train mode, which no sampling asks for; unless
+    forwards repeat each other and it changes what it stores, which batchnorm-in-validation reports by itself.
     """
     evals = process.evals
     repeated = np.nan_to_num(evals["repeats"]) >= share * np.nan_to_num(evals["forwards"], nan=np.inf)
@@ -168,7 +169,8 @@ def sampled(process: Process, share: float) -> Mask:
     _keys, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     again = 1 - 1 / counts[inverse.reshape(-1)] >= share
     normalizes = np.array(["Norm" in (kinds or "") for kinds in evals.text("modules")], dtype=bool)
-    return np.asarray((repeated | again) & (evals["dropouts"] > 0) & ~normalizes, dtype=bool)
+    reported = repeated & (np.nan_to_num(evals["statistics"]) > 0)
+    return np.asarray((repeated | again) & (evals["dropouts"] > 0) & (~normalizes | reported), dtype=bool)
 
 
 def _alike(forwards: Floats, among: Mask) -> Mask:

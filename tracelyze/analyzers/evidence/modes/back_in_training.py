@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TRAINS: Final = re.compile(r"\.train\(\s*(?:(?:mode\s*=\s*)?True\s*)?\)|\.training\s*=\s*True\b")
 _EVALUATES: Final = re.compile(r"\.eval\(\s*\)|\.train\(\s*(?:mode\s*=\s*)?False\s*\)")
+_DEFINITION: Final = re.compile(r"\s*(?:async )?def\b|\s*class\b")
 _OF_A_PART: Final = re.compile(r"\bisinstance\(|Norm")
 
 
@@ -40,6 +41,25 @@ def line(process: Process, evaluates: Location | None) -> Location | None:
     return helpers[0] if len(helpers) == 1 and _looks_for_layers(process, helpers[0]) else None
 
 
+def above(process: Process, evaluates: Location | None) -> Location | None:
+    """The nearest line above the one that calls a model, within its function, that puts it into train mode; None where
+    one that puts it into eval mode stands between, or where the function trains as well."""
+    text = edits.recorded_lines(process, evaluates) if evaluates is not None else {}
+    number = evaluates.line - 1 if evaluates is not None else 0
+    while evaluates is not None and number in text and not _DEFINITION.match(text[number]):
+        said = text[number].split("#")[0]
+        if _EVALUATES.search(said):
+            return None
+        if _TRAINS.search(said):
+            named = [one for one in process.locations("train-mode") if (one.file, one.line) == (evaluates.file, number)]
+            if _depth(text[number]) > _depth(text.get(evaluates.line, "")):
+                return None  # in a branch that need not have run
+            trains = {(one.file, one.function) for one in process.locations("backward")}
+            return next((one for one in named if (one.file, one.function) not in trains), None)
+        number -= 1
+    return None
+
+
 def left_evaluating(process: Process, place: Location | None) -> Diff | None:
     """The statement with eval() in place of train(), or False in place of True."""
     own = own_statement.at(process, place)
@@ -53,6 +73,10 @@ def left_evaluating(process: Process, place: Location | None) -> Diff | None:
     if isinstance(said, ast.Assign) and isinstance(said.value, ast.Constant) and said.value.value is True:
         return own.changed(own.parsed.with_parts({said.value: "False"}))
     return None
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _looks_for_layers(process: Process, place: Location) -> bool:

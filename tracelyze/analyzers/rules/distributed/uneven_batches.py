@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed.ranks import own_data
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -18,7 +19,8 @@ MOST_STEPS = 2000
 
 
 class Batches(NamedTuple):
-    """Of a rank: its steps, the usual size of its batches and the share that has it, and its loader's length."""
+    """Of a rank: its steps, the usual size of its batches and the share that has it, its loader's length, and the
+    samples that it has by itself."""
 
     steps: int
     usual: float
@@ -27,6 +29,7 @@ class Batches(NamedTuple):
     length: int | None
     wrapped: bool
     ended: bool
+    samples: float | None = None
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -48,15 +51,16 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Passed("batches vary in size on every rank, and are equally large in the mean")
         return [_finding(process, "samples per batch in the mean", {r: one.mean for r, one in ranks.items()})]
     sizes = {rank: one.usual for rank, one in ranks.items()}
+    apart = own_data.differs([(one.samples, one.usual) for one in ranks.values()], limits["mean"])
     if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
-        return [_finding(process, "samples per batch", sizes)]
+        return [_finding(process, "samples per batch", sizes, apart)]
     counts = [one.steps for one in ranks.values()]
     if all(one.ended for one in ranks.values()) and max(counts) > min(counts) + limits["batches"]:
         # A backward of a wrapped model waits for all ranks: nobody gets past the shortest one unless it is joined.
         return Passed(f"all ranks ended after {min(counts):,} to {max(counts):,} steps: uneven inputs were joined")
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
-        return [_finding(process, "batches per epoch", lengths)]
+        return [_finding(process, "batches per epoch", lengths, apart)]
     if len(lengths) < len(ranks) and not all(one.ended for one in ranks.values()):
         return Skipped("a rank's record ended before its batches did, and its loader has no length")
     return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
@@ -73,7 +77,8 @@ def gather(process: Process) -> Batches | None:
         return None
     values, counts = np.unique(sizes, return_counts=True)
     fed = steps["loader"][np.isfinite(steps["loader"])]
-    lengths = [row["length"] for row in process.loaders.records() if len(fed) and row["loader"] == fed[0]]
+    loaders = [row for row in process.loaders.records() if len(fed) and row["loader"] == fed[0]]
+    lengths = [row["length"] for row in loaders]
     names = [str(row["name"]) for row in process.models.records()]
     return Batches(
         len(steps),
@@ -83,10 +88,12 @@ def gather(process: Process) -> Batches | None:
         int(lengths[0]) if lengths and lengths[0] else None,
         any(name.startswith(("DistributedDataParallel", "FullyShardedDataParallel", "FSDP")) for name in names),
         process.exit.kind == "finished",
+        own_data.samples(loaders[0]) if loaders else None,
     )
 
 
-def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
+def _finding(process: Process, what: str, values: dict[int, float], apart: bool = False) -> Finding:
+    """`apart`: ranks have data of their own, and not equally many."""
     least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
     low, high = values[least], values[most]
     loader = next(iter(process.loaders.records()), None)
@@ -97,6 +104,7 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
         else "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small "
         "batches wait for the others."
     )
+    fix, code = own_data.remedy(process, apart, what == "samples per batch")
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -105,10 +113,8 @@ def _finding(process: Process, what: str, values: dict[int, float]) -> Finding:
         summary=(
             f"Rank {least} has {low:,.0f} {what}, rank {most} has {high:,.0f}: {percent(high / low - 1)} more. {effect}"
         ),
-        fix="Split the data evenly: DistributedSampler pads or drops so that all ranks get the same number of "
-        "samples. Use the same batch size on all ranks.",
-        fix_code="sampler = DistributedSampler(dataset, drop_last=True)\n"
-        "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler, drop_last=True)  # per_rank: one number",
+        fix=fix,
+        fix_code=code,
         first_step=timing.step_at(process.longest, 0),
         last_step=timing.last_step(process.longest),
         ranks=[least, most],

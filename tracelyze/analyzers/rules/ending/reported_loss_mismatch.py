@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracelyze.analyzers.computed.optimization import reports, style
 from tracelyze.analyzers.evidence import edits, pictures
+from tracelyze.analyzers.evidence.loss.means import collected
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -14,6 +17,11 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.reports import Match, Series
     from tracelyze.analyzers.recorded.run import Process
+DIVIDED = (
+    " A step accumulates {parts} micro-batches: a mean over losses that are divided by {parts} already is smaller by "
+    "that factor."
+)
+TAKE_BACK = "Log losses as they are before they are divided for accumulation, or times {parts}."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -53,6 +61,8 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         "last": f"{times} times the loss of its step",
     }[match.kind]
     stale = match.kind == "sum"
+    parts = _divided_by(process, match, limits["spread"])
+    own = collected.divided(process, process.longest.loss_location) if parts else None
     return Finding(
         rule=RULE.id,
         severity="info",
@@ -61,14 +71,21 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         summary=(
             f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. The "
             "training itself is not touched by it; but curves of other runs, other batch sizes or other intervals "
-            "cannot be compared with this one."
+            "cannot be compared with this one." + DIVIDED.format(parts=parts) * bool(parts)
         ),
         fix="Set the running sum back to 0 after it was logged."
         if stale
+        else TAKE_BACK.format(parts=parts)
+        if parts
         else "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
         fix_code=f"{_sum_at(process)} = 0.0  # right behind the line that logs it"
         if stale
+        else own.code
+        if own
+        else f"losses.append(loss.item() * {parts})  # where the divided loss is collected"
+        if parts
         else "mean = sum(losses) / len(losses)  # what is logged: losses since the value before",
+        diff=own.diff if own else None,
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
@@ -86,11 +103,18 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],
-        location=process.location("report") or process.longest.loss_location,
+        location=(own.place if own else None) or process.location("report") or process.longest.loss_location,
         seen_at=process.longest.loss_location,
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
     )
+
+
+def _divided_by(process: Process, match: Match, spread: float) -> int:
+    """The number of micro-batches of a step, where the logged loss is smaller than the mean by just that; else 0."""
+    backwards = process.longest.steps["backwards"]
+    parts = float(np.median(backwards)) if len(backwards) else 0.0
+    return int(parts) if match.kind != "sum" and parts > 1 and abs(match.factor * parts - 1) <= spread else 0
 
 
 def _sum_at(process: Process) -> str:

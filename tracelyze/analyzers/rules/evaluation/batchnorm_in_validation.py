@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,15 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
+SAMPLED = (
+    "Dropout is sampled in them, with several forwards of each input: that takes dropouts in train mode, and here all "
+    "of the model is{by}. "
+)
+ONLY_DROPOUTS = "Put only the dropouts into train mode to sample them, and leave all else in eval mode."
+ALONE = """{model}.eval()
+for module in {model}.modules():
+    if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+        module.train()"""
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -34,9 +44,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     in_eval = bool((evals["model_in_train"][rows] == 0).all())
     seen_at = validation.place(process, int(rows[0]))
     back = back_in_training.line(process, seen_at) if in_eval else None
+    sampled = bool(validation.sampled(process, limits["sampled"])[rows].all()) and not in_eval
+    whole = back_in_training.above(process, seen_at) if sampled else None
     always = script_lines.always_normalising(process) if in_eval and back is None else None
     edit = line_edits.normalising_by_mode(process, always) or back_in_training.left_evaluating(process, back)
-    fix, code = _remedy(back, always, edit)
+    fix, code = _remedy(back, always, edit) if not sampled else (ONLY_DROPOUTS, _dropouts_alone(whole))
     optimization = process.longest if process.optimizations else None
     return [
         Finding(
@@ -53,6 +65,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                     else "The model itself was in eval mode, but part of it was put back into train mode or calls "
                     "batch_norm with training=True. "
                     if in_eval
+                    else SAMPLED.format(by=f", by line {whole.line}" if whole else "")
+                    if sampled
                     else ""
                 )
                 + "Validation data are normalised by their own batch statistics, leak into the saved model, and "
@@ -67,12 +81,19 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("passes that changed running statistics", bad, "passes"),
                 Evidence("updates of running statistics in them", updates, "changes", 0, "in eval mode there is none"),
             ],
-            location=back or always or seen_at,
+            location=back or always or whole or seen_at,
             seen_at=seen_at,
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are re-estimated on purpose, for another domain.",
         )
     ]
+
+
+def _dropouts_alone(whole: Location | None) -> str:
+    """What stands in place of the line that puts the whole model into train mode."""
+    named = re.match(r"([A-Za-z_][\w.]*)\.train\(", whole.source) if whole is not None else None
+    instead = f"  # in place of line {whole.line}" if whole is not None else ""
+    return ALONE.format(model=named[1] if named else "model").replace("\n", f"{instead}\n", 1)
 
 
 def _remedy(back: Location | None, always: Location | None, edit: Diff | None) -> tuple[str, str]:
@@ -101,6 +122,9 @@ RULE = Rule(
     excluded=("BatchNorm in eval mode: calls that updated statistics were counted, not the modes of modules.",),
     absent="The run has no validation pass.",
     needs=(("evals.statistics", "evals.trained"),),
-    thresholds=(Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),),
+    thresholds=(
+        Threshold("share", 0.5, "share", "a habit, not one odd pass: most validation passes"),
+        Threshold("sampled", 2 / 3, "share", "derived: three forwards an input; two give a loss and an accuracy apart"),
+    ),
     not_when="BatchNorm in eval mode, statistics gathered for an average of weights, passes that measure nothing.",
 )

@@ -1,5 +1,4 @@
-"""batchnorm-small-batch: BatchNorm takes its statistics of a few values, or sees micro-batches of a few samples while
-gradients are accumulated over many."""
+"""batchnorm-small-batch: BatchNorm takes its statistics of a few values, or of micro-batches while many accumulate."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -34,7 +34,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     known = (steps["backwards"] > 0) & (steps["batch_size"] > 0) & (steps["modules_sensitive"] > 0)
     if known.sum() < limits["steps"]:
         return Skipped(f"fewer than {limits['steps']:.0f} steps whose batch and modes are known")
-    backwards, size = np.median(steps["backwards"][known]), np.median((steps["batch_size"] / steps["backwards"])[known])
+    backwards, size = (np.median(one[known]) for one in (steps["backwards"], steps["batch_size"] / steps["backwards"]))
     all_in_train = (steps["modules_in_train"] == steps["modules_sensitive"])[known].mean() >= limits["share"]
     if all_in_train and size == 1 and (gap := batch_statistics.gap(optimization, limits)) is not None:
         return _of_one_sample(optimization, *gap, limits)
@@ -43,6 +43,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     shown = plural(int(size), "sample")
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
         return Passed(f"{shown} per forward, {plural(int(backwards), 'backward')} per step")
+    made = group_norms.in_place(optimization.process, batch_statistics.normalisation(optimization.process))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -53,16 +54,15 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             "time: its batch statistics are noisy, and so are the running statistics that validation uses. "
             "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
         ),
-        fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or make the micro-batches "
-        "larger.",
-        fix_code=batch_statistics.GROUPS,
+        fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or enlarge micro-batches.",
+        fix_code=made.code if made else group_norms.CODE,
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("samples per forward", float(size), "", limits["samples"], limits.source("samples"), role="most"),
             Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
         ],
-        location=batch_statistics.batch_location(optimization, float(size)),
+        location=made.place if made else batch_statistics.batch_location(optimization, float(size)),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Samples that hold very many positions each, whose statistics are good enough.",
@@ -81,7 +81,7 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
             f"{number(there)} in validation and {number(here)} in training just before."
         ),
         fix="Use larger batches, or a norm that works on one sample: InstanceNorm, GroupNorm or LayerNorm.",
-        fix_code=batch_statistics.GROUPS,
+        fix_code=group_norms.CODE,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -76,7 +76,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         cause += dropout_call.said(dropping)
     else:
         title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
-        cause = f"The model was still in train mode, first in the validation after step {begin}: {_effect(kinds)}."
+        cause = f"The model was in train mode, first in the validation after step {begin}: {_effect(kinds)}."
     return Finding(
         rule=RULE.id,
         severity="critical",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.optimization import accumulation
+from tracelyze.analyzers.computed.targets import of_microbatches
+from tracelyze.analyzers.computed.targets.of_microbatches import OF_TORCH, Means
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss.means import divided
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -17,7 +20,6 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
-OF_TORCH = ("cross_entropy", "nll_loss")
 OF_TRANSFORMERS = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
     "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
@@ -44,35 +46,29 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("one backward per step: nothing is accumulated")
     if accumulation.one_each(optimization)[backwards > 1].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
-    steps = _counts(optimization)
-    if len(steps) < limits["steps"]:
-        return Skipped(f"all losses of {plural(len(steps), 'step')} were looked at: too few to compare micro-batches")
+    means = of_microbatches.of_means(optimization)
+    steps, looked = means.steps, means.looked
+    if looked < limits["steps"]:
+        return Skipped(f"all losses of {plural(looked, 'step')} were looked at: too few to compare micro-batches")
+    if len(steps) < max(limits["share"] * looked, limits["steps"]):
+        return Passed("the losses of a step are weighed against each other: they are no means that count alike")
     weights = np.array([max(counts) / max(min(counts), 1.0) for counts in steps])
     middle = int(np.argsort(weights)[(len(weights) - 1) // 2])
     apart = float(weights[middle])
     if apart < limits["apart"]:
         return Passed(f"the micro-batches of a step hold alike numbers of targets, within a factor of {number(apart)}")
-    return [_finding(optimization, steps, steps[middle], apart, limits)]
+    return [_finding(optimization, means, steps[middle], apart, limits)]
 
 
-def _counts(optimization: Optimization) -> list[list[float]]:
-    """The numbers of targets that count in each loss of a step, for steps whose losses are all known and all means."""
-    found: dict[int, list[float]] = {}
-    backwards = dict(zip(timing.numbers(optimization).astype(int), optimization.steps["backwards"], strict=True))
-    for line in loss_calls.lines(optimization.process, OF_TORCH):
-        for row in line.rows if line.training else ():
-            if row["ignored"] is not None and row["reduction"] == "mean":
-                counting = (1.0 - row["ignored"]) * prod(loss_calls.sizes(row["target_shape"]))
-                found.setdefault(int(row["step"]) + 1, []).append(counting)
-    return [counts for step, counts in found.items() if len(counts) > 1 and len(counts) == backwards.get(step)]
-
-
-def _finding(
-    optimization: Optimization, steps: list[list[float]], middle: list[float], apart: float, limits: Limits
-) -> Finding:
+def _finding(optimization: Optimization, means: Means, middle: list[float], apart: float, limits: Limits) -> Finding:
     """`middle`: the targets of the micro-batches of the median step, which are `apart` by this factor."""
+    steps = means.steps
     off = [abs(count / sum(counts) - 1 / len(counts)) * len(counts) for counts in steps for count in counts]
     most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
+    called = loss_calls.only_place(optimization.process, OF_TORCH)
+    written = statement.of(optimization.process, optimization.loss_location)
+    begins = called or written or optimization.loss_location
+    own = divided.by_own_count(optimization.process, begins, "tokens", means.divided)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -84,8 +80,13 @@ def _finding(
             f"weight: a target in the smallest weighs {number(apart)} times as much as one in the largest (in one step "
             f"{number(most)} times). The update is not that of one large batch."
         ),
-        fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step.",
-        fix_code=_example(optimization),
+        fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step."
+        + (
+            f" That counts all micro-batches: take back what divides each loss by {len(middle)}."
+            if means.divided
+            else ""
+        ),
+        fix_code=own.code if own else _example(optimization),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -110,7 +111,7 @@ def _finding(
                 role="basis",
             ),
         ],
-        location=loss_calls.only_place(optimization.process, OF_TORCH) or optimization.loss_location,
+        location=own.place if own else begins,
         seen_at=optimization.loss_location,
         charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
@@ -138,7 +139,7 @@ RULE = Rule(
         "Several losses of one batch: every backward belongs to a batch of its own.",
         "Losses that are sums: each is a mean over its own targets.",
     ),
-    needs=(("loss_calls.ignored", "steps.backwards"),),
+    needs=(("loss_calls.ignored", "steps.backwards"), ("counted_targets.targets", "steps.backwards")),
     thresholds=(
         Threshold("apart", 2.0, "times", "derived: within a factor of two the weights are off by a third at most"),
         Threshold("steps", 3, "steps", "of one or two the lengths may be odd"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import scaled_losses
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, share_of
@@ -39,9 +40,9 @@ UNUSED = (
     ),
 )
 BESIDE = (
-    "One of several losses is not scaled: scaler.step() divides its gradient away",
+    "One of several losses is not scaled: the scaler divides its gradient away",
     (
-        "one backward ran on a scaled loss and another one on a plain loss. scaler.step() divides the sum of both by "
+        "one backward ran on a scaled loss and another one on a plain loss. The scaler divides the sum of both by "
         "the scale ({factor}), so that next to nothing is left of the second one."
     ),
 )
@@ -88,8 +89,11 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     first = int(np.argmax(bad))
     begin = timing.step_at(optimization, first)
     scale = optimization.steps["scale"][np.isfinite(optimization.steps["scale"])]
-    factor = number(float(scale[0])) if len(scale) else "65,536 where init_scale says nothing else"
+    varies = " at first" if len(scale) and (scale != scale[0]).any() else ""
+    factor = f"{number(float(scale[0]))}{varies}" if len(scale) else "65,536 where init_scale says nothing else"
     place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
+    plain = scaled_losses.plain(optimization) if words is BESIDE else None
+    place = plain.place if plain is not None else place
     title, summary = words
     made = f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, as you make it today\n'
     return Finding(
@@ -101,7 +105,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         fix=("Make the scaler once, before the loop. " if words is ANEW else "")
         + "Scale every loss for backward, and let the scaler make the step.",
         fix_code=(made if words is ANEW else "")
-        + "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        + (plain.code if plain else "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -111,7 +115,9 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         ],
         location=place,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
-        diff=edits.step_by_scaler(optimization)
+        diff=plain.diff
+        if plain
+        else edits.step_by_scaler(optimization)
         if scaled
         else edits.scale_the_loss(optimization)
         if words in (NEVER, UNUSED)

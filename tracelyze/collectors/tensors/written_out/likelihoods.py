@@ -1,5 +1,7 @@
 """A cross-entropy that the script writes out by itself: the classes that it picks from log-probabilities.
 
+Torch's own belongs here where it gives the loss of each target, and the script masks and averages these.
+
 `-log_softmax(scores, -1).gather(-1, targets).mean()` calls no loss function. But its graph has saved which classes were
 picked, and by which masks some of them were left out. What else stands on the way from the loss to the pick may not
 change which targets count: weights, ratios and powers end the search.
@@ -20,6 +22,7 @@ VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", 
 PASSING = frozenset((*VIEWS, "Mean", "Sum", "Neg", "Add", "Log", "Clamp", "ClampMin"))
 GUARDING = ("Log", "Add", "Clamp", "ClampMin", *VIEWS)
 SOFTMAXES = ("LogSoftmax", "Softmax")
+OF_EACH, NOT_REDUCED = ("NllLoss", "NllLoss2D"), 0  # torch's losses of single targets
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def likelihood(torch: Any, root: Any) -> Likelihood | None:
         node, masks, logarithm = pending.pop(0)
         kind = _kind(node)
         seen += 1
-        found = _picked(torch, node, kind, masks, logarithm)
+        found = (_of_each if kind in OF_EACH else _picked)(torch, node, kind, masks, logarithm)
         if found is not None:
             return found
         # A difference is one of two terms of the loss, or compares log-probabilities with those of another model.
@@ -112,7 +115,33 @@ def _picked(torch: Any, node: Any, kind: str, masks: tuple[Any, ...], logarithm:
         number *= size
     if targets.numel() != number and not (sliced and kind == "Gather"):
         return None
-    targets = targets.detach().reshape(-1)
+    return _masked(torch, softmax, classes, targets.detach().reshape(-1), masks)
+
+
+def _of_each(torch: Any, node: Any, _kind: str, masks: tuple[Any, ...], _logarithm: bool) -> Likelihood | None:
+    """The targets of torch's own loss that reduces nothing, as in `(F.cross_entropy(..., reduction="none") * mask)`."""
+    target, softmax = saved_values.saved(node, "target"), node.next_functions[0][0]
+    for _ in range(MAX_NODES):
+        if softmax is None or saved_values.kind(softmax) not in VIEWS:
+            break
+        softmax = softmax.next_functions[0][0]
+    sizes = saved_values.sizes_of(softmax) if softmax is not None else None
+    if (
+        node._saved_reduction != NOT_REDUCED
+        or target is None
+        or not sizes
+        or saved_values.kind(softmax) != "LogSoftmax"
+    ):
+        return None
+    classes = sizes[saved_values.signed(softmax._saved_dim)]
+    if target.numel() > MAX_TARGETS or saved_values.saved(node, "weight") is not None:
+        return None
+    targets = target.detach().reshape(-1)
+    targets = torch.where(targets == saved_values.signed(node._saved_ignore_index), IGNORED, targets)
+    return _masked(torch, softmax, classes, targets, masks)
+
+
+def _masked(torch: Any, softmax: Any, classes: int, targets: Any, masks: tuple[Any, ...]) -> Likelihood | None:
     for mask in masks:
         if mask.numel() != targets.numel() or mask.device != targets.device:
             return None

@@ -25,6 +25,7 @@ _BACK: Final = (
     "Line {line} puts the model back into train mode before it is evaluated: move it behind what validates. {name} is "
     "called above it already."
 )
+_PUT: Final = "Line {line} puts the model into train mode before it is evaluated: have it be model.eval() there."
 _HEADS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.If)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NO_GRAD: Final = "with torch.no_grad():"
@@ -45,6 +46,9 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     inside = back is not None and seen_at is not None and (back.file, back.function) == (seen_at.file, seen_at.function)
     if back is not None and inside and not _is_one_way(process, back):
         return Mode(_BACK.format(line=back.line, name="eval()"), "", back)
+    put = back_in_training.above(process, seen_at)
+    if put is not None and not _is_one_way(process, put):
+        return Mode(_PUT.format(line=put.line), "", put)
     name = called.name_in(process, process.evals["model"][row], None)
     if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
         return Mode(_COPY, _COPY_CODE.format(name=name))

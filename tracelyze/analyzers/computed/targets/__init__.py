@@ -1,0 +1,1 @@
+"""Targets that count in a loss: how many of them, micro-batch by micro-batch."""
