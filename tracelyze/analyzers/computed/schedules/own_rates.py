@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -18,6 +19,28 @@ rates = [group["lr"] for group in optimizer.param_groups]
 # where the rate is set, which is a factor now, such as 0.1 for a tenth:
 for group, rate in zip(optimizer.param_groups, rates):
     group["lr"] = rate * factor"""
+
+
+OF_IGNITE: Final = ("PiecewiseLinear", "LinearCyclicalScheduler", "CosineAnnealingScheduler")
+FIX: Final = "Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all."
+
+
+def set_at(process: Process) -> Location | None:
+    """The only line of the script that gives groups their rate; or that makes a scheduler of ignite, which sets a
+    parameter by its name in all groups."""
+    return script_lines.only(process, "rate-text", OF_GROUP) or script_lines.only(process, "rate-scheduler")
+
+
+def remedy(process: Process, place: Location | None) -> tuple[str, str]:
+    """What to do, and an example: for a scheduler of ignite the line that makes it, for one group."""
+    own = own_statement.at(process, place)
+    text = own.with_argument(OF_IGNITE, "param_group_index", "0") if own is not None else ""
+    if own is None or not text:
+        return FIX, EXAMPLE
+    fix = (
+        "Make a scheduler of its own for each parameter group, with the rates of that group and its param_group_index."
+    )
+    return fix, f"# for the first group, with its rates; another one for each further group\n{own.dedented(text)}"
 
 
 def who(set_at: Location | None) -> str:

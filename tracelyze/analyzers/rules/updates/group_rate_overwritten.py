@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.schedules import own_rates, schedulers
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -60,7 +60,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         None,
     )
     lowest, highest = number(min(made)), number(max(made))
-    set_at = None if scheduler else script_lines.only(process, "rate-text", own_rates.OF_GROUP)
+    set_at = None if scheduler else own_rates.set_at(process)
+    fix, code = own_rates.remedy(process, set_at)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -78,8 +79,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
             + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
             "other way round."
         ),
-        fix="Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all.",
-        fix_code=own_rates.EXAMPLE,
+        fix=fix,
+        fix_code=code,
         diff=own_rates.of_groups(process, process.site(made_at) or stepped),
         first_step=int(row["steps"]),
         evidence=[

@@ -44,6 +44,9 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
     "begin-text": frozenset({"apply_chat_template", "bos_token", "bos_token_id"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
+    "rate-scheduler": frozenset(
+        {"PiecewiseLinear", "LinearCyclicalScheduler", "CosineAnnealingScheduler"}
+    ),  # of ignite
     "seed": frozenset({"manual_seed", "manual_seed_all", "seed_everything", "set_seed", "seed"})
     | {"default_rng", "RandomState", "Random"},  # generators that are made with their seed
 }
