@@ -877,6 +877,21 @@ def test_clipping_that_is_always_active(make) -> None:
     assert "divides the common factor out" in make.check("clipping-always-active", adam)[2].summary
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_clip_that_lets_more_through_goes_with_the_rate_that_the_script_gives(make, recorded: bool) -> None:
+    """Not with what a schedule made of it: the schedule goes on. Norms are 14.8 times max_norm in the tenth decile."""
+    source = "opt = torch.optim.SGD(net.parameters(), lr=LR)"
+    sites = [{"site": 9, "role": "optimizer", "file": "a.py", "line": 5, "function": "main", "source": source}]
+    sgd = {"optimizer": 0, "name": "SGD", "device": "cpu", "made_at": 9}
+    row = {"scheduler": 0, "name": "CosineAnnealingLR", "optimizer": 0, "inner": False, "base_lr": 1.0, "step": 400}
+    steps = clipped(make, lr=[1.0 - index / 500 for index in range(400)])
+    process = make.process(steps, sites=sites, optimizers=[sgd], more={"schedules": [row] * recorded})
+    code = make.check("clipping-always-active", process)[2].fix_code
+    assert code.endswith(f"opt = torch.optim.SGD(net.parameters(), lr={'0.067' if recorded else '0.04'})")
+    unknown = make.process(steps, optimizers=[sgd | {"made_at": None}], more={"schedules": [row] * recorded})
+    assert make.check("clipping-always-active", unknown)[2].fix_code.endswith('group["lr"] *= 0.067')
+
+
 @pytest.mark.parametrize(
     ("columns", "status"),
     [

@@ -74,9 +74,10 @@ def once_complete(optimization: Optimization, limit: str) -> str:
 
 
 def rate_for(optimization: Optimization, factor: float) -> str:
-    """The line that gives the rate, with so many times the rate, below a line of an example; empty if not known."""
-    rate = float(np.nanmedian(optimization.steps["lr"])) if optimization.steps.known("lr").any() else 0.0
-    return f"\n{schedulers.with_rate(optimization, rate * factor)}" if rate > 0 else ""
+    """The line that gives the rate, with so many times the rate, below a line of an example; empty if not known. What
+    a schedule makes of the rate stays as it is."""
+    rate = schedulers.given_rate(optimization) if optimization.steps.known("lr").any() else 0.0
+    return f"\n{schedulers.with_rate(optimization, rate * factor, rate)}" if rate > 0 else ""
 
 
 def higher_limit(optimization: Optimization, way: float) -> str:

@@ -78,9 +78,18 @@ def setting_of_rate(optimization: Optimization, rate: float) -> Setting | None:
     return Setting(_RATES, tuple(float(one) for one in (*used, *given) if isinstance(one, int | float)), f"{rate:.2g}")
 
 
-def with_rate(optimization: Optimization, rate: float) -> str:
+def given_rate(optimization: Optimization) -> float:
+    """The rate that the script gives: what its only scheduler starts from or climbs to, else the usual one; 0 where
+    none is known."""
+    row, known = outer(optimization), optimization.steps["lr"]
+    known = known[np.isfinite(known)]
+    return float((row["base_lr"] if row is not None else None) or (np.median(known) if len(known) else 0.0))
+
+
+def with_rate(optimization: Optimization, rate: float, given_now: float | None = None) -> str:
     """An example that sets this rate: the statement that gives it, with all else that it says; where it gives none, or
-    one for each group, the rates of all groups by the same factor, right after the optimizer was made."""
+    one for each group, the rates of all groups by the same factor, right after the optimizer was made. `given_now`:
+    the rate in place of which this one is, if that is not the usual one of the steps."""
     own = own_statement.at(optimization.process, rate_location(optimization))
     given = _given_rate(optimization, own) if own is not None else None
     multiplied = bool(small_factor(optimization))
@@ -93,7 +102,8 @@ def with_rate(optimization: Optimization, rate: float) -> str:
     if not len(now):
         return f'for group in optimizer.param_groups:\n    group["lr"] = {rate:.2g}'
     below = "# right below the line that makes the optimizer, above that of a scheduler:\n"
-    return f'{below}for group in optimizer.param_groups:\n    group["lr"] *= {rate / float(np.median(now)):.2g}'
+    factor = rate / (given_now or float(np.median(now)))
+    return f'{below}for group in optimizer.param_groups:\n    group["lr"] *= {factor:.2g}'
 
 
 def _given_rate(optimization: Optimization, own: OwnStatement) -> ast.expr | None:

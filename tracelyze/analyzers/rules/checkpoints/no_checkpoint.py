@@ -48,14 +48,14 @@ def check(process: Process, limits: Limits) -> Outcome:
                 "if there are any.",
                 fix_code=own_saves.with_state(process, process.site(row["site"]), STATE, own_saves.TO_GO_ON),
                 first_step=int(row["step"] or 0),
-                evidence=[Evidence("files without optimizer state", len(going_on), "files")],
+                evidence=[Evidence("saves without optimizer state", len(going_on), "saves")],
                 location=process.site(row["site"]),
                 false_alarm="Files meant for inference that only note their epoch.",
             )
         ]
     if not files:  # libraries write them in formats of their own, and some programs only keep them in memory
         return Passed("state_dict() was called, but what became of the weights was not seen")
-    return Passed(f"torch.save wrote {plural(len(files), 'file')} of weights")
+    return Passed(f"torch.save was called {plural(len(files), 'time')} with weights")
 
 
 def gather(process: Process) -> list[dict[str, Any]]:

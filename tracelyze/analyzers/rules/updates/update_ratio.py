@@ -96,9 +96,9 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
 
 
 def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
-    half = len(optimization.steps) // 2
+    half, rate = len(optimization.steps) // 2, schedulers.given_rate(optimization)
     begin = timing.step_at(optimization, half)
-    affected, lower = np.arange(len(optimization.steps)) >= half, float(np.nanmedian(optimization.steps["lr"])) / 10
+    affected, lower = np.arange(len(optimization.steps)) >= half, rate / 10
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -109,7 +109,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
             "about 0.1% is usual, and the loss is no lower than at the start. Each step undoes the one before it."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
-        fix_code=schedulers.with_rate(optimization, lower),
+        fix_code=schedulers.with_rate(optimization, lower, rate),
         diff=schedulers.edit_of_rate(optimization, lower),
         setting=schedulers.setting_of_rate(optimization, lower),
         first_step=begin,
