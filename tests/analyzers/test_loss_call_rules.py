@@ -163,7 +163,7 @@ def test_probabilities_that_no_softmax_made_keep_it(make) -> None:
     [
         ("loss = nll(scores(x).flatten(0, 1), y)", "32x10", "    return F.log_softmax(h, dim=-1)", "dim=-1"),
         ("loss = nll(scores(x).transpose(1, 2), y)", "32x10x7", None, "return F.log_softmax(h, dim=-1)  # -1"),
-        ("loss = nll(scores(x), y)", "32x10x7", None, "F.log_softmax(logits, dim=1)"),
+        ("loss = nll(scores(x), y)", "32x10x7", None, "return F.log_softmax(h, dim=1)"),
     ],
 )
 def test_a_softmax_without_dim(make, loss: str, shape: str, added: str | None, example: str) -> None:

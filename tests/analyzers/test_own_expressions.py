@@ -84,3 +84,10 @@ def test_batches_are_cut_from_a_new_order(make, line: str, size: str, cut: str |
     _, place = placed(make, f"def f(x, y):\n    {line}\n", line)
     head = f"order = torch.randperm(len({size}))  # anew for every epoch, before its first batch\n"
     assert own_expressions.in_a_new_order(place) == head + (f"...\n{cut}" if cut else "x, y = x[order], y[order]")
+
+
+def test_an_order_that_is_counted_is_drawn(make: Any) -> None:
+    _, place = placed(make, "def f():\n    order = torch.arange(len(data))\n", "order =")
+    assert own_expressions.in_a_new_order(place).startswith("order = torch.randperm(len(data))  # anew")
+    _, place = placed(make, "def f():\n    order = np.arange(n)\n", "order =")
+    assert own_expressions.in_a_new_order(place).startswith("order = np.random.permutation(n)  # anew")

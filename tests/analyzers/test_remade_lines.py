@@ -11,7 +11,8 @@ from tests.analyzers.test_remade_examples import placed
 from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.computed.gradients import frozen_in_vain
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
-from tracelyze.analyzers.evidence.editing.remade import finite, graphs, products, windows
+from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
+from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, products, windows
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Location
 
@@ -180,3 +181,86 @@ def test_what_does_not_freeze_is_written_as_what_does() -> None:
     found = frozen_in_vain.finding(event | {"source": "p.require_grad = False"}, "frozen-parameters")
     assert found.fix_code == "p.requires_grad_(False)"
     assert frozen_in_vain.finding(event | {"source": ""}, "frozen-parameters").fix_code.startswith("backbone.")
+
+
+@pytest.mark.parametrize(
+    ("family", "line", "example"),
+    [
+        ("leaf-inplace", "p.clamp_(-1, 1)", "with torch.no_grad():\n    p.clamp_(-1, 1)"),
+        ("label-out-of-range", "loss = criterion(net(x), tags)", "assert 0 <= tags.min() and tags.max() < num_classes"),
+        ("label-out-of-range", "loss = criterion(net(x), one_hot(tags))", ""),
+        ("id-out-of-range", "h = self.words(ids[:, 1:])", "assert 0 <= ids[:, 1:].min() and ids[:, 1:].max()"),
+        ("id-out-of-range", "h = self.words(ids) + self.places(where)", ""),  # either of both
+        ("shape-mismatch", "h = torch.cat([a, b]) @ w", 'print([getattr(one, "shape", one) for one in (w,)])'),
+        ("shape-mismatch", "h = self.gru(x, self.h0)", 'print([getattr(one, "shape", one) for one in (x, self.h0)])'),
+        ("key-error", "print(batch['x'])", ""),
+    ],
+)  # fmt: skip
+def test_a_crash_is_looked_at_in_its_own_words(make: Any, family: str, line: str, example: str) -> None:
+    process, place = placed(make, f"def forward(self, x):\n    {line}\n", "loss", line)
+    code = crashed.example(family, process, place)
+    assert code.startswith(example) if example else code == ""
+    assert crashed.example(family, process, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "dimension", "example"),
+    [
+        ("w = s.softmax(self.dim)", -1, "w = s.softmax(-1)"),
+        ("w = F.softmax(s, self.dim)", 1, "w = F.softmax(s, 1)"),
+        ("layers.append(nn.LogSoftmax(dim=-1))", 1, "layers.append(nn.LogSoftmax(dim=1))"),
+        ("w = F.softmax(F.softmax(s, 1), 1)", 1, ""),
+    ],
+)
+def test_a_softmax_runs_along_another_dimension(make: Any, line: str, dimension: int, example: str) -> None:
+    process, place = placed(make, f"def f():\n    {line}\n", "softmax", line)
+    assert lines.softmax_along(process, place, dimension) == example
+
+
+def test_lines_with_one_call_changed(make: Any) -> None:
+    process, place = placed(make, "def f():\n    x, y = (torch.from_numpy(one) for one in rows)\n", "loss", "x, y")
+    assert lines.copied(process, place) == "x, y = (torch.from_numpy(one).clone() for one in rows)"
+    process, place = placed(make, "def f():\n    loss = error + weight * rough - kept\n", "loss", "loss =")
+    assert lines.terms(process, place).startswith("print(error.item(), (weight * rough).item(), kept.item())")
+    process, place = placed(make, "def f():\n    loss = error * 2\n", "loss", "loss =")
+    assert lines.terms(process, place) == ""
+    branch = "def f(h):\n    if h.max().item() > 2:\n        h = h / 2\n    return h\n"
+    process, place = placed(make, branch, "loss", "if h")
+    assert lines.chosen_by_where(process, place).startswith("h = torch.where(h.max() > 2, h / 2, h)")
+    process, place = placed(make, branch.replace("    return", "    else:\n        return"), "loss", "if h")
+    assert lines.chosen_by_where(process, place) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("row = torch.from_numpy(row)", "row"),
+        ("for images, kinds in loader:", "images"),
+        ("rows = torch.randint(0, 9, (4,))", "x"),  # indices
+        ("yield a[rows]", "x"),
+    ],
+)
+def test_what_is_normalised_has_its_own_name(make: Any, line: str, name: str) -> None:
+    process, place = placed(make, f"def f():\n    {line}\n        pass\n", "loss", line)
+    code = lines.named("mean = x_train.mean(0)\nx = (x - mean)", process, place)
+    assert code == f"mean = x_train.mean(0)\n{name} = ({name} - mean)"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("[*trunk, *head.parameters()]", True),
+        ("list(a) + list(b)", True),
+        ("groups", False),
+        ('[{"params": a}]', False),
+    ],
+)
+def test_parameters_that_are_put_together_are_kept_together(make: Any, given: str, kept: bool) -> None:
+    line = f"second = Adam({given}, lr=3)"
+    rows = sites_of(f"def main():\n    first = Adam(a, lr=1)\n    {line}\n", optimizer="first =", loss="second =")
+    optimizers = [{"optimizer": 0, "name": "Adam", "made_at": 1}, {"optimizer": 1, "name": "Adam", "made_at": 2}]
+    steps = make.steps() | {"optimizer": [0, 1] * 200}
+    earlier, later = make.process(steps, sites=rows, optimizers=optimizers).optimizations
+    code, edit = shared_tensors.left_out(later, earlier, 2)
+    assert edit is None
+    assert (f"second = Adam([p for p in {given} if id(p) not in held], lr=3)" in code) is kept

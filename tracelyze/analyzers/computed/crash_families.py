@@ -10,6 +10,7 @@ from tracelyze import formatting
 from tracelyze.analyzers.evidence import carried_states
 from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.evidence.editing import own_command
+from tracelyze.analyzers.evidence.editing.remade import crashed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -127,6 +128,14 @@ FAMILIES = (
         "divides them by it. Usually optimizer.step() is called in its place.",
         "Let the scaler make the step.",
         "scaler.scale(loss).backward()\nscaler.step(optimizer)  # in place of optimizer.step()\nscaler.update()",
+    ),
+    Family(
+        "scaler-without-scale",
+        r"Attempted step but _scale is None",
+        "scaler.step() was called, and the scaler had scaled no loss",
+        "GradScaler divides gradients by a scale that backward has to see first.",
+        "Scale each loss for its backward.",
+        "scaler.scale(loss).backward()  # in place of loss.backward()\nscaler.step(optimizer)\nscaler.update()",
     ),
     Family(
         "scaler-without-gradients",
@@ -310,7 +319,8 @@ def remedy(family: Family | None, process: Process, where: Location | None) -> t
     if family is None:
         return unknown(where), own_command.in_example(own_command.DEBUGGED, process)
     fix, code = carried_states.remedy(process, where) if family.name == BACKWARD_TWICE else ("", "")
-    return fix or family.fix, own_command.in_example(code or family.fix_code, process)
+    code = code or crashed.example(family.name, process, where)
+    return fix or family.fix, code or own_command.in_example(family.fix_code, process)
 
 
 def unknown(where: Location | None) -> str:
@@ -343,16 +353,14 @@ def message(name: str, text: str) -> str:
     return formatting.without_source(said) or short
 
 
-LONGEST_MESSAGE, LONGEST_TITLE = 80, 90
-"""Characters of an exception's message in a title, and of the title."""
+LONGEST_MESSAGE, LONGEST_TITLE = 80, 90  # characters of an exception's message in a title, and of the title
 
 
 def title(name: str, message: str, place: str = "") -> str:
     """Class, message and place of an exception, the message shortened to fit: `KeyError: 'tok100' at train.py:26`."""
-    short = name.rsplit(".", 1)[-1]
+    short, text = name.rsplit(".", 1)[-1], " ".join(message.split())
     if not message or message == short:
         return short + place
-    text = " ".join(message.split())
     room = max(20, min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2 - len(place)))
     alone = min(LONGEST_MESSAGE, LONGEST_TITLE - len(short) - 2)
     if room < len(text) <= alone:  # a whole message says more than half of it and its place
@@ -389,6 +397,4 @@ def meaning(family: Family, process: Process) -> str:
 
 def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
     """A changed line that mends it, and the place of that line."""
-    if family is None or family.name != BATCH_OF_ONE:
-        return None, None
-    return batch_of_one.left_out(process)
+    return (None, None) if family is None or family.name != BATCH_OF_ONE else batch_of_one.left_out(process)

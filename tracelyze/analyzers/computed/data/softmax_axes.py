@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
+from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -113,7 +114,7 @@ def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | 
             fix="Let the softmax run over the dimension of the classes, which the targets are picked along.",
             fix_code="\n".join(one.strip() for one in diff.added)
             if diff
-            else f"log_probs = scores.log_softmax(dim={along})",
+            else lines.softmax_along(process, place, along) or f"log_probs = scores.log_softmax(dim={along})",
             diff=diff,
             first_step=int(wrong[0]["step"] or 0) + 1,
             evidence=[
@@ -159,7 +160,8 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
             fix="Let the softmax run over the dimension of the keys, which the product with the values sums over.",
             fix_code="\n".join(one.strip() for one in diff.added)
             if diff
-            else "weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v"
+            else lines.softmax_along(process, place, summed)
+            or "weights = (q @ k.transpose(-2, -1) / d**0.5).softmax(dim=-1)\nout = weights @ v"
             if summed == -1
             else f"weights = scores.softmax(dim={summed})",
             diff=diff,

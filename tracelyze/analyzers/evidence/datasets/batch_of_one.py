@@ -37,3 +37,10 @@ def left_out(process: Process) -> tuple[Diff | None, Location | None]:
     made_at = process.site(process.longest.loader.get("made_at"))
     diff = loader_arguments.with_arguments(process, made_at, {"drop_last": "True"})
     return diff, made_at if diff is not None else None
+
+
+def example(process: Process) -> str:
+    """The script's own statement that makes the training loader, without its last batch; empty where none is known."""
+    if not process.optimizations or process.longest.loader.get("made_at") is None:
+        return ""
+    return loader_arguments.example(process, process.longest.loader, {"drop_last": "True"})

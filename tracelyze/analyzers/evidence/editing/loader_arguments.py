@@ -34,9 +34,10 @@ EACH_EPOCH: Final = "loader.sampler.set_epoch(epoch)  # the first line in the lo
 
 
 def with_arguments(
-    process: Process, made_at: Location | None, wanted: Mapping[str, str], dropped: str = ""
+    process: Process, made_at: Location | None, wanted: Mapping[str, str], dropped: str = "", computed: bool = False
 ) -> Diff | None:
-    """The line with these arguments set, and one taken away, where the whole call stands on it and takes them."""
+    """The line with these arguments set, and one taken away, where the whole call stands on it and takes them; of one
+    that is `computed` there an example alone may say what it has to be."""
     own = own_statement.at(process, made_at)
     line = own.parsed if own is not None else None
     call = _only_call(line) if line else None
@@ -45,7 +46,8 @@ def with_arguments(
         return None
     if "\n" in own.text and "#" in own.text:
         return None  # the arguments are written anew on one line, which would lose a comment between them
-    if any(name in given and not isinstance(given[name], ast.Constant | ast.Name | ast.Attribute) for name in wanted):
+    known = ast.Constant | ast.Name | ast.Attribute
+    if not computed and any(name in given and not isinstance(given[name], known) for name in wanted):
         return None  # what is computed was meant
     if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
         return None
@@ -60,7 +62,7 @@ def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, obj
     """The script's own statement that makes the loader, with these arguments added; without it a call that is given
     what this loader (a row of the table loaders) was."""
     place = process.site(loader.get("made_at"))
-    changed = with_arguments(process, place, {name: str(value) for name, value in given.items()}, dropped)
+    changed = with_arguments(process, place, {name: str(value) for name, value in given.items()}, dropped, True)
     own = own_statement.at(process, place)
     if changed is not None:
         return textwrap.dedent("\n".join(changed.added))
@@ -96,12 +98,26 @@ def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[fl
         made = distributed_sampler(process, loader)
         return IN_RANKS, f"{made[1] if made else IN_RANKS_CODE}\n{EACH_EPOCH}", None
     size, diff = loader.get("batch_size") or 32, shuffled(process, loader, training)
+    drawn = _drawn(process, loader) if diff is None else ""
+    if drawn:
+        return "Draw the order anew in each epoch, by the sampler that does.", drawn, None
     if diff is None and has_sampler(process, loader):
         fix = "Give the loader a sampler that shuffles: it takes no shuffle=True beside a sampler."
         imported = "from torch.utils.data import DataLoader, RandomSampler\n\n"
         return fix, f"{imported}loader = DataLoader(dataset, batch_size={size}, sampler=RandomSampler(dataset))", None
     fix = "Shuffle the training data, and leave the validation data as they are."
-    return fix, f"loader = DataLoader(dataset, batch_size={size}, shuffle=True)", diff
+    return fix, example(process, loader, {"shuffle": "True"}), diff
+
+
+def _drawn(process: Process, loader: Mapping[str, Any]) -> str:
+    """The script's own statement with a RandomSampler in place of its SequentialSampler; empty without one."""
+    own = own_statement.at(process, process.site(loader.get("made_at")))
+    call = own.only_call("SequentialSampler") if own is not None else None
+    if own is None or call is None:
+        return ""
+    holder = f"{own.parsed.text_of(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
+    imported = "" if holder else "from torch.utils.data import RandomSampler  # at the top of the file\n\n"
+    return imported + own.dedented(own.parsed.with_parts({call.func: f"{holder}RandomSampler"}))
 
 
 def ordered_at(process: Process, loader: Mapping[str, Any]) -> Location | None:

@@ -108,6 +108,12 @@ def _loop(name: str, made_by: str, head: str) -> str:
 def in_a_new_order(place: Location | None) -> str:
     """An order that is drawn for each epoch, and the script's own line that cuts batches, with rows of that order."""
     line = parsed_line.parse(place.source) if place else None
+    counted = line.calls("arange") if line is not None else []
+    if line is not None and len(counted) == 1 and len(counted[0].args) == 1:
+        holder = f"{line.text_of(counted[0].func.value)}." if isinstance(counted[0].func, ast.Attribute) else ""
+        name = "permutation" if holder in ("np.", "numpy.") else "randperm"
+        holder = f"{holder}random." if name == "permutation" else holder
+        return f"{line.with_parts({counted[0].func: holder + name})}  # anew for every epoch, before its first batch"
     nodes = list(ast.walk(line.tree)) if line is not None else []
     slices = [node for node in nodes if isinstance(node, ast.Slice)]
     cuts = [node for node in nodes if isinstance(node, ast.Subscript) and node.slice in slices]

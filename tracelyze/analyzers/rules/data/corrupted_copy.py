@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
@@ -63,7 +64,8 @@ def _finding(process: Process, row: Row, changes: list[Row], limits: Limits) -> 
         fix="Copy the batch out of the buffer before the buffer is refilled, or refill it only after the backward.",
         fix_code="inputs = shared.clone()  # while whoever fills the shared tensor waits"
         if buffer is not None and "share_memory_" in buffer.source
-        else "inputs = torch.from_numpy(buffer).clone()  # before the buffer goes back to whoever fills it",
+        else lines.copied(process, buffer)
+        or "inputs = torch.from_numpy(buffer).clone()  # before the buffer goes back to whoever fills it",
         first_step=first,
         last_step=int(changes[-1]["step"]) + 1,
         evidence=[

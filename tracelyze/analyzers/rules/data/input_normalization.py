@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import inputs
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import batch_lines, pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
@@ -81,7 +82,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         ),
         fix="For each feature or channel, subtract the mean and divide by the standard deviation of the training set; "
         "do the same in validation. BatchNorm as the first layer works, too.",
-        fix_code=code,
+        fix_code=lines.named(code, process, batch_lines.sample(process, optimization.loader) or seen),
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -69,7 +69,7 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
         if state
         else "Drop retain_graph=True from the last backward of the step, and detach what carries over to the next "
         "step.",
-        fix_code=_detached(optimization, state) if state else FIX_CODE,
+        fix_code=_detached(optimization, state),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -89,9 +89,11 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
 
 
 def _detached(optimization: Optimization, state: str) -> str:
-    """The script's own backward, and behind it the state without its graph."""
+    """The script's own backward, and behind it the state without its graph, or before it whatever may be carried."""
     edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
     backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
+    if not state:
+        return FIX_CODE.replace("loss.backward()", backward)
     return f"{backward}\n{carried_states.detached(optimization.process, state)}"
 
 

@@ -87,6 +87,8 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
 
 def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
     loader = next(row for row in process.loaders.records() if row["loader"] == found.loader)
+    kept = script_lines.only(process, "kept")
+    remedy = entries.bounded(process, kept, dataset=True) or entries.IN_ARRAYS
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -98,9 +100,9 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
             "the first pass. The dataset keeps something of each sample in every worker, or holds many Python objects: "
             "reading one writes its reference count, which copies a page that the workers shared."
         ),
-        fix="Hold samples in few large arrays instead of lists or dictionaries of Python objects, and bound what the "
-        "dataset caches.",
-        fix_code="self.paths = np.array(paths)  # one block of memory instead of a list of Python strings",
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         evidence=[
             Evidence(
                 "growth of the workers' own memory",
@@ -114,7 +116,7 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
             ),
             Evidence("workers", found.workers),
         ],
-        location=script_lines.only(process, "kept") or process.loader_location(loader),
+        location=kept or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.memory(process.longest, []) if process.optimizations else [],
         false_alarm="A cache in each worker that is bounded and still fills.",

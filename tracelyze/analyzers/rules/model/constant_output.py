@@ -8,12 +8,15 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.evidence.editing.remade import lines
+from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line
     from tracelyze.analyzers.computed.data.predictions import Constant
     from tracelyze.analyzers.recorded.run import Process
 
@@ -83,7 +86,9 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         "one small batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says "
         "nothing of the targets: look at how the training differs from this loop. If not, look for dead units, a rate "
         "that is too high, or a term of the loss that keeps the output constant.",
-        fix_code=_TERMS if found.part is not None or found.first is not None else flat_losses.ONE_BATCH,
+        fix_code=_terms(process, line) or _TERMS
+        if found.part is not None or found.first is not None
+        else flat_losses.ONE_BATCH,
         evidence=[
             Evidence(
                 "deviation of the predictions over that of the targets",
@@ -99,6 +104,12 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         confidence="likely",
         counted="of them late enough to be judged, all like this",
     )
+
+
+def _terms(process: Process, line: Line) -> str:
+    """The terms of what the backward is called on, as the script adds them up."""
+    backward = process.location("backward")
+    return lines.terms(process, statement.of(process, backward)) or lines.terms(process, line.location)
 
 
 RULE = Rule(

@@ -59,12 +59,14 @@ def _is_plain(links: dict[str, str], name: str, other: str) -> bool:
     return beside or other in links or name in links.values()
 
 
-def _example(later: str, first: str) -> str:
-    """An activation between two layers, by their own names; between those of a row where the names are numbers."""
-    holder, _, name = first.rpartition(".")
-    row, following = holder.rpartition(".")[2], later.rpartition(".")[2]
-    if name.isidentifier() and following.isidentifier():
-        return f"x = torch.relu(self.{name}(x))\nx = self.{following}(x)"
+def _example(redundant: dict[str, str]) -> str:
+    """An activation behind each layer that feeds the next one as it is, by their own names; between those of a row
+    where the names are numbers. `redundant`: by each layer, the one before it."""
+    firsts = [one.rpartition(".")[2] for one in redundant.values()]
+    ends = [one.rpartition(".")[2] for one in redundant if one not in redundant.values()]
+    if all(one.isidentifier() for one in [*firsts, *ends]):
+        return "\n".join([f"x = torch.relu(self.{one}(x))" for one in firsts] + [f"x = self.{one}(x)" for one in ends])
+    row = next(iter(redundant.values())).rpartition(".")[0].rpartition(".")[2]
     layers = f"self.{row}" if row.isidentifier() and row not in ("module", "model") else "layers"
     return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
 
@@ -104,7 +106,7 @@ def _finding(
         fix=f"Make {idle} an activation, or replace the layers by one."
         if idle
         else "Put an activation between the layers, or replace them by one.",
-        fix_code=activated.in_place_of(process, idle) or _example(*next(iter(redundant.items()))),
+        fix_code=activated.in_place_of(process, idle) or _example(redundant),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 
+FIX_WRITTEN = (
+    "Leave the positions that fill up out of the mean: multiply what each position costs by a mask, and divide by the "
+    "number of real tokens. A target of -100 picks nothing here: the loss is written out."
+)
+MASKED = (
+    "real = targets != {value}  # or: input_ids != pad_id, where real tokens have class {value} as well\n"
+    "loss = (per_token * real).sum() / real.sum()  # per_token: what each position costs, before any mean"
+)
+
+
 def check(process: Process, limits: Limits) -> Outcome:
     """Ends of rows that one id fills, with one target that nothing excludes."""
     findings: list[Finding] = []
@@ -40,6 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
     share, value = texts.mean(rows, "pad_share"), int(counted[0]["pad_target"])
+    by_hand = line.function == loss_calls.WRITTEN
     least = f"at least {percent(math.floor(share * 100) / 100)}"  # a row's first such target may be its end symbol
     return loss_calls.finding(
         process,
@@ -55,9 +66,13 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
             "are easy to predict, so that the loss looks better than the model is, and real tokens count for less in "
             "each step."
         ),
-        fix="Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
+        fix=FIX_WRITTEN
+        if by_hand
+        else "Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
         f"token has class {value}, naming it as ignore_index is enough.",
-        fix_code="# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
+        fix_code=MASKED.format(value=value)
+        if by_hand
+        else "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
         "labels = labels.masked_fill(input_ids == pad_id, -100)\n"
         f"# or, only if no real token has class {value}, as a class of tags may be:\n"
         f"# labels = labels.masked_fill(labels == {value}, -100)",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -93,7 +94,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         + "; without dim, nn.Softmax() takes dimension 0 of tensors with 1 or 3 dimensions" * (not named)
         + "."
         + " Before the loss, dimensions are moved: count in what the softmax is given." * moved,
-        fix_code=(softmax_axes.over_the_last(process, change) if moved else "") or example,
+        fix_code=(softmax_axes.over_the_last(process, change) if moved else lines.softmax_along(process, change, own))
+        or example,
         evidence=[
             Evidence("dimension of the softmax", dim),
             Evidence("dimension of the classes", 1, "", None, "of [batch, classes, ...]"),

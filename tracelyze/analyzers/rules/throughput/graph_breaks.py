@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.throughput import compiled
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade import lines as own_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, plural, shortened
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 FIX = "Keep Python out of the compiled function there: decide with torch.where, read and print outside."
-FIX_CODE = (
-    "model = torch.compile(model, fullgraph=True)  # raises at any break that is left\n"
-    "h = torch.where(h.abs().max() > 20, h / 2, h)  # instead of: if h.abs().max().item() > 20"
-)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -53,7 +50,7 @@ def _given_up(process: Process, rows: list[Row]) -> list[Finding]:
                 "graph. Where it cannot go on behind such a line, as in a loop, it runs the whole function in Python."
             ),
             fix=FIX,
-            fix_code=FIX_CODE,
+            fix_code=own_lines.compiled(process, line),
             first_step=timing.step_at(process.longest, 0),
             evidence=[Evidence(compiled.where(line), compiled.in_words(row["reason"])) for row, line in found[:5]],
             location=line,
@@ -80,7 +77,7 @@ def _broken(process: Process, rows: list[Row]) -> list[Finding]:
                 "call it goes back to Python there and starts another graph: nothing is fused across the break."
             ),
             fix=FIX,
-            fix_code=FIX_CODE,
+            fix_code=own_lines.compiled(process, lines[first]),
             first_step=timing.step_at(process.longest, 0),
             evidence=[
                 *(Evidence(compiled.where(line), at[site]) for site, line in list(lines.items())[:5]),

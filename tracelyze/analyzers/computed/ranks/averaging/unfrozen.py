@@ -3,6 +3,7 @@ list that the script goes through."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ class Unfrozen:
         if not self.wrapped:
             return left_out.CODE
         name, call = _assigned(self.made_at)
+        call = re.sub(rf"\(\s*{re.escape(name)}(?![\w.])", f"({name}.module", call)  # which is wrapped by now
         return f"{name} = {call}  # once more, behind the lines that unfreeze"
 
 

@@ -20,7 +20,8 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
     kind = str(later.facts.get("name") or "Adam")
     call = second.only_call(kind) if second is not None else None
     given = call.args[0] if call is not None and call.args else None
-    if second is None or given is None or not (isinstance(given, ast.Call) and name_of(given.func) == "parameters"):
+    plain = isinstance(given, ast.Call) and name_of(given.func) == "parameters"
+    if second is None or given is None or not (plain or _joins(given)):
         return _example("first", f"second = torch.optim.{kind}({_others('model.parameters()')}, lr=1e-3)"), None
     changed = second.parsed.with_parts({given: _others(second.parsed.text_of(given))})
     made = first.parsed.statement if first is not None else None
@@ -33,10 +34,19 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
     together = here is not None and there is not None and here.file == there.file and here.function == there.function
     more = shares < int(later.facts.get("parameters") or 0)
     beside = together and more and ends < second.line and first.indent == second.indent
-    edit = second.changed(changed) if beside else None
+    edit = second.changed(changed) if beside and plain else None
     if edit is not None:
         edit = Diff(edit.file, edit.line, edit.removed, [second.indent + _held(name), *edit.added])
     return _example(name, second.dedented(changed)), edit
+
+
+def _joins(given: ast.expr) -> bool:
+    """Whether it puts parameters together, and not groups of them: `[*a, *b]`, `list(a) + list(b)`, `chain(a, b)`."""
+    if isinstance(given, ast.BinOp):
+        return _joins(given.left) and _joins(given.right)
+    if isinstance(given, ast.Call):
+        return name_of(given.func) in ("list", "chain", "parameters")
+    return isinstance(given, ast.List) and bool(given.elts) and all(isinstance(one, ast.Starred) for one in given.elts)
 
 
 def _example(name: str, line: str) -> str:

@@ -28,6 +28,13 @@ class Remedy(NamedTuple):
     diff: Diff | None = None
 
 
+IN_ARRAYS: Final = Remedy(
+    "Hold samples in few large arrays instead of lists or dictionaries of Python objects, and bound what the dataset "
+    "caches.",
+    "self.paths = np.array(paths)  # one block of memory instead of a list of Python strings",
+)
+
+
 def bounded(process: Process, place: Location | None, dataset: bool) -> Remedy | None:
     """For the line that puts the entries in; `dataset`: it stands where a data set reads a sample. None where neither
     an append nor an entry of a dictionary is known there."""
