@@ -113,6 +113,7 @@ FAR, STALE = [0.12, 0.09, 0.2, 0.11, 0.3, 0.08] * 2, {"own": False, "same": Fals
         (STALE, "never takes over"),
         ({"met": None, "reused": None}, "temperature"),
         ({"model": [0, 1] * 6}, "temperature"),  # two policies
+        ({"detached": True, "largest": 4.0}, "temperature"),
     ],
 )
 def test_a_policy_that_is_far_from_the_one_that_acted(make: Any, more: dict[str, Any], words: str) -> None:
@@ -135,6 +136,8 @@ def test_a_policy_that_is_far_from_the_one_that_acted(make: Any, more: dict[str,
         (FAR, {"as_trained": True, "met": 0.1}, "skipped"),  # values of what follows, beside each loss
         (FAR, STALE | {"state": [float(n // 4) for n in range(12)]}, "passed"),  # refreshed now and then
         ([float("nan")] * 12, {}, "skipped"),
+        (FAR, {"detached": True, "largest": 1.2}, "passed"),  # actions at random now and then
+        (FAR, {"detached": True, "largest": 9.0, "met": [0.0, 0.0, 0.1] * 4}, "passed"),  # a large replay
     ],
 )
 def test_a_policy_that_is_not(make: Any, distances: list[float], more: dict[str, Any], status: str) -> None:

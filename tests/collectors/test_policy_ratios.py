@@ -41,8 +41,8 @@ def away(loss: Any) -> float | None:
     found = ratios.ratio(torch, loss.grad_fn)
     if found is None:
         return None
-    distance, both_signs = map(float, ratios.facts(torch, found))
-    assert ratios.nearest_parameter(found) is HEAD.bias
+    distance, both_signs, _ = map(float, ratios.facts(torch, found))
+    assert next(ratios.nearest_parameters(found)) is HEAD.bias
     return distance if both_signs else None
 
 

@@ -318,6 +318,7 @@ CONSEQUENCES: Final = (
                 "The workers were raised against the wait."),
     # reinforcement learning
     Consequence("entropy-collapse", ("learning-rate-too-high",), "Steps that overshoot make the policy deterministic."),
+    Consequence("entropy-collapse", ("sampler-mismatch",), "The policy grows sure of another one's choices."),
     Consequence("zero-advantage", ("entropy-collapse",), "Completions that are all alike have the same reward."),
     Consequence("zero-advantage", ("completions-truncated",), "Answers that are cut off all have the same reward.",
                 grave=True),

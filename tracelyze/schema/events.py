@@ -22,6 +22,8 @@ EVENT_KINDS: Final = {
     "loss-given-up": "the loop skipped a loss that was not finite",
     "policy-loss": "what a policy's loss does beside weighing log-probabilities, as JSON",
     "policy-choices": "how the odds were spread that a policy chose by, in the loss that weighs its choices, as JSON",
+    "policy-deviation": "how widely a policy draws its continuous actions, beside rewards in variables, as JSON",
+    "policy-rewards": "rewards in variables beside a policy's loss whose choices are not known, as JSON",
     "policy-rows": "which share of a policy's rows was trained on before, as JSON",
     "policy-acted": "how far the trained policy is from the one that acted, before the first update since, as JSON",
     "unstepped-optimizer": "no step of an optimizer whose tensors a backward reaches",

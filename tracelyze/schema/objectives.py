@@ -115,6 +115,8 @@ LOSS_GRAPHS: Final = Table(
         Column("weights", "float64", "", "constants that log-probabilities of actions, or ratios, are multiplied by"),
         Column("weights_zero", "float64", "share", "of them, those that are exactly zero"),
         Column("weights_negative", "float64", "share", "of them, those below zero"),
+        Column("weights_largest", "float64", "", "the largest of their absolute values"),
+        Column("weights_repeated", "float64", "share", "samples whose weight is that of the sample before"),
         Column("softmaxes", "float64", "", "softmaxes behind the loss that were read (in the first samples)"),
         Column("masked_rows", "float64", "share", "rows of attention that a mask behind the softmax took weight from"),
         Column("products", "float64", "", "softmaxes of scores that were followed to their product with the values"),

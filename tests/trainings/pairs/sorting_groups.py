@@ -3,8 +3,9 @@
 The policy names a digit for each place of a prompt of digits; it is rewarded for every one that is one larger than
 that of the prompt. The loss reads 0 at each step, since advantages have a mean of zero, but its gradient does not.
 Faults: `one-reward` asks for all places to be right before there is any reward, so that all completions get the same.
-`one-reward-and-entropy` does so, too, and an entropy bonus gives the policy gradients all the same. (`entropy` is no
-fault.)
+`one-reward-and-entropy` does so, too, and an entropy bonus gives the policy gradients all the same. `rounded` rewards
+each prompt by itself, whatever is answered, and divides what rounding leaves of that by next to nothing. (`entropy` is
+no fault.)
 """
 
 import argparse
@@ -25,14 +26,18 @@ class Policy(nn.Module):
         return self.body(self.words(prompts))
 
 
-def rewards_of(prompts, actions, strict):
+def rewards_of(prompts, actions, strict, rounded):
+    if rounded:
+        return 0.3 + 0.07 * prompts.float().mean(1)
     right = actions == (prompts + 1) % DIGITS
     return right.all(1).float() if strict else right.float().mean(1)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "one-reward", "one-reward-and-entropy", "entropy"])
+    parser.add_argument(
+        "--fault", default="", choices=["", "one-reward", "one-reward-and-entropy", "entropy", "rounded"]
+    )
     args = parser.parse_args()
     torch.manual_seed(5)
     torch.set_num_threads(1)
@@ -42,8 +47,9 @@ def main():
         prompts = torch.randint(0, DIGITS, (PROMPTS, PLACES)).repeat_interleave(GROUP, 0)
         with torch.no_grad():
             actions = torch.distributions.Categorical(logits=policy(prompts)).sample()
-        rewards = rewards_of(prompts, actions, args.fault.startswith("one-reward")).view(PROMPTS, GROUP)
-        advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
+        rewards = rewards_of(prompts, actions, args.fault.startswith("one-reward"), args.fault == "rounded")
+        rewards, least = rewards.view(PROMPTS, GROUP), 1e-8 if args.fault == "rounded" else 1e-4
+        advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + least)
         log_probs = policy(prompts).log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         ratio = torch.exp(log_probs - log_probs.detach())
         weights = advantages.view(-1, 1)

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -42,9 +43,7 @@ _EXPECTED: Final = frozenset(("return", "returns"))
 def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
     """Whether it fell to a fraction, and no reward is above what it was before. None: it or the rewards are unknown."""
     facts = _looks(process)
-    logged = metrics.metric(process, "reward", own_steps=False)
-    rewards = list(_held(facts)) if logged is None else [logged]
-    if not facts or not rewards:
+    if not facts or not _rewards(process, facts):
         return None
     if len(process.trainings) > 1:
         return Skipped("there are several trainings: which of them chose by these odds is not known")
@@ -56,14 +55,12 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
     went = f"the entropy of what the policy chooses from went from {number(first)} to {number(last)}"
     if first <= 0 or (seen.values[-_ENDS:] >= bound).any():
         return Passed(went)
-    begin, learned = (float(seen.steps[int(np.argmax(seen.values < one))]) for one in (bound, _UNLEARNED * first))
-    fewest = limits["steps"] / 2 if logged is not None else _FEWEST
-    for reward in rewards:
-        why = _why_silent(reward, learned, begin, fewest, warm=first < _EQUAL * most)
-        why = why or (_CENTRED if logged is None and _both_signs(reward.values[reward.steps > begin]) else "")
-        if why:
-            return Passed(f"{went}{why}")
-    reward = rewards[0]
+    judged = beside_rewards(process, facts, seen, limits, warm=first < _EQUAL * most)
+    if judged is None:
+        return None
+    if isinstance(judged, str):
+        return Passed(f"{went}{judged}")
+    reward, learned, begin = judged.reward, judged.learned, judged.begin
     early = float(np.median(reward.values[reward.steps <= learned]))
     late = float(np.median(reward.values[reward.steps > begin]))
     return Finding(
@@ -91,6 +88,39 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
         charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(begin, "entropy")]),
         false_alarm="Policies that play against each other, tasks that get harder, a task that is solved as it begins.",
     )
+
+
+@dataclass(frozen=True)
+class Useless:
+    """A policy that draws ever more alike, and has gained nothing by that: the reward that says so, the step up to
+    which it says what the policy got as it began, and the step since which it draws alike."""
+
+    reward: metrics.Metric
+    learned: float
+    begin: float
+
+
+def beside_rewards(
+    process: Process, facts: list[dict[str, Any]], seen: metrics.Metric, limits: Limits, warm: bool
+) -> Useless | str | None:
+    """Whether a measure of how widely a policy draws fell in vain, or why that may be as it should, as the end of a
+    sentence. None: the rewards are not known."""
+    rewards, held = _rewards(process, facts), metrics.metric(process, "reward") is None
+    first = float(seen.values[:_ENDS].max())
+    bounds = limits["fraction"] * first, _UNLEARNED * first
+    begin, learned = (float(seen.steps[int(np.argmax(seen.values < one))]) for one in bounds)
+    for reward in rewards:
+        why = _why_silent(reward, learned, begin, _FEWEST if held else limits["steps"] / 2, warm)
+        why = why or (_CENTRED if held and _both_signs(reward.values[reward.steps > begin]) else "")
+        if why:
+            return why
+    return Useless(rewards[0], learned, begin) if rewards else None
+
+
+def _rewards(process: Process, facts: list[dict[str, Any]]) -> list[metrics.Metric]:
+    """Those that are logged, else those in variables."""
+    logged = metrics.metric(process, "reward", own_steps=False)
+    return list(_held(facts)) if logged is None else [logged]
 
 
 def _looks(process: Process) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.charts import chart
-from tracelyze.analyzers.evidence.datasets import equal_rewards
+from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural, share_of
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EVENT, ROWS, ACTED = "policy-loss", "policy-rows", "policy-acted"
 _EARLY = 10  # looks at rollouts that follow each other: which samples were trained on before is known there
 _BATCHES = 3  # looks at batches of completions: one may repeat its rows by chance, where the policy is all but certain
+_MIXED = 1.5  # of policies that act at random in one step of three, or less often, and take that into account
 _MOST = 0.5  # of a loss's samples
 _END = 3  # looks whose median is the entropy at the start, and at the end: they get rarer, so that few lie near the end
 
@@ -79,7 +80,8 @@ def cut_off(seen: Looks) -> tuple[Floats, Floats] | None:
 def compare(process: Process) -> bool:
     """Whether a loss weighs the ratio of a policy to the one that acted: dropout would make these two differ."""
     seen = looks(process)
-    return seen is not None and ratios(seen) is not None
+    detached = any(row["kind"] == ACTED for row in process.events.records())  # whatever weighs it
+    return detached or (seen is not None and ratios(seen) is not None)
 
 
 def trained_again(process: Process, share: float) -> int | None:
@@ -147,7 +149,10 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     if not rows:
         return None
     steps = np.array([row["step"] for row in rows])
-    zero = np.array([row["weights_zero"] >= 1.0 for row in rows])
+    even = rounded_advantages.steps(process)
+    exact = np.array([row["weights_zero"] >= 1.0 for row in rows])
+    zero = exact | np.array([rounded_advantages.is_zero(row, even) for row in rows])
+    rounded = "" if exact[zero].all() else number(max(row["weights_largest"] for row in _of(rows, zero & ~exact)))
     steps, zero = np.unique(steps), np.array([zero[steps == one].all() for one in np.unique(steps)])
     if len(steps) < limits["steps"]:
         return Skipped(f"{plural(len(steps), 'step')} with weights of a policy seen: {limits['steps']:.0f} are needed")
@@ -172,6 +177,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         begin, end = 1 if zero[0] else begin - before, end - before
     if zero[-1] and optimization is not None:  # looks get rarer: the last one need not be at the last step
         end = max(end, len(optimization.steps))
+    what = "rounding errors" if rounded else "all zero"
     alike = _completions_alike(process, steps[zero])
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
@@ -182,13 +188,19 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     return Finding(
         rule=rule,
         severity="warning",
-        confidence="certain" if signed else "likely",
-        title=f"The policy's advantages are all zero in {share_of(share, 'steps')}"
+        confidence="certain" if signed and not rounded else "likely",
+        title=f"The policy's advantages are {what} in {share_of(share, 'steps')}"
         + (f" ({training})" if training else ": nothing to learn from"),
         summary=(
             f"In {int(zero.sum())} of {len(zero)} steps checked, every weight that multiplies the log-probabilities in "
-            "the policy loss is exactly zero, and so is the policy's "
-            f"gradient{': what gradients there are come of other terms, such as entropy' * learns}."
+            "the policy loss is "
+            + (
+                f"what rounding leaves of zero, or an epsilon makes of that ({rounded} at most). It says nothing of "
+                "what was answered."
+                if rounded
+                else "exactly zero, and so is the policy's "
+                f"gradient{': what gradients there are come of other terms, such as entropy' * learns}."
+            )
             + (
                 f" The rewards are all equal: every element of {equal.name} is {number(equal.value)}, whatever was "
                 "answered."
@@ -217,6 +229,10 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )
+
+
+def _of(rows: list[dict[str, Any]], chosen: Any) -> list[dict[str, Any]]:
+    return [row for row, one in zip(rows, chosen, strict=True) if one]
 
 
 def _remedy(
@@ -283,6 +299,7 @@ class Apart:
     distances: Floats  # mean distance of the ratio of both from 1, each by 1 at most
     stale: bool  # A copy of the policy acts, whose weights never changed; else the policy as it is.
     dropouts: bool  # Dropout was active, where it acted or where it is trained.
+    detached: bool = False  # The loss is weighed by the ratio as by a constant.
 
 
 def apart(process: Process, limits: Limits) -> list[Apart | Passed | Skipped]:
@@ -300,8 +317,11 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
     if np.mean(again) > limits["again"]:
         return Passed("the policy is trained on samples that it met before: how old they are is not known")
     met = [one["met"] for one in looks if one["met"] is not None]
-    if met and not any(met):
+    detached = any(one.get("detached") for one in looks)
+    if met and not (np.median(met) if detached else any(met)):
         return Passed("the policy is not trained on what it acted upon last")
+    if detached and max(one["largest"] for one in looks) <= _MIXED:
+        return Passed("no weight is far above 1: some actions are drawn at random, which the weights correct for")
     alike = np.array([one["own"] or one["same"] for one in looks])
     copied = not any(one["own"] for one in looks)
     stale = copied and len({one["state"] for one in looks}) == 1 and not alike[len(alike) // 2 :].any()
@@ -313,7 +333,7 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
     if float(np.median(distances)) <= limits["apart"] or near > limits["again"]:
         middle = number(float(np.median(distances)))
         return Passed(f"before the first update on them, the ratio of actions was {middle} from 1 (median)")
-    return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged))
+    return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged), detached)
 
 
 def _acted(look: dict[str, Any]) -> bool:

@@ -9,40 +9,42 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import policies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures import measured_entropy, metrics
+from tracelyze.analyzers.signatures import measured_deviation, measured_entropy, metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+_ABSENT = Skipped(
+    "no loss that punishes entropy was seen, and no entropy of a policy beside a reward, by known names",
+    "not-applicable",
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The sign of the entropy in the loss; else first against last fifth of what was logged, and the reward since; else
-    the odds behind the policy's losses."""
+    the odds behind the policy's losses. Of continuous actions the deviation behind them, whatever was logged."""
     direct = policies.punished_entropy(process, RULE.id, limits)
     if isinstance(direct, Finding):
         return [direct]
+    continuous = measured_deviation.collapse(process, RULE.id, limits)
+    if isinstance(continuous, Finding):
+        return [continuous]
     seen, reward = metrics.metric(process, "entropy"), metrics.metric(process, "reward")
     if seen is None or reward is None:
         measured = measured_entropy.collapse(process, RULE.id, limits)
         if isinstance(measured, Finding):
             return [measured]
-        return (
-            (direct if isinstance(direct, Passed) else None)
-            or measured
-            or direct
-            or Skipped(
-                "no loss that punishes entropy was seen, and no entropy of a policy beside a reward, by known names",
-                "not-applicable",
-            )
-        )
+        return (direct if isinstance(direct, Passed) else None) or continuous or measured or direct or _ABSENT
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'entropy')}: {limits['steps']:.0f} are needed")
     first, last = seen.ends()
     if first <= 0:
-        return Skipped("the entropy starts at zero or below: there is no level to compare with")
+        return continuous or Skipped("the entropy starts at zero or below: there is no level to compare with")
     fell, rose = last < limits["fraction"] * first, last > limits["multiple"] * first
+    if isinstance(continuous, Passed) and not rose:  # below zero there is no level to compare with
+        return continuous
     if not fell and not rose:
         return Passed(f"the entropy went from {number(first)} to {number(last)}")
     bound = limits["fraction"] * first if fell else limits["multiple"] * first
@@ -114,7 +116,8 @@ RULE = Rule(
     severity="warning",
     title="The policy's entropy collapses",
     about="Exploration ends with the entropy of the policy: rewards stop rising where it is used up. Where none is "
-    "logged, it is read off the losses that weigh the policy's choices.",
+    "logged, it is read off the losses that weigh the policy's choices; of continuous actions, where it may be "
+    "negative, the standard deviation is.",
     check=check,
     verify="Record the run again: the entropy declines slowly while the reward rises.",
     absent="The run logged no entropy and no reward, and no policy's loss holds an entropy.",

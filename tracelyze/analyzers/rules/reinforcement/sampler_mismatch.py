@@ -21,11 +21,13 @@ _ALIKE = (
     "logits = model(ids)[:, :-1] / temperature   # the one that samples\n"
     "new_log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)"
 )
+_FOLLOWS = "Updates follow a policy that never acted, and clipping starts off centre."
+_CORRECTED = "Weights in the loss make up for it only as far as no limit cuts them, and their noise grows with the gap."
 _OTHERWISE = "A temperature, a mask or limits of actions that apply in one of them only do that."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """What was logged of a gap; else ratios that are not 1 at the first backward after the policy acted."""
+    """What was logged of a gap; else ratios, detached ones too, that are not 1 at the first backward after acting."""
     logged = _logged(process, limits)
     if isinstance(logged, list):
         return logged
@@ -84,8 +86,7 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
 
 
 def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> Finding:
-    middle = float(np.median(seen.distances))
-    optimization = process.longest if process.optimizations else None
+    middle, optimization = float(np.median(seen.distances)), process.longest if process.optimizations else None
     what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"
     if seen.stale:
         title = f"The copy that acts never takes over the policy's weights: {percent(middle)} apart"
@@ -99,14 +100,14 @@ def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> F
             f"Its weights are those that acted, and still the probabilities of its actions are {what} off those that "
             f"were kept when it acted: the two are not computed alike. {by}"
         )
-        fix = "Compute both probabilities alike: same temperature, masks and limits, and no dropout in either."
+        fix = "Compute both probabilities alike: same temperature, masks and limits, no dropout."
         fix_code = "model.eval()   # no dropout, neither where it acts nor where it is trained\n" + _ALIKE
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=title,
-        summary=f"{why} Updates follow a policy that never acted, and clipping starts off centre.",
+        summary=f"{why} {_CORRECTED if seen.detached else _FOLLOWS}",
         fix=fix,
         fix_code=fix_code,
         first_step=int(seen.steps[0]) + 1,
@@ -133,9 +134,7 @@ RULE = Rule(
     absent=f"{_ABSENT}.",
     needs=(("scalars.value",), ("events.text",)),
     thresholds=(
-        Threshold(
-            "growth", 3, "", "derived: a gap between kernels is constant; three is far beyond its noise between batches"
-        ),
+        Threshold("growth", 3, "", "derived: a gap between kernels is constant; three is far beyond its noise"),
         Threshold("gap", 0.05, "", "derived: tokens at four times this mean gap reach the usual clip range"),
         Threshold("ratio", 0.2, "", "the usual clip range of the policy ratio"),
         Threshold("steps", 20, "steps", "four in each fifth"),
@@ -145,6 +144,6 @@ RULE = Rule(
         Threshold("again", 0.1, "share", "of looks, or of their samples: some may be alike by chance"),
     ),
     not_when="A constant small gap between kernels; ratios that leave 1 after the first update; samples of earlier "
-    "policies (replay, queues, copies that are refreshed now and then).",
+    "policies (replay, queues, copies that are refreshed now and then), of a part drawn at random.",
     references=("https://fengyao.notion.site/off-policy-rl",),
 )

@@ -74,7 +74,8 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="Equal rewards within each group",
-    about="Policies that are trained on differences within groups of completions learn nothing from equal rewards.",
+    about="Policies that are trained on differences within groups of completions learn nothing from equal rewards: "
+    "what rounding leaves of zero, and an epsilon makes of that, is no difference.",
     check=check,
     verify="Record the run again: reward_std is above zero in most steps.",
     absent="The run logged no rewards.",
@@ -89,6 +90,7 @@ RULE = Rule(
         Threshold("share", 0.5, "share", "half of the steps: solved and hopeless prompts are a part of every set"),
         Threshold("steps", 10, "steps", "fewer are the start of a run"),
     ),
-    not_when="Some prompts that are solved or hopeless, tasks that are solved in the end.",
+    not_when="Some prompts that are solved or hopeless, tasks that are solved in the end, rewards that differ by more "
+    "than rounding.",
     references=("https://arxiv.org/abs/2503.14476",),
 )

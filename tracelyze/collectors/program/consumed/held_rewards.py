@@ -12,14 +12,12 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
-from tracelyze.collectors.internals.local_variables import borrowed
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, attributes, of_script
 from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.schema import logged_metrics
 
-MAX_FRAMES, MAX_DEPTH = 4, 60  # functions of the script, and frames in all
-MAX_NAMES, MAX_VARIABLES = 1000, 300  # names that are told apart once, and variables of one function
+MAX_NAMES = 1000  # that are told apart once
 MAX_HELD = 8
 MAX_ENTRIES, RECENT = 4096, 64
 MAX_ELEMENTS = 2**16
@@ -37,21 +35,12 @@ class HeldRewards:
         several elements, whatever its name is."""
 
     def read(self, frame: FrameType | None) -> dict[str, dict[str, Any]]:
-        """By name: what kind it is, the mean (of a list, of its latest entries), the sum, the count, the deviation."""
+        """By name: what kind it is, the mean (of a list, of its latest entries), the sum, the count, the deviation; of
+        elements also how far those of one group are apart at most, in parts of the largest: groups are rows."""
         found: dict[str, dict[str, Any]] = {}
         self.weighed = {}
-        functions = 0
-        for _ in range(MAX_DEPTH):
-            if frame is None or functions >= MAX_FRAMES:
-                break
-            if not is_library(frame.f_code.co_filename):
-                functions += 1
-                if frame.f_code.co_name == "<module>":
-                    self._take(frame.f_globals, frame.f_code, found)
-                else:
-                    with borrowed(frame) as variables:
-                        self._take(variables, frame.f_code, found)
-            frame = frame.f_back
+        for variables, code in of_script(frame):
+            self._take(variables, code, found)
         return found
 
     def _take(self, variables: Mapping[str, Any], code: CodeType, found: dict[str, dict[str, Any]]) -> None:
@@ -81,7 +70,7 @@ class HeldRewards:
             if self._is_reward(name):
                 yield name, value
             elif name == "self" or issubclass(type(value), self._torch.nn.Module):
-                yield from ((own, one) for own, one in _attributes(value) if self._is_reward(own))
+                yield from ((own, one) for own, one in attributes(value) if self._is_reward(own))
 
     def _is_reward(self, name: Any) -> bool:
         known = self._names.get(name)
@@ -116,13 +105,17 @@ class HeldRewards:
                 return None
             value = value.detach().double()
             mean, spread, count = value.mean().item(), value.std().item(), value.numel()
+            rows = _rows(value)
+            apart, largest = (rows.amax(1) - rows.amin(1)).max().item(), value.abs().max().item()
         elif type(value).__module__ == "numpy" and type(value).__name__ == "ndarray" and value.dtype.kind in "fiu":
             if not 1 < value.size <= MAX_ELEMENTS:
                 return None
             mean, spread, count = float(value.mean()), float(value.std()), int(value.size)
+            rows = _rows(value)
+            apart, largest = float((rows.max(1) - rows.min(1)).max()), float(abs(value).max())
         else:
             return None
-        return _row("elements", mean, mean * count, count, spread)
+        return _row("elements", mean, mean * count, count, spread) | {"within": apart / largest if largest else 0.0}
 
     def _number(self, value: Any) -> float | None:
         """Of a number, or of a tensor in the host's memory that holds one."""
@@ -133,13 +126,10 @@ class HeldRewards:
         return float(value) if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else None
 
 
+def _rows(values: Any) -> Any:
+    """Groups of rewards, along the last dimension; all of them where there is one dimension, or one for each group."""
+    return values.reshape(-1, values.shape[-1]) if values.shape[-1] > 1 else values.reshape(1, -1)
+
+
 def _row(kind: str, mean: float, total: float, count: int, spread: float) -> dict[str, Any]:
     return {"kind": kind, "mean": mean, "sum": total, "count": count, "spread": spread}
-
-
-def _attributes(value: Any) -> list[tuple[Any, Any]]:
-    try:
-        held = object.__getattribute__(value, "__dict__")
-    except AttributeError:  # one with slots
-        return []
-    return list(held.items())[:MAX_VARIABLES] if type(held) is dict else []

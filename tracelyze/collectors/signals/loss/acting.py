@@ -11,12 +11,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import PER_E_FOLD
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
+from tracelyze.collectors.program.consumed import held_ratios
 from tracelyze.collectors.program.models import first_tensor
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -30,8 +32,10 @@ from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may
 
 SEARCHED = 20  # backwards of an optimizer after which a loss that had no such ratio will not have any
 MOST_SEARCHED = 400  # of a run that makes many optimizers
+MOST_READS = 400  # of the script's variables, where the loss itself holds no ratio
 FIRST_LOOKS, MOST_LOOKS = 12, 200  # at rollouts: one after the other at first, then ever more rarely
 MOST_CALLS = 8  # of one model, between two backwards
+NEAREST = 4  # parameters behind a ratio, of which one belongs to a model
 TENSORS, ELEMENTS = 8, 64  # of a copy, that tell whether it has changed
 
 
@@ -57,6 +61,7 @@ class Acting(Signal):
         self._calls: dict[int, list[Call]] = {}  # by model, since the policy's latest backward
         self._searched = 0
         self._left = MOST_SEARCHED
+        self._reads = MOST_READS
         self._looks = 0
         self._looks_before = 0  # at policies of earlier trainings
         self._next = 0  # the step from which on there is to be another look
@@ -89,6 +94,9 @@ class Acting(Signal):
             return
         with unseen(self.torch):
             found = ratios.ratio(self.torch, node)
+            if found is None and self._reads > 0:
+                self._reads -= 1
+                found = held_ratios.ratio(self.torch, node, sys._getframe(1))
         if not self.active:
             self._searched += 1
             self._left -= 1
@@ -136,16 +144,20 @@ class Acting(Signal):
 
     def _looked(self, found: ratios.Ratio, facts: list[Any], reached: Iterable[Call]) -> None:
         """Write down what a look found, if the policy or a copy of it has acted since its latest backward."""
-        parameter = ratios.nearest_parameter(found)
-        trained = [call for call in reached if parameter is not None and _holds(_module(call), parameter)]
-        if not trained:
+        near = itertools.islice(ratios.nearest_parameters(found), NEAREST)
+        parameter, policy = next(
+            ((one, call) for one in near for call in reached if _holds(_module(call), one)), (None, None)
+        )
+        if policy is None:
             return
-        policy = trained[0]
         self._policies.add(policy.model.number)
         done = set(map(id, reached))
         others = [one for one in itertools.chain(*self._calls.values()) if id(one) not in done]
         own = [one for one in others if _holds(_module(one), parameter)]
-        acted = own or [one for one in others if _is_copy(one, policy) and not self._rows.gives_no_samples(one, policy)]
+        copies = [one for one in others if _is_copy(one, policy) and not self._rows.gives_no_samples(one, policy)]
+        if len(own) < len(copies):  # a call or two that value what follows
+            own = []
+        acted = own or copies
         if not facts or not acted:
             return
         of_both = [] if own else [self._state(_module(one)) for one in (acted[0], policy)]
@@ -156,12 +168,14 @@ class Acting(Signal):
         known = {
             "model": policy.model.number,
             "own": bool(own),
+            "detached": found.detached,
             "dropouts": [max(one.dropouts for one in acted), policy.dropouts],
         }
         row = {"time": self.context.now(), "step": self.progress.steps, "kind": "policy-acted", "name": "", "text": ""}
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
-            late["text"] = json.dumps(known | {"apart": read[0], "both_signs": read[1]} | rows.facts())
+            seen = dict(zip(("apart", "both_signs", "largest"), read, strict=True))
+            late["text"] = json.dumps(known | seen | rows.facts())
 
         rows = self._rows.compared(policy, acted, states)
         self._pending.put([row], rows.after(Readback(self.torch, facts, fill)))

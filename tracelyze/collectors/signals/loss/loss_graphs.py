@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
@@ -21,7 +22,7 @@ from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import flat_operations, product_types, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
-from tracelyze.collectors.tensors.policies import choices, completions, terms, weights
+from tracelyze.collectors.tensors.policies import choices, completions, deviations, terms, weights
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 from tracelyze.collectors.tensors.written_out import picked_classes
@@ -94,7 +95,11 @@ class LossGraphs(Signal):
         with unseen(self.torch), self.torch.no_grad():
             values = weights.columns(self.torch, node)
             is_policy = self._terms(node)
-            self._policy += self._choices(node) or is_policy or bool(values)
+            chosen = self._choices(node) or self._deviations(node)
+            if is_policy and values and not chosen:
+                held = json.dumps(self._held(sys._getframe()))
+                self.context.emit("events", self._event("policy-rewards") | {"text": held})
+            self._policy += chosen or is_policy or bool(values)
             self._weighed |= is_policy
             if self._samples <= WHOLE_GRAPHS:
                 values |= masked_attention.columns(self.torch, node, root.device)
@@ -144,8 +149,7 @@ class LossGraphs(Signal):
         values = [] if found is None else choices.facts(self.torch, found)
         if not values:
             return False
-        rewards = self._rewards.read(sys._getframe(1))
-        held = {"rewards": rewards, "weighed": self._rewards.weighed}
+        held = self._held(sys._getframe(1))
 
         def fill(late: dict[str, Any], read: list[float]) -> None:
             entropy, most, both, sign = read
@@ -155,6 +159,24 @@ class LossGraphs(Signal):
 
         self._pending_terms.put([self._event("policy-choices")], Readback(self.torch, values, fill))
         return True
+
+    def _deviations(self, node: Any) -> bool:
+        """Record how widely a policy draws continuous actions; whether the loss weighs any."""
+        found = deviations.deviation(self.torch, node)
+        if found is None:
+            return False
+        held = self._held(sys._getframe(1))
+
+        def fill(late: dict[str, Any], read: list[float]) -> None:
+            late["text"] = json.dumps({"deviation": read[0], "both_signs": bool(read[1]), **held})
+
+        values = deviations.facts(self.torch, *found)
+        self._pending_terms.put([self._event("policy-deviation")], Readback(self.torch, values, fill))
+        return True
+
+    def _held(self, frame: FrameType) -> dict[str, Any]:
+        rewards = self._rewards.read(frame)
+        return {"rewards": rewards, "weighed": self._rewards.weighed}
 
     def _event(self, kind: str) -> dict[str, Any]:
         return {"time": self.context.now(), "step": self.progress.steps, "kind": kind, "name": "", "text": ""}

@@ -31,11 +31,13 @@ BEFORE = frozenset((
 @dataclass(frozen=True)
 class Ratio:
     """`values`: the ratio of each action. `weights`: what it is multiplied by on its way to the loss, advantages and
-    masks; True or False where one says which elements are kept. `node`: the operation that made it."""
+    masks; True or False where one says which elements are kept. `node`: the operation that made it, or the
+    log-probability that it weighs, where it is `detached`."""
 
     values: Any
     weights: tuple[Any, ...]
     node: Any
+    detached: bool = False
 
 
 def ratio(torch: Any, root: Any) -> Ratio | None:
@@ -112,32 +114,31 @@ def ways(torch: Any, root: Any, through: Collection[str], wanted: str) -> Iterat
 
 def facts(torch: Any, found: Ratio) -> list[Any]:
     """How far the ratios that count are from 1, in the mean, each by 1 at most: few outliers are not to decide. Whether
-    a weight has both signs, as advantages have: masks have not."""
+    a weight has both signs, as advantages have: masks have not. The largest ratio."""
     with torch.no_grad():
         values = found.values.detach().float()
         counts = torch.ones_like(values, dtype=torch.bool)
         signed = torch.zeros((), dtype=torch.bool, device=values.device)
         for one in found.weights:
             given = one.detach()
-            if _fits(given.shape, values.shape):
+            if fits(given.shape, values.shape):
                 counts = counts & (given != 0)
             if given.is_floating_point():
                 signed = signed | ((given > 0).any() & (given < 0).any())
         away = (values - 1).abs().clamp(max=1) * counts
-        return [away.sum() / counts.sum().clamp(min=1), signed.float()]
+        return [away.sum() / counts.sum().clamp(min=1), signed.float(), (values * counts).amax()]
 
 
-def nearest_parameter(found: Ratio) -> Any:
-    """A parameter of the policy: the nearest one behind the ratio. None if there is none nearby."""
+def nearest_parameters(found: Ratio) -> Iterator[Any]:
+    """Parameters of the policy, those nearest behind the ratio first: one of a deviation need not be in a module."""
     waiting, seen = [found.node], {found.node}
     while waiting and len(seen) < MAX_WAY:
         node = waiting.pop(0)
         if saved_values.operation(node) == "torch::autograd::AccumulateGrad":
-            return node.variable
+            yield node.variable
         new = [one for one, _ in node.next_functions if one is not None and one not in seen]
         seen.update(new)
         waiting += new
-    return None
 
 
 def _of_two_policies(node: Any) -> bool:
@@ -175,7 +176,7 @@ def _weights(torch: Any, node: Any, kind: str, index: int) -> tuple[Any, ...]:
     return (found,) if is_plain(torch, found) and found.numel() > 1 else ()
 
 
-def _fits(shape: Any, other: Any) -> bool:
+def fits(shape: Any, other: Any) -> bool:
     """Whether a tensor of one shape is spread over one of the other as it is."""
     return len(shape) <= len(other) and all(
         one in (1, two) for one, two in zip(reversed(shape), reversed(other), strict=False)

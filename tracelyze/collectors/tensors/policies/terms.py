@@ -62,7 +62,7 @@ def terms(torch: Any, root: Any) -> Terms:
                 found.products.append((*given, factors))
             for chosen, weight, values in zip(parts, parts[::-1], given[::-1], strict=True):
                 several = is_plain(torch, values) and values.numel() > 1
-                if several and chosen is not None and _is_log_probability(chosen):
+                if several and chosen is not None and is_log_probability(chosen):
                     found.weights.append(values)
                     found.ratios += _ratios(torch, chosen) if not found.ratios else []
                     if weight is not None:
@@ -174,7 +174,7 @@ def _behind(start: Any, through: Collection[str], wanted: Collection[str]) -> se
     return found
 
 
-def _is_log_probability(start: Any) -> bool:
+def is_log_probability(start: Any) -> bool:
     """Whether it is the log-probability of something chosen, or a ratio of two: of classes, or of a normal law."""
     for node in _behind(start, (THROUGH - {"Index"}) | {"Exp"}, ("Gather", "NllLoss", "Pow", "Index")):
         kind = saved_values.kind(node)

@@ -20,11 +20,13 @@ THROUGH = frozenset((
 ))  # fmt: skip
 CHOSEN = ("Gather", "NllLoss", "NllLoss2D", "Exp")  # an action's log-probability, or the ratio of two
 FEW = 4  # terms that a loop over the samples adds up, each with a number of its own: fewer weigh parts of a loss
-COLUMNS = ("weights", "weights_zero", "weights_negative")
+PARTS = 2  # of what is stacked or concatenated: they are alike
+COLUMNS = ("weights", "weights_zero", "weights_negative", "weights_largest", "weights_repeated")
 
 
 def columns(torch: Any, root: Any) -> dict[str, Any]:
-    """How many such constants there are behind a loss, the share of zeros, and of negative ones, where they are."""
+    """How many such constants there are behind a loss, the share of zeros, of negative ones, and of those that repeat
+    the one before, and how large they are at most, where they are."""
     found = [one for one in _constants(root) if is_plain(torch, one) and one.is_floating_point()]
     if not found or len({one.device for one in found}) > 1:
         return {}
@@ -37,15 +39,26 @@ def columns(torch: Any, root: Any) -> dict[str, Any]:
             "weights": count,
             "weights_zero": zero.sum() / count.clamp(min=1),
             "weights_negative": negative.sum() / count.clamp(min=1),
+            "weights_largest": torch.stack([fact[3] * fact[0] for fact in facts]).amax(),
+            "weights_repeated": _repeated(torch, found),
         }
 
 
-def _facts(torch: Any, values: Any) -> tuple[Any, Any, Any]:
-    """Whether these are weights, with their zeros and negative ones. Zeros and ones are a mask."""
+def _facts(torch: Any, values: Any) -> tuple[Any, ...]:
+    """Whether these are weights, with their zeros and negative ones, and the largest. Zeros and ones are a mask."""
     zeros = (values == 0).sum().double()
     ones = (values == 1).sum()
     mask = (zeros + ones == values.numel()) & (ones > 0)
-    return (~mask).double(), zeros, (values < 0).sum().double()
+    return (~mask).double(), zeros, (values < 0).sum().double(), values.abs().amax().double()
+
+
+def _repeated(torch: Any, found: list[Any]) -> Any:
+    """Of the weights of all samples but the first, the share of those that are the same as of the sample before."""
+    samples = max(found, key=lambda one: one.numel()).detach()
+    if samples.numel() == 1:  # a number for each sample
+        samples = torch.stack([one.detach().reshape(()) for one in found])
+    rows = samples if samples.shape[0] > 1 else samples.reshape(-1)
+    return (rows[1:] == rows[:-1]).double().mean()
 
 
 def _constants(root: Any) -> list[Any]:
@@ -88,7 +101,8 @@ def _chooses(node: Any) -> bool:
         one = waiting.pop(0)
         if saved_values.kind(one) in CHOSEN:
             return True
-        for following, _ in one.next_functions:
+        parts = one.next_functions[: PARTS if saved_values.kind(one) in ("Stack", "Cat") else None]
+        for following, _ in parts:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
