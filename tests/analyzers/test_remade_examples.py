@@ -16,9 +16,9 @@ from tracelyze.analyzers.evidence.editing.optimizers import one_clip
 from tracelyze.analyzers.evidence.editing.remade import (
     everywhere,
     frameworks,
-    regions,
     validating,
 )
+from tracelyze.analyzers.evidence.editing.remade.precision import regions
 from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rules import RULES
 from tracelyze.diagnosis import Diff, Finding

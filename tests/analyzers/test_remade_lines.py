@@ -12,7 +12,8 @@ from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.computed.gradients import frozen_in_vain
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
 from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
-from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, products, windows
+from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, windows
+from tracelyze.analyzers.evidence.editing.remade.precision import products
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Location
 

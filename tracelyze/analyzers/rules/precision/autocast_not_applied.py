@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import uncast_products
 from tracelyze.analyzers.evidence import script_lines, timing
-from tracelyze.analyzers.evidence.editing.remade import products as own_products
+from tracelyze.analyzers.evidence.editing.remade.precision import products as own_products
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, percent, plural

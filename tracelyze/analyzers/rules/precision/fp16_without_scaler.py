@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.remade import regions
+from tracelyze.analyzers.evidence.editing.remade.precision import regions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
