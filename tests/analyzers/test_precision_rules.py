@@ -126,5 +126,5 @@ def test_a_scaler_of_an_example_is_for_the_device_of_the_run(make, held: str, de
 def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:
     half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
     status, _, finding = make.check("scaler-misuse", make.process(half))
-    assert (status, "65,536 where init_scale says nothing else" in finding.summary) == ("fired", True)
+    assert (status, "65,536 unless init_scale is set" in finding.summary) == ("fired", True)
     assert finding.cost is None, "what Adam makes of scaled gradients is a training all the same"

@@ -350,10 +350,10 @@ FULL = CROWDED.replace("75.96 GiB", "0.50 GiB").replace("678.00 MiB", "77.70 GiB
     [
         (CROWDED, None, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
         (CROWDED, 40, "other programs hold 76.9 GiB of 79.2 GiB", "nvidia-smi"),
-        (FULL.replace("32.00 MiB", "4.00 GiB"), None, "It never fitted", "Halve the batch"),
-        (FULL, 40, "It had fitted until then", "Halve the batch"),
+        (FULL.replace("32.00 MiB", "4.00 GiB"), None, "It never fit:", "Halve the batch"),
+        (FULL, 40, "It fit until then", "Halve the batch"),
         ("CUDA error: out of memory", None, "does not say who held", "Halve the batch"),
-        ("CUDA error: out of memory", 40, "It had fitted until then", "Halve the batch"),
+        ("CUDA error: out of memory", 40, "It fit until then", "Halve the batch"),
     ],
 )
 def test_out_of_memory_says_who_held_the_device(make, text, step, said, fix) -> None:
@@ -399,7 +399,7 @@ def test_one_allocation_that_is_too_large_by_itself(make, name: str, text: str, 
     [
         (lambda part: 2e9, lambda part: 8e9 + 60e9 * max(0.0, part - 0.6), "its inputs grew"),
         (lambda part: 2e9 + 60e9 * part, lambda part: 8e9 + 60e9 * part, "something is kept"),
-        (lambda part: 2e9, lambda part: 8e9, "this step needed more than the others"),
+        (lambda part: 2e9, lambda part: 8e9, "this step needed more memory than the others"),
     ],
 )
 def test_out_of_memory_says_how_it_came_to_that(make, kept, peak, said) -> None:

@@ -346,7 +346,7 @@ def test_graphs_that_are_freed_as_the_loop_ends(make, more: dict[str, Any]) -> N
     leak = make.check("memory-leak", make.process(steps))[2]
     assert f"{COUNT - 1} autograd graphs are kept alive" in leak.title
     assert leak.evidence[0].value == COUNT - 1
-    assert ("Keep the backward pass as it is" in leak.fix) == (not more), "a carried state needs retain_graph gone too"
+    assert ("Leave the backward pass as it is" in leak.fix) == (not more), "a carried state needs retain_graph gone too"
     if more:
         retained = make.check("retain-graph", make.process(steps))[2]
         assert f"up to {COUNT - 1} graphs" in retained.title
@@ -440,7 +440,7 @@ def test_scaler_misuse(make) -> None:
     assert "One of several" in make.check("scaler-misuse", make.process(make.steps() | SCALER | pairs))[2].title
     process = make.process(make.steps() | SCALER | {"backwards_unscaled": [1] * COUNT})
     finding = make.check("scaler-misuse", process)[2]
-    assert "What scaler.scale() returns is not used" in finding.title, "there is one backward"
+    assert "The result of scaler.scale() is not used" in finding.title, "there is one backward"
     assert answer(1, 0, backwards_unscaled=[1] * COUNT) == "passed", "the scaler changes nothing"
     two = {"optimizer": [index % 2 for index in range(COUNT)]}
     assert answer(1, 2, backwards_unscaled=[1] * COUNT, **two) == "passed", "another optimizer's own loss"

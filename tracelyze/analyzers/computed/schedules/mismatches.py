@@ -118,8 +118,8 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
             return Mismatch(
                 row,
                 title=f"{row['name']} counts {horizon:,} epochs but is stepped after every batch",
-                what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the rate falls to its "
-                f"end within {plural(horizon, 'batch')} and does not follow the training from there on.",
+                what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the learning rate reaches "
+                f"its end within {plural(horizon, 'batch')} and no longer follows the training after that.",
                 fix="Step it once per epoch, or give it the number of batches of the whole training.",
                 code=units.PER_EPOCH,
             )

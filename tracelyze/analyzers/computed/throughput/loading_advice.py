@@ -32,7 +32,9 @@ def of(way: str, predicted: Prediction, process: Process, loader: Mapping[str, A
     if open_files.reads_all(loader):
         return open_files.fix(loader, ""), "For each sample a whole array is read and unpacked."
     if way == CHEAPER:
-        return CHEAPER_FIX, f"Were a sample as cheap as one in memory, a step would be {gain} shorter."
+        return CHEAPER_FIX, (
+            f"If loading a sample cost no more than reading it from memory, a step would be {gain} shorter."
+        )
     count = predicted.workers
     if draws_itself(process, loader):
         guard += f" {SEEDS}"
@@ -102,15 +104,14 @@ GUARD = (
     '`if __name__ == "__main__":` first.'
 )
 SEEDS = (
-    "The dataset draws from a generator that it holds, of which each worker gets a copy in one and the same state: "
-    "seed it in each worker, or all of them draw the same numbers."
+    "The dataset draws from a generator that it holds, and each worker gets a copy in the same state: seed it in each "
+    "worker, or all workers draw the same numbers."
 )
 RESTART_FIX = (
-    "Make the iterator once per epoch and go on with it: next(iter(loader)) in every step shuffles all indices and "
-    "starts all workers again."
+    "Make the iterator once per epoch and keep using it: next(iter(loader)) in every step reshuffles all indices and "
+    "restarts all workers."
 )
 CHEAPER_FIX = (
-    "Make a sample cheaper: decode, parse or resize once and store the result, and use lighter transforms. More "
-    "workers "
-    "would hardly help on these cores."
+    "Make samples cheaper: decode, parse or resize once and store the result, and use lighter transforms. More "
+    "workers would hardly help on these cores."
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _CHEAPER: Final = (
-    "Make a sample cheaper: read, parse or resize once and store {result}. Even with workers {left} of a step would be "
+    "Make samples cheaper: read, parse or resize once and store {result}. Even with workers {left} of a step would be "
     "waiting."
 )
 _MOST: Final = 0.5  # of the time: what the program does for more than half of it, and waits for more than half of it

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX = (
-    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or what a dataset "
-    "keeps of each sample. Keep only what is needed, bound its size, or write it to disk."
+    "Look for a list, dictionary or cache that grows with every step: stored batches, outputs, logs, or something a "
+    "dataset keeps for each sample. Keep only what you need, bound its size, or write it to disk."
 )
 
 
@@ -81,7 +81,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         evidence=leaks.evidence(series, climb, begin, limits),
         location=place,
         charts=pictures.memory(optimization, []),
-        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
+        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
     )
 
 
@@ -95,10 +95,10 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         confidence="likely",
         title=f"Memory of {found.workers} loader workers grows with every batch: {size(found.grown)} so far",
         summary=(
-            f"While each of {found.workers} workers of {loader['dataset']} made {found.batches:,} batches, memory that "
-            f"is theirs alone grew from {size(found.before)} to {size(found.before + found.grown)} in all, also after "
-            "the first pass. The dataset keeps something of each sample in every worker, or holds many Python objects: "
-            "reading one writes its reference count, which copies a page that the workers shared."
+            f"While each of {found.workers} workers of {loader['dataset']} made {found.batches:,} batches, their "
+            f"private memory grew from {size(found.before)} to {size(found.before + found.grown)} in total, and kept "
+            "growing after the first pass. The dataset keeps something for each sample in every worker, or holds many "
+            "Python objects: reading one updates its reference count, which copies the shared memory page."
         ),
         fix=remedy.fix,
         fix_code=remedy.code,
@@ -119,7 +119,7 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         location=kept or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.memory(process.longest, []) if process.optimizations else [],
-        false_alarm="A cache in each worker that is bounded and still fills.",
+        false_alarm="A bounded cache in each worker that is still filling.",
     )
 
 

@@ -60,13 +60,14 @@ def _finding(
         confidence="likely",
         title=f"Device memory is fragmented: allocations failed and were retried in {plural(len(rows), 'step')}",
         summary=(
-            f"PyTorch held up to {size(int(held))} of device memory, and no more than {size(int(used))} was ever "
-            f"in tensors; still it had to ask for more {int(more[rows].sum()):,} times, was refused, gave all free "
-            "blocks back and tried again, which waits for the device. These steps took "
-            f"{duration(lost)} more than the others. "
-            "The free memory lies in pieces that are too small, most likely because lengths or batch sizes vary."
+            f"PyTorch held up to {size(int(held))} of device memory, but tensors never used more than "
+            f"{size(int(used))}. Still, it asked for more {int(more[rows].sum()):,} times, was refused, released all "
+            f"free blocks and tried again, which waits for the device. These steps took {duration(lost)} longer than "
+            "the others. The free memory is in pieces that are too small, most likely because lengths or batch sizes "
+            "vary."
         ),
-        fix="Set the allocator to growing segments in the environment of the run, and pad inputs to a few lengths.",
+        fix="Turn on expandable segments for the allocator in the run's environment, and pad inputs to a few fixed "
+        "lengths.",
         fix_code="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         first_step=steps[0],
         last_step=steps[-1],
@@ -78,7 +79,7 @@ def _finding(
         ],
         cost=Cost(round(lost, 3), round(share, 4)),
         charts=pictures.memory(optimization, [Mark(float(step), "refused") for step in steps[:6]]),
-        false_alarm="Other programs on the same device, which take memory and give it back.",
+        false_alarm="Other programs on the same device that take memory and release it.",
     )
 
 

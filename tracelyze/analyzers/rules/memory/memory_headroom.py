@@ -31,12 +31,12 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"Tensors take up to {percent(share)} of the device's memory: {size(found.total - found.peak)} left",
             summary=(
                 f"At their peak tensors took {size(found.peak)} of {size(found.total)}. A longer sequence, a larger "
-                f"batch at the end of an epoch or an evaluation ends the run out of memory.{retries}"
+                f"batch or an evaluation can run out of memory.{retries}"
             ),
-            fix="Lower the batch size and accumulate, checkpoint activations, or bound the length of inputs.",
+            fix="Use a smaller batch with accumulation, use activation checkpointing, or limit the input length.",
             evidence=[Evidence("peak over capacity", share, "share", limits["share"], limits.source("share"))],
             charts=pictures.memory(process.longest, []),
-            false_alarm="Batches of one shape in a run that has come through its largest.",
+            false_alarm="Fixed-shape batches in a run that has already seen its largest.",
         )
     ]
 
@@ -46,9 +46,9 @@ RULE = Rule(
     family="memory",
     severity="info",
     title="Device memory is nearly used up",
-    about="What tensors take at their peak, beside what the device has.",
+    about="Compares the peak memory of tensors with the device's memory.",
     check=check,
-    verify="Record the run again: the peak leaves some percent of the device's memory.",
+    verify="Record the run again: the peak leaves a few percent of the device's memory free.",
     absent="The run trains on no device with memory of its own.",
     excluded=("Memory that only the allocator holds: what tensors took is counted.",),
     needs=(("steps.device_peak",),),
@@ -56,5 +56,5 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.95, "share", "derived: context, libraries and collectives take the last twentieth"),
     ),
-    not_when="Memory that only the allocator holds, processors.",
+    not_when="Memory that only the allocator holds, CPU training.",
 )

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 FIX_GRAPHS = (
-    "Keep the backward pass as it is. Where the loop keeps a loss, an output or a hidden state beyond the step, keep "
-    "it detached, and add loss.detach() to a running sum: what reads it later works as before."
+    "Leave the backward pass as it is. If the loop keeps a loss, an output or a hidden state beyond the step, detach "
+    "it, and add loss.detach() to a running sum: code that reads it later works as before."
 )
 CODE_GRAPHS = (
     "kept.append(loss.detach())  # where a list, dictionary or attribute keeps a loss or an output\n"
     "running_loss += loss.detach()  # where the loop adds up losses"
 )
 FIX_LINES = (
-    "Keep the backward pass as it is, and store the tensor without its graph: whatever reads its value later works as "
-    "before."
+    "Leave the backward pass as it is, and store the tensor without its graph: code that reads its value later works "
+    "as before."
 )
-FIX_RETAINED = "Drop retain_graph=True from the backward, and detach what the loop carries or keeps beyond the step."
+FIX_RETAINED = "Drop retain_graph=True from the backward, and detach what the loop keeps beyond the step."
 FIX_OTHER = (
     "Look for a list, dictionary or cache that grows with every step: stored batches, outputs or logs. Keep only what "
-    "is needed, bound its size, or write it to disk."
+    "you need, bound its size, or write it to disk."
 )
 
 
@@ -114,7 +114,7 @@ def _finding(
         seen_at=optimization.backward_location if line else None,
         diff=diff,
         charts=leaks.charts(optimization, begin, bool(graphs)),
-        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) climbs in the same way.",
+        false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
     )
 
 
@@ -124,8 +124,8 @@ RULE = Rule(
     severity="critical",
     title="Memory grows with every step",
     about=(
-        "Memory at the same point of each step should settle after a warm-up. If its floor climbs at an even pace to "
-        "the end, something keeps what a step made: most often the loss with its whole autograd graph."
+        "Memory at the same point of each step should settle after warm-up. If its floor climbs steadily to the end, "
+        "something keeps what each step creates: most often the loss with its whole autograd graph."
     ),
     check=check,
     verify="Record the run again: memory at the end of a step stays level, and one or two graphs are alive.",

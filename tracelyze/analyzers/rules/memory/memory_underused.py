@@ -36,8 +36,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"Tensors never took more than {percent(share)} of the device's memory",
             summary=(
                 f"At their peak tensors took {size(found.peak)} of {size(found.total)}, while the device was busy for "
-                f"{percent(found.busy)} of the time. A larger batch uses its units better, as long as the learning "
-                "rate follows."
+                f"{percent(found.busy)} of the time. A larger batch may use the device better, with the learning rate "
+                "adjusted to match."
             ),
             fix="Try twice the batch size with a learning rate to match, and compare samples per second.",
             evidence=[
@@ -45,7 +45,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("device busy", found.busy, "share", limits["busy"], limits.source("busy"), role="most"),
             ],
             charts=pictures.memory(process.longest, []),
-            false_alarm="Batch sizes that are chosen for what they do to the training.",
+            false_alarm="Batch sizes chosen for their effect on training.",
         )
     ]
 
@@ -55,7 +55,7 @@ RULE = Rule(
     family="memory",
     severity="info",
     title="Most of the device's memory is free",
-    about="Where the device is the bottleneck and its memory is free, larger batches may make better use of it.",
+    about="If the device is the bottleneck and has free memory, larger batches may use it better.",
     check=check,
     verify="Record the run again: more samples per second.",
     absent="The run trains on no device with memory of its own.",
@@ -66,5 +66,5 @@ RULE = Rule(
         Threshold("busy", 0.9, "share", "derived: a device that waits is short of something else"),
         Threshold("worth", 600, "s", "derived: ten minutes; who tries something out chooses small batches"),
     ),
-    not_when="Short runs, devices that wait for data or for the host, processors.",
+    not_when="Short runs, devices that wait for data or for the host, CPU training.",
 )

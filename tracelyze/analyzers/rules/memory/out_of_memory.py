@@ -83,9 +83,9 @@ def _why(step: int | None, held: Holders | None, course: str) -> str:
             f"process {held.others[0][0]}; {own} would have had room for what it asked for."
         )
     if step:
-        return course or "It had fitted until then: this step needed more than the others."
+        return course or "It fit until then: this step needed more memory than the others."
     if held is None or held.told:
-        return "It never fitted: model, optimizer state and one batch are too large together."
+        return "It never fit: model, optimizer state and one batch are too large together."
     return "The message does not say who held the memory: `nvidia-smi` shows whether other programs do."
 
 

@@ -60,8 +60,8 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
         title=f"Autocast is on, and {percent(share)} of the matrix products run in float32",
         summary=(
             f"The training forward runs under autocast, but {shown} put out float32: {percent(share)} of the work in "
-            "linear layers and convolutions is what it would be without. An inner region with enabled=False, a "
-            "region for another kind of device, or a function of torch that autocast does not know does that."
+            "linear layers and convolutions runs as it would without autocast. Possible causes: an inner region with "
+            "enabled=False, a region for another device type, or a torch function that autocast does not cover."
         ),
         fix=own_products.advice(off),
         first_step=timing.step_at(optimization, 0),
@@ -70,7 +70,7 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
             Evidence("modules", shown),
         ],
         location=off or optimization.backward_location,
-        false_alarm="A model that must compute in float32, in a program that opens the region for others.",
+        false_alarm="A model that must compute in float32, in a program that opens the region for other models.",
     )
 
 
@@ -105,13 +105,13 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title="The autocast region holds the loss, and not the model",
+        title="The autocast region covers the loss but not the model",
         summary=(
-            f"The loss is computed under autocast ({plural(calls, 'call')} seen), and the model is "
-            "called outside of it: all of its products run in float32, and the region buys nothing. (Most losses are "
-            "computed in float32 under autocast as well.)"
+            f"The loss is computed under autocast ({plural(calls, 'call')} seen), but the model is called outside it: "
+            "all its matrix products run in float32, and the region gains nothing. (Under autocast, most losses run "
+            "in float32 anyway.)"
         ),
-        fix="Call the model inside of the region.",
+        fix="Call the model inside the region.",
         fix_code=own_products.within(process, process.site(site) or optimization.loss_location)
         or "with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    loss = criterion(model(x), y)",
         first_step=timing.step_at(optimization, 0),
@@ -129,9 +129,9 @@ RULE = Rule(
     family="precision",
     severity="warning",
     title="Autocast without effect",
-    about="Autocast pays where matrix products run in 16 bits. A region that does not reach them changes nothing.",
+    about="Autocast pays off when matrix products run in 16 bits. A region that does not cover them changes nothing.",
     check=check,
-    verify="Record the run again: matrix products and convolutions put out 16-bit numbers.",
+    verify="Record the run again: matrix products and convolutions output 16-bit numbers.",
     excluded=(
         "Norms, losses and softmax, which autocast keeps in float32: only matrix products were counted.",
         "A head that is kept in float32 on purpose: it is a small part of the work.",

@@ -53,9 +53,7 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     loss = optimization.steps["loss"][seen.bad]
     forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
     share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
-    summary = (
-        f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost their time and changed nothing."
-    )
+    summary = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost time and changed nothing."
     if seen.count == len(seen.bad):
         summary = "Every step overflowed and was skipped, so nothing was trained."
     if seen.scale is not None and seen.backoffs:
@@ -94,11 +92,11 @@ RULE = Rule(
     family="precision",
     severity="critical",
     title="float16 gradients overflow again and again",
-    about="GradScaler skips a step whose gradients overflow, and halves its scale. Now and then that is its search for "
-    "the largest scale; again and again it is a training that float16 cannot hold.",
+    about="GradScaler skips a step whose gradients overflow, and halves its scale. An occasional skip is its search "
+    "for the largest scale; constant skipping means the training does not fit in float16.",
     check=check,
     settings=("fp16", "precision"),
-    verify="Record the run again: the scaler skips a step now and then at most, and its scale recovers.",
+    verify="Record the run again: the scaler skips a step occasionally at most, and its scale recovers.",
     excluded=(
         ("The scaler's search for its scale: the first steps, and one skip per growth interval, are not counted."),
     ),
@@ -111,6 +109,6 @@ RULE = Rule(
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
         Threshold("dead", 0.5, "share", "of the recent steps: where most are skipped the training has all but stopped"),
     ),
-    not_when="The scaler finding its level in the first steps, and one skip per growth interval.",
+    not_when="The scaler finding its scale in the first steps, and one skip per growth interval.",
     references=("https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",),
 )

@@ -56,9 +56,9 @@ def _finding(
         confidence="certain",
         title=f"{percent(zeros)} of the gradients underflow to zero in float16",
         summary=(
-            f"In {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements "
-            f"are exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, where "
-            f"float16 ends: its smallest number is {number(smallest)} here. What is smaller is lost without an error."
+            f"In {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements are "
+            f"exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, close to the "
+            f"smallest number that float16 can hold here, {number(smallest)}. Anything smaller is silently lost."
             + (" The loss scale is too small for these gradients." if scaled else " Nothing scales the loss.")
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
@@ -82,7 +82,7 @@ def _finding(
         ],
         location=optimization.backward_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
-        false_alarm="Gradients that are that small because the model has converged.",
+        false_alarm="Gradients that are this small because the model has converged.",
     )
 
 
@@ -91,9 +91,9 @@ RULE = Rule(
     family="precision",
     severity="warning",
     title="Gradients underflow in float16",
-    about="float16 knows nothing between 0 and 6e-8. Gradients below that vanish, unless the loss is scaled up first.",
+    about="float16 has no numbers between 0 and 6e-8. Smaller gradients vanish unless the loss is scaled up first.",
     check=check,
-    verify="Record the run again: the gradients that are not zero lie well above the end of float16.",
+    verify="Record the run again: non-zero gradients lie well above float16's smallest number.",
     excluded=("Zeros of ReLUs: the elements that are not zero lie at the lower end of float16.",),
     absent="The training does not compute in float16.",
     needs=(("parameters.grad_usual", "steps.autocast"),),

@@ -58,8 +58,8 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients can become zero",
         summary=(
             f"{share_of(share, 'steps').capitalize()} ran {how}, and no GradScaler was used. Gradients below 6e-8 "
-            "become exactly zero in float16, so small updates are lost without an error. Large "
-            "ones overflow to Inf and reach the weights."
+            "become exactly zero in float16, so small updates are silently lost. Large ones overflow to Inf and reach "
+            "the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or "
         + ("keep the weights in float32 and " if weights else "")
@@ -81,7 +81,7 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         seen_at=backward,
         charts=pictures.loss(optimization, [Mark(float(begin), "float16 without scaler")])
         + pictures.grad_norm(optimization),
-        false_alarm="A framework that scales the loss by itself, out of sight of torch's GradScaler.",
+        false_alarm="A framework that scales the loss itself, without torch's GradScaler.",
     )
 
 
@@ -90,7 +90,7 @@ RULE = Rule(
     family="precision",
     severity="critical",
     title="float16 without a loss scaler",
-    about="The smallest float16 number is 6e-8. Without a scaled loss, gradients below it vanish.",
+    about="The smallest float16 number is 6e-8. Without loss scaling, smaller gradients vanish.",
     check=check,
     verify="Record the run again: autocast runs in bfloat16, or a GradScaler scales every loss.",
     absent="The run uses no autocast.",

@@ -94,11 +94,10 @@ def _finding(
         confidence=confidence,
         title=f"{percent(share)} of the weight updates are lost to rounding in {dtype}",
         summary=(
-            f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient exactly "
-            f"as they were, and {percent(held)} are the same {steps:.0f} steps later: at a learning rate of "
+            f"A step{timing.name_of(optimization)} leaves {percent(share)} of the weights that have a gradient "
+            f"unchanged, and {percent(held)} are still the same {steps:.0f} steps later: at a learning rate of "
             f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value "
-            f"to the next one in {dtype}, "
-            "and they do not add up."
+            f"to the next one in {dtype}, and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
         "weights or stochastic rounding." + regions.said(optimization.process),
@@ -112,7 +111,7 @@ def _finding(
         ],
         location=script_lines.made_short(optimization.process) or optimization.step_location,
         seen_at=optimization.step_location,
-        false_alarm="A run that was started from weights which are to change very little.",
+        false_alarm="A run whose starting weights should change very little.",
     )
 
 
@@ -121,7 +120,7 @@ RULE = Rule(
     family="precision",
     severity="warning",
     title="16-bit weights round updates away",
-    about="bfloat16 has no number between 1 and 1.008: smaller updates vanish, however many of them there are.",
+    about="bfloat16 has no number between 1 and 1.008: smaller updates vanish, however many there are.",
     check=check,
     verify="Record the run again: most weights change at every step.",
     excluded=(
@@ -144,6 +143,6 @@ RULE = Rule(
         Threshold("looks", 3, "measurements", "one measurement may meet an unusual step"),
         Threshold("steps", 200, "steps", "weights that do not change at all in so many steps are not trained"),
     ),
-    not_when="float32 master weights, stochastic rounding, rates that have ended near zero, weights of 32 bits.",
+    not_when="float32 master weights, stochastic rounding, learning rates that ended near zero, 32-bit weights.",
     references=("https://arxiv.org/abs/2010.06192",),
 )

@@ -20,23 +20,24 @@ MADE_THE_STEP, NOTHING = 2, 0
 STILL = (
     "optimizer.step() uses scaled gradients: only half of GradScaler is used",
     (
-        "the loss went through scaler.scale(), and optimizer.step() was called directly: the gradients were too large "
-        "by the scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides it, weight decay, "
-        "clipping and SGD do not."
+        "the loss went through scaler.scale(), but optimizer.step() was called directly: the gradients were too large "
+        "by the loss scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides this; "
+        "weight decay, clipping and SGD do not."
     ),
 )
 NEVER = (
     "scaler.step() divides gradients that were never scaled",
     (
-        "backward ran on the plain loss, and scaler.step() divided the gradients by the scale ({factor}): with SGD "
-        "hardly anything is learned, and small gradients underflow in float16, which the scaler is there to prevent."
+        "backward ran on the unscaled loss, but scaler.step() divided the gradients by the scale ({factor}): SGD "
+        "hardly learns anything, and small gradients underflow in float16, which the scaler should prevent."
     ),
 )
 UNUSED = (
-    "What scaler.scale() returns is not used: scaler.step() divides plain gradients",
+    "The result of scaler.scale() is not used: scaler.step() divides unscaled gradients",
     (
-        "scaler.scale(loss) was called, and backward ran on the plain loss all the same: scale() changes nothing in "
-        "place. scaler.step() divided the gradients by the scale ({factor}): with SGD hardly anything is learned."
+        "scaler.scale(loss) was called, but backward still ran on the unscaled loss: scale() returns a new loss and "
+        "changes nothing in place. scaler.step() divided the gradients by the scale ({factor}): SGD hardly learns "
+        "anything."
     ),
 )
 BESIDE = (
@@ -49,8 +50,8 @@ BESIDE = (
 ANEW = (
     "A new GradScaler is made for every step: its scale never adapts",
     (
-        "the scaler had made no step before. Each new one begins with the same scale ({factor}): where that overflows "
-        "it does so at every step, and where a larger one would be needed it never grows."
+        "the scaler was new and had made no step before. Each new scaler starts at the same scale ({factor}): if that "
+        "overflows, it does so at every step, and if a larger scale is needed, it never grows."
     ),
 )
 
@@ -90,7 +91,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     begin = timing.step_at(optimization, first)
     scale = optimization.steps["scale"][np.isfinite(optimization.steps["scale"])]
     varies = " at first" if len(scale) and (scale != scale[0]).any() else ""
-    factor = f"{number(float(scale[0]))}{varies}" if len(scale) else "65,536 where init_scale says nothing else"
+    factor = f"{number(float(scale[0]))}{varies}" if len(scale) else "65,536 unless init_scale is set"
     place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
     plain = scaled_losses.plain(optimization) if words is BESIDE else None
     place = plain.place if plain is not None else place
@@ -103,7 +104,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
         fix=("Make the scaler once, before the loop. " if words is ANEW else "")
-        + "Scale every loss for backward, and let the scaler make the step.",
+        + "Scale every loss before backward, and step with scaler.step(optimizer).",
         fix_code=(made if words is ANEW else "")
         + (plain.code if plain else "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"),
         first_step=begin,
@@ -131,7 +132,7 @@ RULE = Rule(
     family="precision",
     severity="warning",
     title="Only half of GradScaler is used",
-    about="GradScaler multiplies the loss before backward and divides the gradients in its step. One needs the other.",
+    about="GradScaler multiplies the loss before backward and divides the gradients in its step. Each needs the other.",
     check=check,
     verify="Record the run again: the scaler scales every loss and makes every step.",
     excluded=(
@@ -144,6 +145,6 @@ RULE = Rule(
         Threshold("steps", 10, "steps", "a first try is no habit"),
         Threshold("share", 0.9, "share", "every step, as the line is written"),
     ),
-    not_when="scaler.unscale_ before a step of one's own, losses multiplied with scaler.get_scale() by hand.",
+    not_when="scaler.unscale_ before a step made by the script, losses multiplied by scaler.get_scale() by hand.",
     references=("https://docs.pytorch.org/docs/stable/notes/amp_examples.html",),
 )

@@ -66,7 +66,7 @@ def _finding(
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
     fix, promise = advice.of(way, replace(predicted, share=gain), optimization.process, seen.loader)
     place = loading_lines.place(optimization.process, seen, predicted, way, limits["grave"])
-    live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing makes it faster."
+    live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing will speed it up."
     return Finding(
         rule=RULE.id,
         severity=contention.severity(
@@ -100,7 +100,7 @@ def _finding(
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
         diff=None if place.first else _edit(optimization, seen, predicted, way),
         setting=None if place.first else advice.setting(way, seen, predicted, optimization.process),
-        false_alarm="Data that arrive at a fixed rate, or a disk or network that is already at its limit.",
+        false_alarm="Data that arrive at a fixed rate, or a disk or network already at its limit.",
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ RULE = Rule(
     family="throughput",
     severity="critical",
     title="Training waits for data",
-    about="Batches are made slower than the model consumes them, so the processor or device is idle in between.",
+    about="The loader produces batches more slowly than the model consumes them, so the processor or device sits idle.",
     check=check,
     verify=("Record the run again: steps wait less for data. `tracelyze compare` shows what was gained."),
     excluded=("A busy machine: time in which others held the processors is left out, as are first batches of epochs.",),
@@ -145,6 +145,6 @@ RULE = Rule(
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
     ),
-    not_when="Wait hidden by a device's queue, first batches, small steps on data in memory, crowded processors.",
+    not_when="Waits hidden by a device's queue, first batches, small steps on data in memory, busy processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
 )

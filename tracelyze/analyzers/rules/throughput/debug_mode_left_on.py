@@ -49,7 +49,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 confidence="certain",
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
                 summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
-                fix="Switch it on for a few steps, or under a condition, and leave it off otherwise.",
+                fix="Turn it on for a few steps, or under a condition, and leave it off otherwise.",
                 fix_code=FRAMEWORK if column == "anomaly_mode" and _by_framework(process) else CODE[column],
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
                 last_step=timing.last_step(optimization),
@@ -62,7 +62,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 setting=Setting(("mode", "check_nan", "enabled"), (True,), "False"),
                 seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
-                false_alarm="A long run that is only there to be debugged.",
+                false_alarm="A long run meant only for debugging.",
             )
         ]
     return Passed("neither anomaly detection nor a profiler was on throughout")
@@ -83,7 +83,7 @@ RULE = Rule(
     family="throughput",
     severity="warning",
     title="A debugging aid is on all the time",
-    about="Anomaly detection and profilers are for a few steps. Through a whole run they cost time and memory.",
+    about="Anomaly detection and profilers are meant for a few steps. Over a whole run they cost time and memory.",
     check=check,
     settings=("detect_anomaly",),
     verify="Record the run again: it is off in most steps, and steps are shorter.",

@@ -97,11 +97,11 @@ def _finding(
         charts=pictures.time_split(optimization, marks),
         diff=None if renewed else kept_workers.edit(optimization.process, loader),
         setting=None if renewed else kept_workers.setting(optimization.process, loader),
-        false_alarm="A pause between epochs that is planned, or a dataset that is made anew for each epoch on purpose.",
+        false_alarm="A planned pause between epochs, or a dataset that is rebuilt for each epoch on purpose.",
     )
 
 
-LITTLE = " Few seconds are lost in all, and in longer epochs the share is smaller: only a note."
+LITTLE = " Only a few seconds are lost in total, and with longer epochs the share is smaller: just a note."
 RULE = Rule(
     id="epoch-boundary-stall",
     family="throughput",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.compiled import Row
     from tracelyze.analyzers.recorded.run import Process
 
-FIX = "Keep Python out of the compiled function there: decide with torch.where, read and print outside."
+FIX = "Keep Python out of the compiled function there: branch with torch.where, and read or print values outside."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -47,7 +47,7 @@ def _given_up(process: Process, rows: list[Row]) -> list[Finding]:
             title=f"torch.compile gives up on {shortened(row['function'], 30)}: all of it runs uncompiled",
             summary=(
                 f"{compiled.where(line)}, {compiled.in_words(row['reason'])}, which torch.compile cannot put into a "
-                "graph. Where it cannot go on behind such a line, as in a loop, it runs the whole function in Python."
+                "graph. If it cannot resume after such a line, as in a loop, it runs the whole function in Python."
             ),
             fix=FIX,
             fix_code=own_lines.compiled(process, line),
@@ -73,8 +73,8 @@ def _broken(process: Process, rows: list[Row]) -> list[Finding]:
             confidence="certain",
             title=f"torch.compile breaks the graph at {plural(len(lines), 'line')}: what it compiles runs in pieces",
             summary=(
-                f"{compiled.where(lines[first])}, {at[first]}, which torch.compile cannot put into a graph. At every "
-                "call it goes back to Python there and starts another graph: nothing is fused across the break."
+                f"{compiled.where(lines[first])}, {at[first]}, which torch.compile cannot put into a graph. Every call "
+                "drops back to Python there and starts a new graph: nothing is fused across the break."
             ),
             fix=FIX,
             fix_code=own_lines.compiled(process, lines[first]),
@@ -130,8 +130,8 @@ RULE = Rule(
     id="graph-breaks",
     family="throughput",
     severity="warning",
-    title="torch.compile breaks graphs, or compiles again and again",
-    about="A line that cannot be compiled splits a graph in two, and a function that changes is compiled anew.",
+    title="torch.compile breaks graphs, or recompiles again and again",
+    about="A line that cannot be compiled splits the graph in two, and a function whose inputs change is recompiled.",
     check=check,
     verify="Record the run again: the function is one graph, compiled once or twice.",
     excluded=("A break at the end: more of the same function was compiled behind it.",),
@@ -141,6 +141,7 @@ RULE = Rule(
         Threshold("steps", 50, "steps", "below it, compiling takes longer than the steps it is for"),
         Threshold("again", 8, "times", "torch._dynamo.config.recompile_limit: then torch.compile gives up"),
     ),
-    not_when="First compilations, one more for other sizes, breaks at backward, at the optimizer, or asked for.",
+    not_when="First compilations, one recompilation for other sizes, graph breaks at backward, at the optimizer, or "
+    "on request.",
     references=("https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph-breaks",),
 )

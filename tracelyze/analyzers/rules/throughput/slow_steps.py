@@ -94,7 +94,7 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
         cost=Cost(excess, found.lost),
         location=reason.location,
         charts=pictures.time_split(optimization, [Mark(float(step), "slow") for step in steps[:6]]),
-        false_alarm="Checkpoints and logging that are meant to take that long; a machine that others use too.",
+        false_alarm="Checkpoints and logging that are expected to take that long; a machine that others use too.",
     )
 
 

@@ -89,11 +89,11 @@ def _finding(
         place, seen_at = hooks.registered or place, place
     elif waited >= outliers.EXPLAINED:
         why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
-        fix = "Look for a dataset that reads or skips everything before the sample it is asked for, or grows a list."
+        fix = "Look for a dataset that reads or skips everything before the requested sample, or grows a list."
     else:
         seen = f"Late in the run the program was mostly in line {place.line}: {place.source}." if place else ""
         why = f"Neither batches nor module calls grew. {seen}".strip()
-        fix = "Look for what goes over everything so far: a growing list, tensor or cache; hooks registered every step."
+        fix = "Look for code that goes over everything so far: a growing list, tensor or cache; hooks added every step."
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -118,7 +118,8 @@ def _finding(
         location=place,
         seen_at=seen_at,
         charts=pictures.time_split(optimization, [Mark(float(begin), "slower from here")]),
-        false_alarm="Work that grows unseen by modules and shapes (a solver, a simulation); a device that gets hot.",
+        false_alarm="Work that grows without changing modules or shapes (a solver, a simulation); a device that gets "
+        "hot.",
     )
 
 
@@ -127,7 +128,7 @@ RULE = Rule(
     family="throughput",
     severity="warning",
     title="Steps take longer and longer",
-    about="Equal steps should take equal time. If they climb at an even pace, each goes over everything so far.",
+    about="Equal steps should take equal time. If step time climbs steadily, each step goes over everything so far.",
     check=check,
     verify="Record the run again: steps at the end take as long as at the start.",
     needs=(("steps.seconds", "steps.time"),),
@@ -145,5 +146,5 @@ RULE = Rule(
         Threshold("model", 0.25, "share", "derived: three quarters of a late step are spent elsewhere"),
         Threshold("work", 1.1, "times", "derived: a tenth more to do is no longer the same work"),
     ),
-    not_when="Longer sequences, larger batches, more calls, layers that thaw, evaluations, other programs, recording.",
+    not_when="Longer sequences, larger batches, more calls, unfrozen layers, evaluations, other programs, recording.",
 )

@@ -51,7 +51,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         summary=(
             f"The loader starts {workers} workers; the process may use {processors}. The training still waits "
             f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
-            "workers than processors do not work any faster: they take turns, cost time to start, and memory each."
+            "workers than processors are no faster: they take turns, and each costs start-up time and memory."
         ),
         fix=f"Start with {plural(max(1, cpus - 1), 'worker')}{stay}, and make samples cheaper.",
         fix_code=loader_arguments.example(process, loader, wanted),
@@ -68,7 +68,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         location=process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.time_split(optimization),
-        false_alarm="Workers that wait for a network most of the time.",
+        false_alarm="Workers that mostly wait for a network.",
     )
 
 
@@ -77,7 +77,7 @@ RULE = Rule(
     family="throughput",
     severity="warning",
     title="More loader workers than processors",
-    about="Workers beyond the number of processors only take turns, and each costs time to start and memory.",
+    about="Workers beyond the number of processors only take turns, and each costs start-up time and memory.",
     check=check,
     settings=("dataloader_num_workers",),
     verify="Record the run again with fewer workers: the wait for data is no longer.",

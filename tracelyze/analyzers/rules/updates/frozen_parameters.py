@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
-LOOK = "If they are to be trained, look for what cuts them off from the loss."
+LOOK = "If they should train, find what cuts them off from the loss."
 LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
@@ -78,15 +78,15 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
             f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
             f"{percent(share)} of what this optimizer holds is not trained. "
             + (
-                "Forward runs these layers, but the way from them to the loss is cut: detach(), .data, .item(), numpy, "
-                "no_grad or argmax on the way, or a head whose loss is not in the sum."
+                "Forward runs these layers, but their path to the loss is cut: detach(), .data, .item(), numpy, "
+                "no_grad or argmax on the way, or a head whose loss is not added."
                 + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if ran
-                else "No sampled forward saw these layers run: they belong to a branch that is not taken (an expert "
-                "without tokens, say), or to a part that is not used."
+                else "No sampled forward ran these layers: they belong to a branch that is not taken (such as an "
+                "expert without tokens), or to an unused part."
             )
         ),
-        fix=f"{opened} Where they are not to be trained, freeze them or take them out.",
+        fix=f"{opened} If they should not train, freeze or remove them.",
         fix_code=code,
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -99,7 +99,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         excluded=["Branches that are taken now and then: no backward reached these tensors in any step.", HELD_FAST],
-        false_alarm="Layers that this training is not meant to use, as the pooler of a language model.",
+        false_alarm="Layers that this training is not meant to use, such as the pooler of a language model.",
     )
 
 
@@ -108,7 +108,8 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Parameters that never train",
-    about="A tensor learns if backward reaches it and an optimizer holds it. With one of the two it stays as it was.",
+    about="A tensor learns only if backward reaches it and an optimizer holds it. With just one of the two it never "
+    "changes.",
     check=check,
     verify="Record the run again: every tensor that the optimizer holds gets a gradient, or it holds fewer.",
     excluded=(HELD_FAST,),
@@ -121,6 +122,6 @@ RULE = Rule(
         Threshold("fell", 0.2, "share", "of the first loss: what learns its task loses more"),
         Threshold("answers", 0.5, "share", "derived: a quarter of the targets' variance can be explained by them"),
     ),
-    not_when="requires_grad=False on purpose, weights that were loaded or trained before, sparse embeddings, branches "
-    "taken now and then, heads without weight in the loss, tied layers, teachers and averages.",
+    not_when="requires_grad=False on purpose, weights loaded or trained before, sparse embeddings, branches taken "
+    "occasionally, heads without weight in the loss, tied layers, teachers and averages.",
 )

@@ -76,8 +76,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
                 if scheduler
                 else f"{own_rates.who(set_at)} sets the same for all. "
             )
-            + "Parts that were to learn slowly, pretrained layers mostly, are trained as fast as new ones, or the "
-            "other way round."
+            + "Parts meant to learn slowly, usually pretrained layers, now train as fast as new ones, or the other "
+            "way round."
         ),
         fix=fix,
         fix_code=code,
@@ -111,10 +111,10 @@ RULE = Rule(
     id="group-rate-overwritten",
     family="loss",
     severity="warning",
-    title="Rates of parameter groups are overwritten",
-    about="A scheduler or a loop that sets one rate for all groups undoes the rates that they were given.",
+    title="Learning rates of parameter groups are overwritten",
+    about="A scheduler or loop that sets one learning rate for all groups overwrites their individual rates.",
     check=check,
-    verify="Record the run again: the rates of the groups keep their ratio.",
+    verify="Record the run again: the groups' learning rates keep their ratio.",
     absent="The run has no optimizer with groups of different rates.",
     excluded=(
         "A schedule that ends at one lowest rate for all: the groups have one rate from the start.",

@@ -49,7 +49,8 @@ RULE = Rule(
     family="loss",
     severity="warning",
     title="The learning-rate schedule does not fit the training",
-    about="A schedule counts batches or epochs. Stepped in the other unit it ends far too early, or never gets going.",
+    about="A schedule counts either batches or epochs. Stepped in the wrong unit, it ends far too early or never gets "
+    "going.",
     check=check,
     verify="Record the run again: the learning rate follows its schedule to the end of the training.",
     excluded=("The last steps of a schedule: they are a percent or so of a run.",),

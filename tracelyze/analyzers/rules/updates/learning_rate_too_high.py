@@ -47,7 +47,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
         )
     else:
-        fix = "Try a tenth and a hundredth of the rate, from fresh weights."
+        fix = "Try a tenth and a hundredth of the learning rate, from fresh weights."
         if found.stable_below:
             fix = f"Normalise inputs and targets: as they are, a rate above {number(found.stable_below)} diverges."
         elif not (found.constant or found.stuck):
@@ -78,7 +78,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         location=schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
-        false_alarm="A search for the highest stable rate, which is meant to end like this.",
+        false_alarm="A learning-rate finder, which is meant to end like this.",
     )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
     rate, update = number(found.rate), number(found.update or 0.0)
     title = f"The learning rate of {optimizer}, {rate}, is too high: "
     first = f"The first updates changed the weights by up to {update} times their own size"
-    overshoots = "a step that overshoots the valley lands higher on its other side, and each one lands higher still."
+    overshoots = "a step that overshoots the valley lands higher on the other side, and each one lands higher still."
     if found.stable:
         return f"A learning rate of {rate} is too high: the loss blew up when it was raised", (
             f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} on "
@@ -95,9 +95,8 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
         )
     if found.constant:
         return f"{title}the model ends with one answer for all", (
-            f"{first}, which leaves nothing of the weights as they were drawn. The loss then settled where it stays: "
-            "the predictions hardly differ from sample to sample, as with dead or saturated units, and what comes "
-            "later does not recover."
+            f"{first}, which leaves nothing of the initial weights. The loss then settled and stayed there: "
+            "predictions hardly differ from sample to sample, as with dead or saturated units, and never recover."
         )
     if found.stuck:
         where, lower = "stays near its start", "hardly"
@@ -105,8 +104,8 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
             where, lower = "did not stay clearly below its start", "not clearly"
         return f"{title}the loss {where}", (
             f"{first}. The loss went up to {number(found.highest)}, and in the second half of the run it is {lower} "
-            "lower than at the first step. Such a step throws the weights out of the region in which the model can be "
-            "trained; what comes after it, dead or saturated units and one answer to everything, does not recover."
+            "lower than at the first step. Such a step throws the weights out of the region where the model can "
+            "train; what follows, dead or saturated units and one answer to everything, does not recover."
         )
     when = "grew from the first step" if found.at_once else "blew up before it had settled"
     seen = "each step made it a hundred times larger or more"

@@ -80,11 +80,10 @@ def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns
         confidence="likely",
         title=f"{_tensors(row)} are trained by two optimizers in turn",
         summary=(
-            f"{names[0]} and {names[1]} both hold {_named(row)} and step in turn, each after a "
-            "backward of its own. Each moves them by a rate, moments and weight decay that know nothing of the other "
-            "one's, so what one loss does to them the other may undo."
+            f"{names[0]} and {names[1]} both hold {_named(row)} and step in turn, each after a backward of its own. "
+            "Each has its own learning rate, moments and weight decay, so one optimizer may undo what the other does."
         ),
-        fix="If this is not on purpose: add the losses, weighed, and give all tensors to one optimizer; or detach the "
+        fix="If this is not on purpose: add the weighted losses and give all tensors to one optimizer, or detach the "
         "shared part's output for one of the two losses.",
         fix_code="loss = actor_loss + 0.5 * critic_loss\noptimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=timing.step_at(one, 0),
@@ -95,7 +94,7 @@ def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns
         ],
         location=one.made_at or one.step_location,
         seen_at=one.step_location,
-        false_alarm="Losses that take turns by design, with rates that were chosen for it.",
+        false_alarm="Losses that alternate by design, with learning rates chosen for that.",
     )
 
 
@@ -110,9 +109,9 @@ def _finding(
         confidence="certain",
         title=f"{_tensors(row)} are updated by two optimizers in every step",
         summary=(
-            f"{names[0]} and {names[1]} both hold {_named(row)}, and both step after the same "
-            f"backward, in {share_of(both[1], 'steps')}. Each update is made twice, with moments that know nothing "
-            "of each other: the learning rate of these tensors is the sum of both."
+            f"{names[0]} and {names[1]} both hold {_named(row)}, and both step after the same backward, in "
+            f"{share_of(both[1], 'steps')}. Each update is made twice, with separate moments: the learning rate of "
+            "these tensors is the sum of both."
         ),
         fix="Give each tensor to one optimizer: the shared part to the first, or all to one, in several groups.",
         fix_code=code,
@@ -145,6 +144,6 @@ RULE = Rule(
         Threshold("share", 0.9, "share", "a line of code does it in every step"),
         Threshold("turns", 0.5, "share", "of the steps of the rarer one: a habit, not one optimizer after the other"),
     ),
-    not_when="Optimizers for different tensors, or that follow on each other; those that take turns, each after a "
-    "backward of its own, are told as information.",
+    not_when="Optimizers for different tensors, or used one after the other. Optimizers that alternate, each after "
+    "its own backward, are only reported as info.",
 )

@@ -72,7 +72,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         title=f"Updates are too small: {plural(count, 'step')} move the weights by at most {most}",
         summary=(
             f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
-            f"size; about 1e-3 is usual. Even if all {count:,} steps went in one direction, the weights would have "
+            f"size; about 1e-3 is usual. Even if all {count:,} steps pointed the same way, the weights would have "
             f"moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{advice.said}"
         ),
         fix=advice.fix,
@@ -91,7 +91,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         location=advice.location,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
-        false_alarm="A trained model that is only to be adjusted a little, by a loss that cannot fall much.",
+        false_alarm="A trained model that only needs small adjustments, with a loss that cannot fall much.",
     )
 
 
@@ -120,7 +120,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
         location=schedulers.rate_location(optimization),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "second half")]),
-        false_alarm="Weights that are drawn anew all the time on purpose.",
+        false_alarm="Weights that are re-drawn all the time on purpose.",
     )
 
 
@@ -128,8 +128,8 @@ RULE = Rule(
     id="update-ratio",
     family="gradients",
     severity="warning",
-    title="Updates far too small, or far too large, for the weights",
-    about="A step usually changes weights by a thousandth of their size. A hundredth of that trains next to nothing.",
+    title="Updates are far too small, or far too large, for the weights",
+    about="A step usually changes weights by a thousandth of their size. At a hundredth of that, little trains.",
     check=check,
     settings=("learning_rate",),
     verify="Record the run again: a step changes the weights by about a thousandth of their size, and the loss falls.",

@@ -56,7 +56,7 @@ def _never_stepped(process: Process) -> Outcome:
             summary=(
                 f"The script made an optimizer ({idle['name']}) of the weights that the backward passes reach. None of "
                 f"the {count:,} backward passes was followed by a step, and nothing else changed the weights: the "
-                "model is what it was at the start."
+                "model is the same as at the start."
             ),
             fix=own_steps.REACH.format(line=line.line) if line else "Call optimizer.step() after backward().",
             fix_code="" if line else "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
@@ -66,7 +66,7 @@ def _never_stepped(process: Process) -> Outcome:
             location=line or process.location("backward"),
             seen_at=process.location("backward"),
             excluded=["Updates that the script makes by itself: nothing changed the weights."],
-            false_alarm="Gradients that are only measured, in a script that makes an optimizer which it does not use.",
+            false_alarm="Gradients that are only measured, in a script that creates an optimizer it does not use.",
         )
     ]
 
@@ -95,8 +95,8 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
         title=f"{len(still)} of {plural(count, 'sampled parameter')} never change, although the optimizer steps",
         summary=(
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
-            f"{begin:,} and {end:,}, are the same bit for bit for {shown}. They have gradients, the optimizer holds "
-            "them, and their learning rate is not zero: each step leaves them exactly as they were."
+            f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. They have gradients, the optimizer holds "
+            "them, and their learning rate is not zero, but no step changes them."
             + own_steps.AT_ZERO * at_zero
             + script_lines.said(rebound, own_steps.doing(rebound), "in it")
         ),
@@ -116,7 +116,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
         else None,  # else some of it learned
         location=rebound or defined or optimization.step_location,
         seen_at=optimization.step_location,
-        false_alarm="Tensors that are held fast on purpose, by an optimizer of the script's own.",
+        false_alarm="Tensors kept fixed on purpose by a custom optimizer.",
     )
 
 
@@ -133,7 +133,7 @@ RULE = Rule(
     family="gradients",
     severity="critical",
     title="Updates are not applied",
-    about="Without a step, or with one that does not write to a parameter, the gradients change nothing.",
+    about="Without a step, or with a step that does not write to the parameter, gradients change nothing.",
     check=check,
     verify="Record the run again: the optimizer steps, and every sampled parameter changes.",
     excluded=(
