@@ -43,8 +43,8 @@ UNUSED = (
 BESIDE = (
     "One of several losses is not scaled: the scaler divides its gradient away",
     (
-        "one backward ran on a scaled loss and another one on a plain loss. The scaler divides the sum of both by "
-        "the scale ({factor}), so that next to nothing is left of the second one."
+        "one backward ran on a scaled loss and another on an unscaled loss. The scaler divides the sum of both by the "
+        "scale ({factor}), so almost nothing is left of the second."
     ),
 )
 ANEW = (
