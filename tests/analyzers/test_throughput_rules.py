@@ -238,6 +238,50 @@ def test_a_loader_that_every_epoch_makes_anew_is_to_be_made_once(make) -> None:
     assert "Each epoch makes a new loader" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("made", "loop", "example"),
+    [
+        (
+            "return DataLoader(data, 32, num_workers=4)",
+            "for x, y in tqdm(batches(data, epoch)):",
+            (
+                "return DataLoader(data, 32, num_workers=4, persistent_workers=True)  # in batches()\n"
+                "loader = batches(data, 0)  # before the epochs\nfor x, y in tqdm(loader):\n    ..."
+            ),
+        ),
+        (
+            "return DataLoader(data, 32, num_workers=4, persistent_workers=True)",
+            "for x, y in self.batches(epoch=epoch):",
+            "loader = self.batches(epoch=0)  # before the epochs\nfor x, y in loader:\n    ...",
+        ),
+        (
+            "return DataLoader(data, 32, num_workers=4, persistent_workers=True)",
+            "for x, y in source:",
+            "# call batches() once, before the epochs, and keep what it returns",
+        ),
+        (
+            "loader = DataLoader(data, 32, num_workers=4, generator=seeded(epoch))",
+            "for x, y in loader:",
+            (
+                "# before the epochs:\n"
+                "loader = DataLoader(data, 32, num_workers=4, generator=seeded(0), persistent_workers=True)"
+            ),
+        ),
+    ],
+)
+def test_how_a_loader_is_made_once(make, made: str, loop: str, example: str) -> None:
+    texts = {("dataloader", "batches"): made, ("loader", "main"): loop, ("epochs", "main"): "for epoch in range(9):"}
+    sites = [
+        {"site": 40 + at, "file": "train.py", "function": function, "line": 30 + 5 * at, "source": text, "role": role,
+         "excerpt": text, "excerpt_line": 30 + 5 * at}
+        for at, ((role, function), text) in enumerate(texts.items())
+    ]  # fmt: skip
+    anew = [workers(4)[0] | {"loader": number, "made_at": 40, "site": 41} for number in range(5)]
+    table = epochs(make, 2.5, loader=[index // 100 for index in range(400)])
+    finding = make.check("epoch-boundary-stall", make.process(table, evals={}, loaders=anew, sites=sites))[2]
+    assert finding.fix_code == example
+
+
 def test_loaders_that_a_trainer_makes_for_its_evaluations_are_none_of_the_training(make) -> None:
     """All are made at the line `trainer.train()`, the one that feeds the steps once: its workers can stay."""
     train = "trainer.train()"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.computed.throughput import loaders_made_once
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Diff, Location, Setting
 
@@ -32,7 +33,8 @@ SHARED: Final = (
 )
 ENDED: Final = " The workers of the loader end with each epoch, and start anew."
 ONCE: Final = (
-    "Make the loader once, before the first epoch, and keep its workers. Each new one imports the program again."
+    "Make the loader once, before the first epoch, and keep its workers: what they load and prepare as they begin is "
+    "then done once."
 )
 
 
@@ -74,8 +76,11 @@ def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[
         why = " Each epoch makes a new loader, with new workers." if renewed else ENDED
         return SHARED.format(line=changed.line), "", why
     if renewed:
-        code = f"# before the epochs:\n{loader_arguments.example(process, loader, {'persistent_workers': True})}"
-        return ONCE + COPIES, code, " Each epoch makes a new loader, with new workers."
+        return (
+            ONCE + COPIES,
+            loaders_made_once.example(process, loader),
+            " Each epoch makes a new loader, with new workers.",
+        )
     if loader.get("num_workers") and not loader.get("persistent_workers"):
         code = loader_arguments.example(process, loader, {"persistent_workers": True})
         return PERSISTENT + COPIES, code, ENDED
