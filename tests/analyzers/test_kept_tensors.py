@@ -256,3 +256,18 @@ def test_where_graphs_are_retained_the_loss_may_be_computed_from_the_new_average
 def test_what_a_call_gives_is_kept_without_its_graph(make: Any, line: str, instead: str) -> None:
     optimization = meter(make, line)
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("self.replay.append(self.play(eps))", f"{kept_tensors.UNDER_NO_GRAD}\n    self.replay.append(self.play(eps))"),
+        ("self.replay.append(Step(o, a, r))", ""),  # what it puts together was computed before
+        ("self.replay.append(kinds.Step(o, a, r))", ""),
+    ],
+)
+def test_what_a_call_gives_may_be_no_tensor_and_hold_some(make: Any, line: str, instead: str) -> None:
+    recorded = [*meter(make, line).process.sites.records()]
+    inside = [one | {"site": 9, "role": "keeps-parts"} for one in recorded if one["role"] == "keeps"]
+    optimization = make.process(make.steps(), sites=[*recorded, *inside]).optimizations[0]
+    assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from textwrap import dedent
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines.growing import own_values
 from tracelyze.collectors.program.lines.growing.values import LONG, LOOKS, GrowingValues
+from tracelyze.collectors.signals.gradients.live_graphs import LiveGraphs
 
 
 def code_of(text: str) -> CodeType:
@@ -97,3 +98,27 @@ def test_values_that_grow_are_told_by_the_line() -> None:
 def test_values_that_stay_are_not_told() -> None:
     assert grown(LOOKS, detached=True) == []
     assert grown(LOOKS - 1, detached=False) == []
+
+
+class Step(NamedTuple):
+    action: int
+    state: Any
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        (lambda kept: kept, 1),
+        (lambda kept: (0, kept), 2),
+        (lambda kept: [Step(1, kept.detach()), Step(0, kept)], 2),  # an episode
+        (lambda kept: {"steps": [Step(0, {"state": kept})]}, 0),  # deeper than is looked
+        (lambda kept: [Step(0, kept.detach()) for _ in range(100)], 0),
+        (lambda kept: dict.fromkeys(range(100), kept), 0),
+        (lambda kept: 3.0, 0),
+    ],
+)
+def test_what_an_entry_of_a_list_holds(entry: Any, found: int) -> None:
+    torch = pytest.importorskip("torch")
+    signal = object.__new__(LiveGraphs)
+    signal.torch = torch
+    assert signal._holds_graph(entry(torch.ones(2, requires_grad=True) * 2)) == found

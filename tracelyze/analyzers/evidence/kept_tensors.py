@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import edits
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.storing import averages
 from tracelyze.diagnosis import Diff, Location
 from tracelyze.formatting import listed
@@ -36,6 +36,8 @@ HEAD: Final = re.compile(r"\s*(?:async )?(?:def|class) (?P<name>\w+)")
 LENGTH: Final = re.compile(r"\blen\([^()]*\)")
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
 """What makes a number, or a tensor without a graph, of a tensor."""
+_ELSE: Final = "# where a loss is computed through what it gives, keep detached copies of its tensors instead"
+UNDER_NO_GRAD: Final = f"{_ELSE}\nwith torch.no_grad():"
 
 
 class Kept(NamedTuple):
@@ -192,6 +194,11 @@ def _of_a_call(optimization: Optimization, line: Location) -> str:
     given = append.args[0] if append is not None and len(append.args) == 1 else None
     if own is None or not isinstance(given, ast.Call) or any(word in own.parsed.text_of(given) for word in FREED):
         return ""
+    parts = (line.file, line.line) in {(one.file, one.line) for one in optimization.process.locations("keeps-parts")}
+    if parts and parsed_line.name_of(given.func)[:1].isupper():
+        return ""  # it puts together what was computed before
+    if parts:
+        return f"{UNDER_NO_GRAD}\n    {own.dedented(own.text)}" if "\n" not in own.text else ""
     return own.dedented(own.parsed.with_parts({given: f"{own.parsed.text_of(given)}.detach()"}))
 
 

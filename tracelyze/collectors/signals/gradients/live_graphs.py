@@ -11,14 +11,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tracelyze.collectors.program.lines.growing.lists import GrowingLists
+from tracelyze.collectors.program.lines.growing.lists import WITHIN, GrowingLists
 from tracelyze.collectors.program.lines.growing.values import GrowingValues
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 
 MANY = 30  # graphs: half as many more as the analyzers take for a leak
 MODELS = 8
-NESTED = 8  # parts of an entry that are looked at
+NESTED = 8  # parts of an entry that are looked at, and of these
+DEEP, LOOKED_AT = 3, 32
 
 
 class LiveGraphs(Signal):
@@ -50,12 +51,21 @@ class LiveGraphs(Signal):
         if self._lists is not None:
             self._lists.check()
 
-    def _holds_graph(self, entry: Any) -> bool:
-        if type(entry) in (tuple, list):
-            return any(self._has_graph(one) for one in entry[:NESTED])
-        if type(entry) is dict:
-            return len(entry) <= NESTED and any(self._has_graph(one) for one in entry.values())
-        return self._has_graph(entry)
+    def _holds_graph(self, entry: Any) -> int:
+        """1 where the entry is a tensor with a graph, 2 where one is found in it: an episode is a list of steps, each a
+        tuple; else 0."""
+        parts = [(entry, 0)]
+        for number, (one, depth) in enumerate(parts):
+            if issubclass(type(one), self.torch.Tensor):
+                if one.grad_fn is not None:
+                    return WITHIN if depth else 1
+            elif depth < DEEP and number < LOOKED_AT:
+                parts += [(part, depth + 1) for part in _parts(one)]
+        return 0
 
-    def _has_graph(self, value: Any) -> bool:
-        return issubclass(type(value), self.torch.Tensor) and value.grad_fn is not None
+
+def _parts(entry: Any) -> list[Any]:
+    """What a list, a tuple (a named one as well) or a small dictionary holds."""
+    if type(entry) in (tuple, list) or (issubclass(type(entry), tuple) and hasattr(type(entry), "_fields")):
+        return list(entry)[:NESTED] if type(entry) is list else list(tuple.__iter__(entry))[:NESTED]
+    return list(entry.values()) if type(entry) is dict and len(entry) <= NESTED else []

@@ -13,19 +13,22 @@ from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 
 BACKWARDS = 3  # after which a list that grows with every step has done so
 LONG = 10  # entries: a list that a step makes for itself is seldom as long, and does not grow from step to step
+WITHIN = 2  # what `counts` says of an entry that holds what is looked for, and is none itself
 MAX_BETWEEN = 3  # frames of a library between the script and the append: of a meter, not of a trainer
 
 
 class GrowingLists:
-    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
+    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for.
+    Lines that append WITHIN are of the role `keeps-parts` as well, where the role is `keeps`."""
 
-    def __init__(self, sites: Sites, role: str, counts: Callable[[Any], bool]) -> None:
+    def __init__(self, sites: Sites, role: str, counts: Callable[[Any], int]) -> None:
         self._sites = sites
         self._role = role
         self._counts = counts
         self._calls = NotedCalls(self._seen)
         self._backwards = 0
         self._appends: dict[tuple[int, CodeType, int], list[tuple[int, int]]] = {}
+        self._within: set[tuple[int, CodeType, int]] = set()
 
     def begin(self) -> bool:
         """Whether appends are noted from here on; not where somebody else profiles the program."""
@@ -46,16 +49,22 @@ class GrowingLists:
                 return True
         elif name == "append":
             grown: Any = getattr(given, "__self__", None)
-            if type(grown) in (list, deque) and len(grown) >= LONG and self._counts(grown[-1]):
+            counted = self._counts(grown[-1]) if type(grown) in (list, deque) and len(grown) >= LONG else 0
+            if counted:
                 place = in_script(frame, within=MAX_BETWEEN)
                 if place is not None:
                     key = id(grown), place.f_code, place.f_lineno  # An id may be another list's later: lengths tell.
                     self._appends.setdefault(key, []).append((self._backwards, len(grown)))
+                    if counted == WITHIN:
+                        self._within.add(key)
         return False
 
     def _tell(self) -> None:
-        for (_, code, line), lengths in self._appends.items():
+        for key, lengths in self._appends.items():
+            _, code, line = key
             grows = all(later > earlier for (_, earlier), (_, later) in itertools.pairwise(lengths))
             if grows and lengths[0][0] < lengths[-1][0]:
                 self._sites.at(self._role, code, line)
-        self._appends = {}
+                if key in self._within:
+                    self._sites.at(f"{self._role}-parts", code, line)
+        self._appends, self._within = {}, set()

@@ -48,7 +48,7 @@ class _Seen(NamedTuple):
 class GrowingValues:
     """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
 
-    def __init__(self, torch: Any, sites: Sites, role: str, counts: Callable[[Any], bool]) -> None:
+    def __init__(self, torch: Any, sites: Sites, role: str, counts: Callable[[Any], int]) -> None:
         self._torch, self._sites, self._role, self._counts = torch, sites, role, counts
         self._looks: list[dict[_Name, _Seen]] = []
         self._codes: dict[CodeType, int] = {}  # functions that run, and the line that each is at
