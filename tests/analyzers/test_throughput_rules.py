@@ -107,6 +107,36 @@ def test_slow_steps_of_a_crowded_machine_are_told_and_alarm_nobody(make) -> None
     assert make.check("slow-steps", unexplained)[2].severity == "info", "no rhythm, no cause: nothing to act on"
 
 
+@pytest.mark.parametrize(
+    ("long", "also", "named"),
+    [
+        (7, 0, True),
+        (2, 0, False),  # two of seven that were looked at
+        (7, 60, False),  # batches as long are no slow steps elsewhere
+        (0, 0, False),
+    ],
+)
+def test_slow_steps_whose_batches_are_long(make, long: int, also: int, named: bool) -> None:
+    """On a machine that others use all the time, too: a long step meets them longer."""
+    hiccups = [60, 97, 150, 181, 260, 288, 333]
+    taken = seconds(400, dict.fromkeys(hiccups, 1.3))
+    end = ends(taken)
+    samples = {"time": [0.0, end[-1]], "delayed": [0.0, 0.6 * end[-1]], "innermost": ["a.py:8 run"] * 2}
+    lengthy = {*hiccups[:long], *range(1, 2 * also, 2)}
+    batches = [
+        {"step": index, "loader": 0, "epoch": 0, "batch": index, "trained": True, "field": "0", "dtype": "int64",
+         "shape": f"32x{1400 if index in lengthy else 120 + index % 9}"}
+        for index in sorted({*range(0, 400, 3), *hiccups, *lengthy})
+    ]  # fmt: skip
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=samples, more={"batches": batches})
+    _, _, finding = make.check("slow-steps", process)
+    said = {one.name: one.value for one in finding.evidence}["what coincides"]
+    assert (said == "a longer batch") is named
+    assert said != "other programs on the processors", "they took as much of all other steps"
+    assert ("32x1400, usually 32x1" in finding.summary) is named
+    assert (finding.severity == "warning") is named
+
+
 def test_slow_steps_of_a_model_that_is_asked_in_every_step(make) -> None:
     """An agent calls its model for each action: such passes are in slow and in usual steps alike."""
     end = ends(seconds(400, SAVES))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.computed.throughput import contention, longer_batches
 from tracelyze.analyzers.evidence import timing
 from tracelyze.formatting import percent, plural
 
@@ -31,6 +31,7 @@ EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
 _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
 """Times the median from which on a batch counts as larger than usual."""
+_MOST_LOST: Final = 0.9  # share of the time: beyond it there is little left to compare
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
 _FEWEST_SEEN: Final = 6  # of so many looks at steps of two kinds, all meet one kind once in 32 times
 _FEWEST_REGULAR: Final = 5  # slow steps: of five by chance, at most 1 in 200 lie so where a tenth of all steps is slow
@@ -133,6 +134,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     reasons = [
         _waiting(optimization, found),
         _larger(optimization, found),
+        *_longer(optimization, found),
         _recording(optimization, found),
     ]
     if not len(regular(optimization, found).rows):  # Other programs do not come every n-th step.
@@ -179,6 +181,22 @@ def _larger(optimization: Optimization, found: Slow) -> Reason:
     )
 
 
+def _longer(optimization: Optimization, found: Slow) -> list[Reason]:
+    one = longer_batches.of(optimization, found.rows.tolist(), found.excess)
+    if one is None:
+        return []
+    of = f"all {one.looked}" if one.longer == one.looked else f"{one.longer} of the {one.looked}"
+    reason = Reason(
+        "a longer batch",
+        one.share,
+        f"In {of} slow steps that were looked at, the batch was longer: {one.shape}, usually {one.usual}.",
+        "If batches are padded to their longest sample, limit the length that the model is given, or put samples of "
+        "similar length together.",
+        one.place,
+    )
+    return [reason]
+
+
 def _recording(optimization: Optimization, found: Slow) -> Reason:
     share = _part(optimization.steps["overhead"], found)
     return Reason(
@@ -190,15 +208,26 @@ def _recording(optimization: Optimization, found: Slow) -> Reason:
 
 
 def _crowded(optimization: Optimization, found: Slow) -> Reason:
-    ends = optimization.steps["time"][found.rows]
-    lost = contention.within(optimization.process, ends - (found.excess + found.typical), ends)
-    share = float(min(1.0, lost.sum() / max(float(found.excess.sum()), 1e-9)))
+    """What others took of the slow steps beyond their usual part: a long step meets them longer, and is not long
+    because of them."""
+    ends, took = optimization.steps["time"][found.rows], found.excess + found.typical
+    lost = np.minimum(contention.within(optimization.process, ends - took, ends), took)
+    own = np.maximum((took - lost) / (1.0 - _usually_lost(optimization, found, float(lost.sum()))), found.typical)
+    share = float(min(1.0, np.maximum(took - own, 0.0).sum() / max(float(found.excess.sum()), 1e-9)))
     return Reason(
         CROWDED,
         share,
         f"For {percent(share)} of that the training was ready to run and other programs held the processors.",
         "Look at what else runs on this machine, or give the training processors of its own.",
     )
+
+
+def _usually_lost(optimization: Optimization, found: Slow, lost: float) -> float:
+    """Share of the time of all other steps for which others held the processors."""
+    ends, took = optimization.steps["time"], float((found.excess + found.typical).sum())
+    first, last = ends[np.isfinite(ends)][[0, -1]]
+    elsewhere = float(contention.within(optimization.process, np.array([first]), np.array([last]))[0]) - lost
+    return min(max(elsewhere / max(float(last - first) - took, 1e-9), 0.0), _MOST_LOST)
 
 
 def _inside(optimization: Optimization, found: Slow) -> Mask:
