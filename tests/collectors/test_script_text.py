@@ -14,7 +14,7 @@ import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
-from tracelyze.collectors.program.lines.assigned import rebinding, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, rebinding, replaced_parts
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -201,7 +201,7 @@ def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
 def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
     loop = "for a, b in zip(self.ema.parameters(), model.parameters()):"
     *_, function = codes(f"def update(self, model):\n    {loop}\n        {text}")
-    assert script_text.averages(function) == [3] * found
+    assert averages.mixing(function) == [3] * found
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
 def test_an_average_within_a_training(text: str, found: bool) -> None:
     loop = "    for a, b in zip(ema.parameters(), net.parameters()):"
     *_, function = codes(f"def train(net, ema, x, y):\n    x.lerp(y, 0.5).backward()\n{loop}\n        {text}")
-    assert script_text.averages(function) == [4] * found
+    assert averages.mixing(function) == [4] * found
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_an_average_that_is_made_anew(text: str, line: list[int]) -> None:
         f"def track(self, new, d, mine):\n{body}            {text}\n        else:\n            slow.copy_(new[name])"
     )
     *_, function = codes(source)
-    assert script_text.averages(function) == line
+    assert averages.mixing(function) == line
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,6 @@ SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradi
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
-_WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
-_MIXES: Final = frozenset({"mul_", "copy_"})
 _TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 BEST: Final = re.compile(
     r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights|params|parameters|tensors|state)?$"
@@ -157,33 +155,6 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
 
 def _keyed(code: CodeType) -> bool:
     return any(type(one) is str and one in KEYED for one in code.co_consts)
-
-
-def averages(code: CodeType) -> list[int]:
-    """Lines of a function that mix weights into others, as an average or a target network does: neither steps of an
-    optimizer, which read gradients, nor trainings, but for `copy_(a.lerp(b))` there. Those that give a loop's variable
-    the mixture, where there are."""
-    names, copied = set(code.co_names), 0
-    trains = bool(names & {"grad", "backward"})
-    if len(code.co_code) > LONGEST or not names & {"zip", "items"} or (trains and not names >= {"lerp", "zip"}):
-        return []
-    found, anew, variables = set[int](), set[int](), set[str]()
-    line, begins, mixed, kept = code.co_firstlineno, False, 0, not names & _WEIGHTS
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(names_stored(one))))
-        kept |= one.opname == "STORE_SUBSCR"  # a new state is put together
-        copied = line if one.opname in METHODS and one.argval == "copy_" else copied
-        mixes = one.opname in METHODS and one.argval in _MIXES and "zip" in names
-        if (mixes and not trains) or (trains and one.argval == "lerp" and copied == line):
-            found.add(line)
-        if (one.opname in METHODS and one.argval in ("mul", "lerp")) or (one.opname, one.argrepr) == ("BINARY_OP", "*"):
-            mixed = line
-        if begins:
-            variables.update(names_stored(one))
-        elif mixed == line and variables.intersection(names_stored(one)):
-            anew.add(line)
-    return [] if not names & _WEIGHTS else sorted(anew if anew and not kept and not trains else found)
 
 
 def bests(code: CodeType) -> list[tuple[str, int]]:

@@ -20,7 +20,7 @@ from tracelyze.collectors.program.lines import (
     slices,
     slopes,
 )
-from tracelyze.collectors.program.lines.assigned import replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, replaced_parts
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import given_masks, named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
@@ -174,7 +174,7 @@ class ScriptLines(Signal):
             sites.at(role, code, line)
         for role, read in (
             ("ends", script_text.ends),
-            ("average", script_text.averages),
+            ("average", averages.mixing),
             ("setting", named_arguments.lines),
             ("mask-given", given_masks.lines),
             ("shift", slices.shifts),
