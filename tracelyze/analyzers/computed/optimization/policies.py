@@ -320,8 +320,6 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
     detached = any(one.get("detached") for one in looks)
     if met and not (np.median(met) if detached else any(met)):
         return Passed("the policy is not trained on what it acted upon last")
-    if detached and max(one["largest"] for one in looks) <= _MIXED:
-        return Passed("no weight is far above 1: some actions are drawn at random, which the weights correct for")
     alike = np.array([one["own"] or one["same"] for one in looks])
     copied = not any(one["own"] for one in looks)
     stale = copied and len({one["state"] for one in looks}) == 1 and not alike[len(alike) // 2 :].any()
@@ -333,6 +331,8 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
     if float(np.median(distances)) <= limits["apart"] or near > limits["again"]:
         middle = number(float(np.median(distances)))
         return Passed(f"before the first update on them, the ratio of actions was {middle} from 1 (median)")
+    if detached and max(one["largest"] for one in looks) <= _MIXED:
+        return Passed("no weight is far above 1: some actions are drawn at random, which the weights correct for")
     return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged), detached)
 
 
