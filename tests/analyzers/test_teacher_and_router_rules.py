@@ -42,6 +42,30 @@ def test_the_teacher_goes_by_its_name_in_the_script(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "number"),
+    [
+        ("t_feat, t_logits = self.big(x)", 41),
+        ("s_logits, t_logits = self.both(x)", 80),  # what the student gives stands on the line, too
+        ("t_logits = F.log_softmax(wide, -1)", 80),
+    ],
+)
+def test_the_output_of_a_teacher_where_the_optimizer_is_given_groups(make: Any, made: str, number: int) -> None:
+    """The line that makes the optimizer does not say whose tensors they are: that which calls the teacher is named."""
+    text = ["        hot = 3.0", f"        {made}", "        soft = F.kl_div(s_logits / hot, t_logits / hot)"]
+    sites = [
+        {"site": 1, "role": "loss", "file": "a.py", "line": 42, "function": "step", "source": text[2].strip()}
+        | {"excerpt_line": 40, "excerpt": "\n".join(text)},
+        {"site": 2, "role": "optimizer", "file": "a.py", "line": 80, "function": "set", "source": "o = AdamW(groups)"},
+    ]
+    rows = [{**CALL, "step": step} for step in range(1, 10)]
+    optimizers = [{"optimizer": 0, "name": "AdamW", "made_at": 2}]
+    process = make.process(models=MODELS, more={"loss_calls": rows}, sites=sites, optimizers=optimizers)
+    finding = make.check(TEACHER, process)[2]
+    assert finding.location.line == number
+    assert finding.fix_code.startswith("with torch.no_grad():\n    t_feat, t_logits = self.big(x)") == (number == 41)
+
+
+@pytest.mark.parametrize(
     ("parts", "name"),
     [
         ({"big": "Deep", "small": "Shallow"}, "whole.big"),

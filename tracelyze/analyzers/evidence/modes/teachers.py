@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing.remade import validating
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -15,6 +21,63 @@ _NAMED: Final = re.compile(r"teacher", re.IGNORECASE)
 def is_named(name: object) -> bool:
     """Whether a model, or a part of one, is a teacher by its name."""
     return name is not None and _NAMED.search(str(name)) is not None
+
+
+class Called(NamedTuple):
+    """The line that computes the output of a teacher, and an example with it under no_grad."""
+
+    place: Location
+    code: str
+
+
+def called(process: Process, loss: Location | None) -> Called | None:
+    """The only line above a loss that computes its target by one call of a model, and nothing of its input."""
+    own = own_statement.at(process, loss)
+    call = next((node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)), None) if own else None
+    if loss is None or own is None or call is None:
+        return None
+    given = {one.arg: one.value for one in call.keywords}
+    sides = [*call.args[:2], *(given[name] for name in ("input", "target") if name in given)]
+    if len(sides) != 2:
+        return None
+    lines = edits.lines_of_function(process, loss)
+    made_input, made_target = (
+        {number for name in _names(side) if (number := _assigned(lines, own.line, name))} for side in sides
+    )
+    alone = made_target - made_input
+    if len(alone) != 1:
+        return None
+    place = alone.pop()
+    at = Location(loss.file, place, loss.function, lines[place].strip())
+    code = validating.under(process, at)
+    return Called(at, code) if code and _is_one_call(at.source) else None
+
+
+def _names(side: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(side) if isinstance(one, ast.Name)}
+
+
+def _assigned(lines: dict[int, str], below: int, name: str) -> int | None:
+    """The nearest line above one that assigns a name; None where none of those recorded in one piece does."""
+    number = below - 1
+    while number in lines:
+        parsed = parsed_line.parse(lines[number].strip())
+        said = parsed.statement if parsed is not None else None
+        targets = said.targets if isinstance(said, ast.Assign) else []
+        if any(isinstance(one, ast.Name) and one.id == name for target in targets for one in ast.walk(target)):
+            return number
+        number -= 1
+    return None
+
+
+def _is_one_call(source: str) -> bool:
+    """Whether a line assigns what one call of an object gives: `t = self.big(x)`, and no function of torch."""
+    parsed = parsed_line.parse(source)
+    said = parsed.statement if parsed is not None else None
+    value = said.value if isinstance(said, ast.Assign) else None
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name | ast.Attribute):
+        return False
+    return not parsed_line.name_of(value.func).startswith(("softmax", "log_softmax", "sigmoid", "normalize"))
 
 
 def evaluates(process: Process) -> bool:

@@ -74,6 +74,8 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     teacher = part or called.model(process, model, optimization) or "the teacher"
     made_at = optimization.made_at if optimization is not None else None
     evaluating = not turned and not any(row["target_in_train"] for row in rows)
+    whose = made_at is not None and HOLDER.search(made_at.source) is None
+    at = teachers.called(process, line.location) if evaluating and whose else None
     return loss_calls.finding(
         process,
         line,
@@ -91,10 +93,10 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         ),
         fix="Turn off the teacher's gradients before the optimizer is created, or compute its output without "
         "autograd: an optimizer skips tensors without a gradient.",
-        fix_code=_example(process, model, part, optimization),
+        fix_code=at.code if at else _example(process, model, part, optimization),
         evidence=[Evidence("trained tensors behind the target alone", int(rows[0]["target_trained"]), "tensors")],
         false_alarm="Two models meant to converge to a common answer.",
-        change=made_at,
+        change=at.place if at else made_at,
     )
 
 
