@@ -189,7 +189,7 @@ def test_the_module_that_breaks_first_is_named(make) -> None:
     process = make.process(broken_at(make, 100), more={"activations": looks})
     status, _, finding = make.check("nonfinite-activations", process)
     assert status == "fired"
-    assert finding.title.startswith("attention (Linear) is the first module to put out NaN, at step 101")
+    assert finding.title.startswith("attention (Linear) is the first module to output NaN, at step 101")
     assert "float16" in finding.summary
 
 

@@ -89,7 +89,7 @@ def answers(make: Any, ratio: float, loss: Any = None, function: str = "mse_loss
 def test_one_answer_to_everything(make) -> None:
     status, _, finding = answers(make, 0.01)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
-    assert "says nothing of the targets" in finding.fix, "a model learns one batch by heart whatever its labels are"
+    assert "says nothing about the targets" in finding.fix, "a model learns one batch by heart whatever its labels are"
     assert "of them late enough to be judged, all like this" in [one.name for one in finding.evidence]
     assert answers(make, 0.01, function="cross_entropy")[0] == "fired"
     slow = answers(make, 0.01, loss=np.linspace(1.06, 1.0, COUNT).tolist())[2].summary

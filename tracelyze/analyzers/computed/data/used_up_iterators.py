@@ -33,12 +33,12 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
         confidence="likely",
         title=f"{plural(times, 'epoch')} had no batch: the iterator over the loader was used up",
         summary=(
-            f"After step {done:,} the loop asked the same iterator over its loader {plural(times, 'more time')}, "
-            "and got nothing: an iterator gives every batch once. All later epochs trained nothing, without an error, "
-            "and whatever they printed or saved is that of the first."
+            f"After step {done:,} the loop asked the same iterator over its loader {plural(times, 'more time')}, and "
+            "got nothing: an iterator yields each batch only once. All later epochs trained nothing and raised no "
+            "error; whatever they printed or saved comes from the first."
         ),
-        fix="Make the iterator anew in each epoch, inside the loop over the epochs, with all that it does to the "
-        "batches: the loader shuffles anew for each.",
+        fix="Create a new iterator inside the epoch loop, together with whatever it does to the batches: the loader "
+        "then reshuffles for each epoch.",
         fix_code=own_expressions.iterator_made_anew(process, asked_at),
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),

@@ -23,7 +23,7 @@ FIX_SIGNAL = (
     "its log says why. Save checkpoints, so that the next run can resume."
 )
 FIX = (
-    "Find out who ended it: `journalctl -k` or `dmesg` names processes that the kernel killed for memory, the "
+    "Find out what killed it: `journalctl -k` or `dmesg` names processes that the kernel killed for memory, the "
     "scheduler's log (`sacct`, `kubectl describe pod`) names time limits, memory limits and pre-emption. torchrun and "
     "the shell print the exit code, which names the signal. Save checkpoints, so that the next run can resume."
 )
@@ -82,8 +82,8 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         ending = Ending(f"{who} was killed after step {last:,}")
         title = f"{ending.what} and left no message"
         summary = (
-            "It just stopped: a signal ended it that leaves no message (SIGKILL, or SIGALRM, SIGHUP and the like where "
-            "nobody handles them), or power failed."
+            "It just stopped: it got a signal that leaves no message (SIGKILL, or an unhandled SIGALRM, SIGHUP or "
+            "similar), or the power failed."
         )
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
@@ -102,7 +102,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
     seen = process.last_seen
     if seen is not None and end.kind == "vanished":
-        summary += f" When its thread was last looked at, it was in line {seen.line}."
+        summary += f" When its thread was last sampled, it was in line {seen.line}."
     if stopped:
         summary += f" Before that, {stopped}; what happened afterwards was not recorded."
     return Finding(
@@ -131,7 +131,7 @@ RULE = Rule(
     family="end of run",
     severity="critical",
     title="The program was killed",
-    about="A program that is killed from outside cannot say so; what it recorded until then can.",
+    about="A program killed from outside cannot say so; what it recorded until then can.",
     check=check,
     asks_peers=True,
     about_the_end=True,

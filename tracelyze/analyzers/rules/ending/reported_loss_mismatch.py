@@ -56,7 +56,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
     times = number(match.factor) if match.factor >= 1 else f"1/{number(1 / match.factor)}"
     scaled = "" if times == "1" else f", times {times}"
     what = {
-        "sum": f"the sum of all losses since the start{scaled}: it is never set back, so that it only grows",
+        "sum": f"the sum of all losses since the start{scaled}: it is never reset, so it only grows",
         "mean": f"{times} times the mean loss of the steps since the value before",
         "last": f"{times} times the loss of its step",
     }[match.kind]
@@ -69,11 +69,11 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         confidence="likely",
         title=f"The logged {series.name} is " + ("a sum that is never reset" if stale else f"{times} times the loss"),
         summary=(
-            f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. The "
-            "training itself is not touched by it; but curves of other runs, other batch sizes or other intervals "
-            "cannot be compared with this one." + DIVIDED.format(parts=parts) * bool(parts)
+            f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. "
+            "Training itself is not affected, but this curve cannot be compared with other runs, batch sizes or "
+            "logging intervals." + DIVIDED.format(parts=parts) * bool(parts)
         ),
-        fix="Set the running sum back to 0 after it was logged."
+        fix="Reset the running sum to 0 after logging it."
         if stale
         else TAKE_BACK.format(parts=parts)
         if parts
@@ -134,10 +134,11 @@ RULE = Rule(
     family="loss",
     severity="info",
     title="The logged loss is not the one that was optimized",
-    about="A logged loss that is a multiple of the optimized one, or a sum that is never reset, misleads who compares.",
+    about="A logged loss that is a multiple of the optimized one, or a sum that is never reset, misleads anyone who "
+    "compares runs.",
     check=check,
     verify="Record the run again: the logged loss lies among the losses of its steps.",
-    absent="The program hands no training loss to a logger.",
+    absent="The program passes no training loss to a logger.",
     needs=(("scalars.value", "steps.loss"),),
     thresholds=(
         Threshold("values", 5, "values", "derived: four ratios that agree with a fifth to 0.2% do not by chance"),

@@ -77,11 +77,11 @@ def _finding(optimization: Optimization, row: dict[str, Any], part: float, limit
         title=f"The training ended after {percent(part)} of its schedule",
         summary=(
             f"{row['name']} is made for {row['horizon']:,} steps, and the run ended by itself after {steps:,}, without "
-            f"an error. The rate was still {last}: the part of the schedule in which it falls, where most of the "
-            "quality is gained, never came. A break or a limit on batches from a debugging session does that, or a "
-            "number of epochs that differs from the schedule's."
+            f"an error. The learning rate was still {last}: the final part of the schedule, where the rate falls and "
+            "most of the quality is gained, never came. Possible causes: a break or a batch limit left over from "
+            "debugging, or a number of epochs that differs from the schedule's."
         ),
-        fix="Remove what ends the loop, or give the schedule the number of steps that are really made.",
+        fix="Remove what ends the loop early, or give the schedule the actual number of steps.",
         fix_code="scheduler = OneCycleLR(optimizer, max_lr, total_steps=epochs * len(loader))",
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
@@ -100,7 +100,7 @@ def _finding(optimization: Optimization, row: dict[str, Any], part: float, limit
         location=optimization.process.site(row["site"]) or optimization.step_location,
         charts=pictures.over_steps(optimization, "Learning rate", "rate", {"learning rate": "lr"})
         + pictures.loss(optimization),
-        false_alarm="A trial run, or one that goes on from here in another process.",
+        false_alarm="A trial run, or one that resumes from here in another process.",
     )
 
 
@@ -109,8 +109,8 @@ RULE = Rule(
     family="end of run",
     severity="warning",
     title="The training ended before its schedule",
-    about="A one-cycle schedule does its work at its end. A training that stops before does not get there; nor does "
-    "one whose epochs share an iterator, which has nothing left after the first, or whose loop is left in it.",
+    about="A one-cycle schedule pays off at its end. A training that stops early never gets there; nor does one whose "
+    "epochs share an iterator that is empty after the first, or whose loop exits in the first epoch.",
     check=check,
     verify="Record the run again: the loop and its schedule are gone through to their ends.",
     needs=(("schedules.horizon", "steps.lr"), ("events.kind",)),

@@ -82,10 +82,10 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         if found.part is not None
         else GIVEN_UP_FIX
         if found.first is not None
-        else "Print a few inputs with their targets: if they are shuffled apart, nothing can be learned. Then train on "
-        "one small batch only. If its loss falls to nearly nothing, the model is wired up and can learn, which says "
-        "nothing of the targets: look at how the training differs from this loop. If not, look for dead units, a rate "
-        "that is too high, or a term of the loss that keeps the output constant.",
+        else "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on one "
+        "small batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing "
+        "about the targets: check how the training differs from this loop. If not, look for dead units, a learning "
+        "rate that is too high, or a loss term that keeps the output constant.",
         fix_code=_terms(process, line) or _TERMS
         if found.part is not None or found.first is not None
         else flat_losses.ONE_BATCH,
@@ -99,7 +99,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 role="most",
             ),
         ],
-        false_alarm="Targets that the input says nothing about, as random labels.",
+        false_alarm="Targets that the input says nothing about, such as random labels.",
         severity="warning",
         confidence="likely",
         counted="of them late enough to be judged, all like this",
@@ -117,7 +117,7 @@ RULE = Rule(
     family="model",
     severity="warning",
     title="The output is the same for every input",
-    about="A model that ignores its input can do no better than the mean of the targets.",
+    about="A model that ignores its input can do no better than predict the mean of the targets.",
     check=check,
     verify="Record the run again: predictions differ from sample to sample.",
     needs=(("loss_calls.varies", "loss_calls.target_varies"),),

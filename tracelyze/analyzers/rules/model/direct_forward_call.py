@@ -31,8 +31,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             + (f": {its} {'does' if hooks == 1 else 'do'} not run in these calls" if hooks else ""),
             summary=(
                 f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. Such "
-                "a call skips every hook on it: of DistributedDataParallel, FSDP, pruning, spectral norm, compilation, "
-                "profilers."
+                "a call skips every hook on it: those of DistributedDataParallel, FSDP, pruning, spectral norm, "
+                "compilation, profilers."
                 + (
                     f" {its[0].upper()}{its[1:]} {'runs' if hooks == 1 else 'run'} only where model(x) is called."
                     if hooks
@@ -54,12 +54,12 @@ RULE = Rule(
     id="direct-forward-call",
     family="model",
     severity="info",
-    title="forward() is called past the hooks",
+    title="forward() is called directly, skipping hooks",
     about="model(x) runs hooks around forward(); model.forward(x) runs none of them.",
     check=check,
     verify="Record the run again: the model is called by model(x).",
     excluded=("A call of a part by its container: the container itself was not called.",),
     needs=(("events.kind", "steps.loss"),),
     thresholds=(Threshold("hooks", 1, "hooks", "without hooks on the module it makes no difference"),),
-    not_when="Methods of other names, modules without parts, compiled models.",
+    not_when="Other methods, modules without submodules, compiled models.",
 )

@@ -75,7 +75,7 @@ def _title(links: dict[str, str]) -> str:
     """How many layers stand in a row, or in how many places two or more do."""
     rows = sum(other not in links for other in links.values())  # each begins with a layer that no other one feeds
     if rows == 1:
-        return f"{len(links) + 1} layers in a row without an activation between them are no more than one linear layer"
+        return f"{len(links) + 1} layers in a row without an activation between them act as one linear layer"
     return f"In {rows} places linear layers follow each other with no activation between them"
 
 
@@ -98,14 +98,14 @@ def _finding(
         confidence="likely",  # whether something else uses the output between them is not seen
         title=_title(redundant),
         summary=(
-            f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}"
-            f". A linear map of a linear map is one linear map: what lies between costs time and adds nothing, "
-            "and the model cannot learn anything that is not linear there."
-            + (f" {idle} stands between them, an Identity, which changes nothing." if idle else "")
+            f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}. "
+            "Stacked linear maps are one linear map: the extra layers cost time and add nothing, and the model cannot "
+            "learn anything nonlinear there."
+            + (f" {idle} sits between them, but it is an Identity and changes nothing." if idle else "")
         ),
         fix=f"Make {idle} an activation, or replace the layers by one."
         if idle
-        else "Put an activation between the layers, or replace them by one.",
+        else "Put an activation between the layers, or replace them with one layer.",
         fix_code=activated.in_place_of(process, idle) or _example(redundant),
         first_step=1,
         last_step=timing.last_step(optimization),
@@ -121,8 +121,8 @@ def _finding(
         or process.location("forward"),
         seen_at=process.location("forward"),
         charts=pictures.loss(optimization),
-        false_alarm="An output that something else uses as well, as a residual branch or a gate; a factorised layer; "
-        "a linear model that is deep on purpose.",
+        false_alarm="An output that something else uses as well, such as a residual branch or a gate; a factorised "
+        "layer; a linear model that is deep on purpose.",
     )
 
 
@@ -131,9 +131,9 @@ RULE = Rule(
     family="model",
     severity="warning",
     title="Linear layers with nothing between them",
-    about="Without an activation between them, several linear layers compute what one of them can.",
+    about="Without an activation between them, several linear layers compute no more than one could.",
     check=check,
-    verify="Record the run again: no layer is fed by the plain output of another one.",
+    verify="Record the run again: no layer takes the plain output of another as its input.",
     excluded=(
         "A bottleneck or an adapter: what lies between is no narrower than both ends, and the layers have a bias.",
         "A layer that is left out now and then: it is so in every forward that was looked at.",

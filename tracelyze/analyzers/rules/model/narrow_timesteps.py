@@ -63,7 +63,7 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
     optimization = process.longest if process.optimizations else None
     steps, schedule = int(row["highest"]) + 1, row["source"] not in ("embedding", NUMBER)
     sure = schedule or beyond is not None
-    samples = "Sampling begins at the other end, where the model has never been trained, so samples are made of noise."
+    samples = "Sampling starts at the other end, where the model was never trained, so samples are made of noise."
     if beyond is not None:
         samples = (
             f"After step {beyond['step']:,} the model was evaluated at timestep {beyond['max']:.0f}, where it has "
@@ -85,7 +85,7 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
             f"values, beside its {whole}: {percent(share)} of it, those with the least noise. "
             + (f"Line {drawn.line} draws them. " if drawn is not None else "")
             + samples
-            + ("" if sure else " Perhaps the embedding is merely larger than it has to be.")
+            + ("" if sure else " Perhaps the embedding is just larger than it needs to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
         diff=line_edits.drawn_below(process, drawn, int(row["range"])) if sure else None,
@@ -104,7 +104,7 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
         location=drawn or seen,
         seen_at=seen,
         charts=pictures.loss(optimization) if optimization is not None else [],
-        false_alarm="A refiner, which gets samples of another model that are nearly without noise; a first stage.",
+        false_alarm="A refiner, which gets nearly noise-free samples from another model; a first stage.",
     )
 
 
@@ -112,8 +112,8 @@ RULE = Rule(
     id="narrow-timesteps",
     family="fine-tuning",
     severity="warning",
-    title="Timesteps of a denoising model cover a small part of its schedule",
-    about="A denoising model is to know every amount of noise that sampling will show it.",
+    title="Training timesteps cover only a small part of the noise schedule",
+    about="A denoising model must be trained on every noise level that sampling will show it.",
     check=check,
     verify="Record the run again: timesteps cover the schedule.",
     needs=(("timesteps.highest",),),

@@ -42,12 +42,12 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
     where = f"{row['module']} ({row['kind']})" if row["module"] else row["kind"] or "the backward"
     if difference > limits["rounding"]:
         why = (
-            "That is more than rounding: something decides that is neither in the generators of random numbers of "
-            "Python, numpy and torch, nor in the model, nor in the batch, such as a generator of its own or the time."
+            "That is more than rounding: something outside the model, the batch and the random generators of Python, "
+            "numpy and torch decides, such as a private generator or the time."
         )
         fix = "Draw random numbers from torch's global generator, or keep the generator in the model and seed it."
     else:
-        why = "Operations that add in no fixed order were used although torch.use_deterministic_algorithms is on."
+        why = "Operations that sum in no fixed order were used although torch.use_deterministic_algorithms is on."
         fix = (
             "Replace the operation, or set torch.use_deterministic_algorithms(True) without warn_only, which names it."
         )
@@ -57,9 +57,9 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
         confidence="likely",
         title="A step repeated from the same state gives different bits",
         summary=(
-            f"Copies of the model made one forward and one backward twice: same weights, same batch, same random "
+            "Copies of the model made one forward and one backward twice: same weights, same batch, same random "
             f"state. Results differ by up to {difference:.2g} of the largest value, first in {where}. {why} A run "
-            "cannot be repeated exactly, and a comparison of two runs shows this noise as well."
+            "cannot be reproduced exactly, and this noise also shows when two runs are compared."
         ),
         fix=fix,
         first_step=int(unexpected[0]["step"]) + 1,

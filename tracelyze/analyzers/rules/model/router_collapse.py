@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FIX = (
-    "Add a loss that rewards an even share. If there is one, see that it is added, not subtracted, and holds the "
-    "gate's probabilities: counts of tokens alone (argmax, one_hot) have no gradient, whatever their weight; then "
-    "raise its weight. Else noise on the gate in training, a bias that balances without a loss, or a limit to each "
-    "expert's tokens."
+    "Add a load-balancing loss. If there is one, check that it is added, not subtracted, and that it uses the gate's "
+    "probabilities: token counts alone (argmax, one_hot) have no gradient, whatever their weight; then raise its "
+    "weight. Alternatives: noise on the gate during training, a balancing bias without a loss, or a capacity limit "
+    "per expert."
 )
 _EXAMPLE = (
     "share = one_hot(choice, experts).float().mean(0)  # counts: no gradient goes through these\n"
@@ -86,12 +86,12 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain" if busiest >= limits["certain"] else "likely",
-        title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get next to no tokens",
+        title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get almost no tokens",
         summary=(
             f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were chosen for "
-            f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
-            f" ({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and the "
-            "model is as large as it is for nothing."
+            f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them "
+            f"({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and their "
+            "parameters are wasted."
         ),
         fix=_FIX if mistake is None else mistake.fix,
         fix_code=_EXAMPLE if mistake is None else mistake.code,
@@ -106,7 +106,7 @@ def _finding(
         charts=pictures.loss(optimization, [Mark(float(begin), "few experts are used since")])
         if optimization is not None
         else [],
-        false_alarm="Data of a few kinds only, each of which has its expert.",
+        false_alarm="Data of only a few kinds, each with its own expert.",
     )
 
 
@@ -115,7 +115,7 @@ RULE = Rule(
     family="loss",
     severity="warning",
     title="The router uses few experts",
-    about="A gate favours experts that are better already: a few get all tokens, unless something balances them.",
+    about="A gate favours experts that are already better: a few get all tokens unless something balances the load.",
     check=check,
     verify="Record the run again: tokens are shared out among most experts.",
     absent="The run has no mixture of experts, or its gates are not known as such (gate, router, switch).",

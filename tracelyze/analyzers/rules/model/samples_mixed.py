@@ -63,18 +63,20 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
         first = row["along_samples"].split()[0]
         path, _, layer = first.rpartition(":")
         why = (
-            f"{path} ({layer}) was made without batch_first=True. It takes the first dimension of what it is given "
-            f"for positions, and that one holds the {row['samples']} samples."
+            f"{path} ({layer}) was made without batch_first=True. It treats the first dimension of its input as "
+            f"positions, but that dimension holds the {row['samples']} samples."
         )
         fix = "Make the layer with batch_first=True, or swap the first two dimensions before it and after it."
         sizes = "input_size, hidden_size" if layer in ("RNN", "GRU", "LSTM") else "width, heads"
         code = f"nn.{layer}({sizes}, batch_first=True)"
     else:
         why = (
-            f"One position of a sample reaches {plural(row['by_position'] or 0, 'other sample')} and not all: "
-            "memory was read in another order, as view or reshape do where dimensions had to be swapped."
+            f"One position of a sample reaches {plural(row['by_position'] or 0, 'other sample')}, not all: memory was "
+            "read in the wrong order, as when view or reshape is used where dimensions should be swapped."
         )
-        fix = f"Look in {where} for view and reshape where permute or transpose belongs: they do not swap dimensions."
+        fix = (
+            f"Look in {where} for a view or reshape that should be a permute or transpose: they do not swap dimensions."
+        )
         code = "x = x.transpose(0, 1)  # swaps; x.view(x.size(1), x.size(0), -1) does not"
     return Finding(
         rule=RULE.id,
@@ -83,8 +85,8 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
         title=f"Samples of a batch are mixed: one changes the output of {others}",
         summary=(
             f"In a copy of the model in eval mode, one sample of a batch of {row['samples']} was replaced by its "
-            f"neighbour. The outputs of {others} changed, first in {where}. {why} What the model answers for a sample "
-            "then depends on the samples that happen to lie beside it, and labels do not belong to their inputs."
+            f"neighbour. The outputs of {others} changed, first in {where}. {why} The model's answer for a sample then "
+            "depends on which samples happen to share its batch, and labels do not match their inputs."
         ),
         fix=fix,
         fix_code=code,
@@ -112,11 +114,11 @@ RULE = Rule(
     family="model",
     severity="critical",
     title="Samples of a batch reach each other's outputs",
-    about="A view or reshape in the place of a transpose, or a layer that takes samples for positions, mixes what "
-    "belongs to different samples. Shapes fit, and the loss falls a little. `tracelyze collect --probe` looks for it: "
-    "it changes one sample in a copy of the model.",
+    about="A view or reshape in place of a transpose, or a layer that treats samples as positions, mixes data of "
+    "different samples. Shapes fit, and the loss falls a little. `tracelyze collect --probe` looks for it: it changes "
+    "one sample in a copy of the model.",
     check=check,
-    verify="Record the run again with --probe: a sample changes its own output alone.",
+    verify="Record the run again with --probe: a sample changes only its own output.",
     needs=(("mixings.others",), ("mixings.failed",)),
     thresholds=(
         Threshold(

@@ -46,10 +46,10 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         confidence="likely",
         title=f"The train() of {name} freezes parts, and is not called {when}",
         summary=(
-            f"{name} has a train() of its own that freezes parts or sets them to evaluate. It was not called for "
-            f"training before the first step, and {when} {what}. "
-            f"A new module is in train mode without train() having been called.{EVALUATED if evaluated else ''}"
-            + (" From then on it did what it says, so the run changed under way." if later else "")
+            f"{name} overrides train() to freeze parts or put them in eval mode. It was not called for training before "
+            f"the first step, and {when} {what}. A new module is in train mode without train() having been "
+            f"called.{EVALUATED if evaluated else ''}"
+            + (" From then on it took effect, so training changed midway." if later else "")
         ),
         fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
         "trainer.fit()."
@@ -68,7 +68,7 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
             ),
         ],
         location=Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None,
-        false_alarm="A train() that prepares for a later phase of the training.",
+        false_alarm="A train() that prepares for a later phase of training.",
     )
 
 
@@ -77,7 +77,7 @@ RULE = Rule(
     family="evaluation",
     severity="warning",
     title="A model's own train() is never called",
-    about="Parts that are frozen in an override of train() train along until somebody calls it.",
+    about="Parts that an override of train() should freeze keep training until train() is called.",
     check=check,
     verify="Record the run again: train() is called before the first step.",
     needs=(("events.kind", "steps.loss"),),

@@ -19,7 +19,7 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
-BLEW_UP = "Lower the learning rate, warm it up, or clip gradients; and stop at the first loss that is not finite."
+BLEW_UP = "Lower or warm up the learning rate, or clip gradients, and stop at the first loss that is not finite."
 FIX = (
     "Stop where it begins: at a loss that is not finite (log(0), division by zero, an empty mask, a bad sample), or at "
     "a gradient that is not (of sqrt(0), say), which spoils the weights, and the loss one step later."
@@ -86,7 +86,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         location=broken_operation.line(optimization.process, begin) or optimization.loss_location,
         seen_at=optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
-        false_alarm="A loss that is meant to be Inf for rejected samples, and is never stepped on, is harmless.",
+        false_alarm="A loss that is meant to be Inf for rejected samples, and is never used for a step, is harmless.",
     )
 
 
@@ -102,11 +102,11 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
     rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
     count, outcome = "At least " * (lost > len(rows)) + plural(len(rows), "loss"), "gives up the batch"
-    end = f"{later:,} later steps trained on. What such batches have in common is never learned."
+    end = f"{later:,} later steps kept training. What such batches have in common is never learned."
     if later == 0 and process.exit.kind == "exception":
         outcome, end = "raises an exception", ""
     elif for_good:
-        end = "No step came after that: the weights are lost already, and the loop goes on without training."
+        end = "No step came after that: the weights are already lost, and the loop runs on without training."
     what_then = "the loop skipped the step" if end else "the program ended there"
     finding = Finding(
         rule=RULE.id,

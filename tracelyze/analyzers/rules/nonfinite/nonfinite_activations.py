@@ -84,7 +84,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
         rule=RULE.id,
         severity="critical",
         confidence="certain" if sure else "likely",
-        title=f"{first} is the first module to put out {what}, at step {begin:,}",
+        title=f"{first} is the first module to output {what}, at step {begin:,}",
         summary=(
             f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
             f"called before it were finite{weights}. The loss of the step was lost "
@@ -94,8 +94,8 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
         fix="Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial "
         "weights)."
         if half
-        else "Look at what this module divides by, takes the logarithm or the root of, and keep it "
-        "away from zero; normalise what goes into it.",
+        else "Check what this module divides by or takes a logarithm or root of, and keep it away from zero; "
+        "normalise its input.",
         fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())"
         if half
         else "y = x / (norm + 1e-8)",
@@ -118,7 +118,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="A module outputs NaN or Inf",
-    about="The first module whose output is not finite, while its input and its weights are, is where it starts.",
+    about="The problem starts at the first module whose output is not finite although its input and weights are.",
     check=check,
     verify="Record the run again: no module outputs NaN or Inf.",
     excluded=(

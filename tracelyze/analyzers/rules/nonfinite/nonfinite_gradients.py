@@ -83,12 +83,12 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
                 ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses "
                 "in place of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
                 if filtered
-                else " although the loss still was, and no loss scaler skipped the step: it wrote them into the "
-                "weights. Either"
+                else " although the loss still was, and no loss scaler skipped the step: they went into the weights. "
+                "Either"
             )
             + " the gradients had grown without bound, or one operation has "
             + (
-                "no finite derivative there. What stands between the loss and these parameters: "
+                "no finite derivative there. Between the loss and these parameters: "
                 f"{singular_gradients.told(operation)}."
                 if operation
                 else "no finite derivative there: sqrt at exactly 0, log of 0, division by 0, acos at 1."

@@ -82,7 +82,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
         rule=RULE.id,
         severity="critical",
         confidence="likely" if made else "certain",
-        title=f"The script made NaN or Inf of a finite batch, and the model took it in at step {begin:,}"
+        title=f"The script turned a finite batch into NaN or Inf and fed it to the model at step {begin:,}"
         if made
         else f"A batch with NaN or Inf reached the model at step {begin:,}",
         summary=(
@@ -125,7 +125,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="NaN or Inf in the input",
-    about="One value that is not a number makes the loss, every gradient and then every weight NaN.",
+    about="A single NaN in the input makes the loss, every gradient and then every weight NaN.",
     check=check,
     verify="Record the run again: no batch holds NaN or Inf.",
     excluded=("Missing values that the script fills or masks: the loss broke at that step.",),

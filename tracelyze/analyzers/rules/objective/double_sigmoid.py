@@ -72,10 +72,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
             "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
-            "second one every answer lies between 0.5 and 0.73: however well the model tells them apart, the loss of "
-            "negatives cannot fall below 0.69, nor that of positives below 0.31."
+            "second sigmoid every prediction lies between 0.5 and 0.73: however well the model separates the classes, "
+            "the loss of negatives cannot fall below 0.69, nor that of positives below 0.31."
         ),
-        fix=f"Take the first sigmoid out, and pass the output of the last linear layer to the loss. {elsewhere}",
+        fix=f"Remove the first sigmoid, and pass the output of the last linear layer to the loss. {elsewhere}",
         fix_code="logits = model(x)  # the model ends without a sigmoid\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         evidence=[
@@ -101,7 +101,8 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="A sigmoid of a sigmoid in the loss",
-    about="binary_cross_entropy_with_logits contains the sigmoid. After a second one no negative gets below 0.69.",
+    about="binary_cross_entropy_with_logits includes the sigmoid. With a second one, no negative gets below a loss of "
+    "0.69.",
     check=check,
     verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
     excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid.",),

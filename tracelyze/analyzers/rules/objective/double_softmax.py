@@ -63,7 +63,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"With {classes} classes this loss cannot fall below {number(floor)} even if every answer is "
             "right, and its gradients are small."
         ),
-        fix=("" if diff else "Take the softmax out of what the loss is given, in the model or in front of the loss. ")
+        fix=("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
         + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
         fix_code=_whole_model(line, change is not None and diff is not None),
         evidence=[
@@ -79,7 +79,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
                 role="most",
             ),
         ],
-        false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
+        false_alarm="A model that is meant to produce scores between 0 and 1 with a second softmax on top.",
         lost=0.0,  # scores of the right class still rise, only more slowly
         change=change,
         repeated=True,
@@ -99,7 +99,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Softmax before cross-entropy",
-    about="cross_entropy contains the softmax. On top of another one it cannot reach a low loss and hardly learns.",
+    about="cross_entropy includes the softmax. On top of another softmax it cannot reach a low loss and hardly learns.",
     check=check,
     verify="Record the run again: the loss falls below its old floor.",
     excluded=(

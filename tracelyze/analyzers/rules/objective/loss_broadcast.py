@@ -77,7 +77,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         if variance
         else line_edits.squeezed(process, line.location, 0 if longer_input else 1, dim)
     )
-    fix = f"Give both the same shape before the loss: take the dimension of size 1 off the {name}."
+    fix = f"Give both the same shape before the loss: remove the dimension of size 1 from the {name}."
     code = f"{name} = {name}.squeeze({dim})  # {given if longer_input else target} -> "
     code += f"{target if longer_input else given}{call}"
     parts = differences.with_dimension(process, place or line.location, dim) if longer_input and edit is None else ""
@@ -95,9 +95,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         rule=RULE.id,
         title=f"{subject} compares {given} with {target}: every prediction meets every target",
         summary=(
-            f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch repeats both to "
-            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all with the target of another "
-            "sample. The network learns to predict the mean of all targets, whatever the input."
+            f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch broadcasts both to "
+            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all against another sample's "
+            "target. The network learns to predict the mean of all targets, whatever the input."
             + ("" if by_hand else " torch warns of it once, where warnings are shown.")
         ),
         fix=fix,
@@ -121,7 +121,7 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Prediction and target are broadcast against each other",
-    about="Shapes [B, 1] and [B] do not fail, they give [B, B] differences, and the network learns a constant.",
+    about="Shapes [B, 1] and [B] raise no error: they give [B, B] differences, and the network learns a constant.",
     check=check,
     verify="Record the run again: prediction and target have the same shape.",
     excluded=(

@@ -47,10 +47,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="certain" if len(regular) >= limits["looks"] else "likely",
             title=f"Attention is masked after its softmax: up to {percent(share)} of a batch's rows do not sum to 1",
             summary=(
-                f"In {batches} looked at, a mask sets weights of attention to zero after the softmax has shared them "
-                f"out, in {rows} of the rows{layer}, and nothing makes up for it. What is left sums to less than 1, by "
-                "more the more is masked, so outputs shrink at some positions; and the hidden positions still take "
-                "part in the sum that all weights are divided by, so that they are not really hidden."
+                f"In {batches} looked at, a mask zeroes attention weights after the softmax has normalised them, in "
+                f"{rows} of the rows{layer}, and nothing renormalises them. The rest sums to less than 1, and the more "
+                "is masked the less it is, so outputs shrink at some positions. Masked positions still count in the "
+                "softmax's denominator, so they are not really hidden."
             ),
             fix="Mask the scores before the softmax"
             + (", and take the mask behind it away." if own else ". The mask must fit their shape."),
@@ -68,7 +68,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             location=softmax or process.site(regular[0]["site"]),
             seen_at=process.site(regular[0]["site"]),
             charts=pictures.loss(optimization) if optimization is not None else [],
-            false_alarm="Attention that is thinned out on purpose, without making up for it.",
+            false_alarm="Attention that is thinned out on purpose, without renormalising.",
         )
     ]
 
@@ -78,9 +78,9 @@ RULE = Rule(
     family="loss",
     severity="warning",
     title="Attention is masked after its softmax",
-    about="A mask belongs before the softmax; behind it, weights no longer sum to 1 and hidden positions leak.",
+    about="A mask belongs before the softmax. After it, weights no longer sum to 1 and masked positions leak.",
     check=check,
-    verify="Record the run again: no row of attention loses weight behind the softmax.",
+    verify="Record the run again: no attention row loses weight after the softmax.",
     absent="The run has no softmax of attention in the graph of its loss.",
     excluded=(
         "Dropout: what it leaves is scaled up, and what it drops is neither an order nor a whole position.",

@@ -37,11 +37,10 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     values = [row["value"] for row in bad if row["value"] is not None]
     nll = line.function == "nll_loss"
     effect = (
-        "nll_loss takes the value of the right class with its sign turned. On probabilities that is a number between "
-        "-1 and 0, not a log-likelihood: confident mistakes are hardly punished, and gradients vanish where the "
-        "network is wrong."
+        "nll_loss returns minus the value of the right class. On probabilities that is a number between -1 and 0, not "
+        "a log-likelihood: confident mistakes are hardly penalised, and gradients vanish where the network is wrong."
         if nll
-        else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is no "
+        else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is not a "
         "divergence, and its minimum is not where the two distributions agree."
     )
     mixed = _mixed(bad)
@@ -56,11 +55,11 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"{number(max(row['highest'] for row in bad))} that "
             f"{'' if mixed else 'come from a softmax or '}sum to 1. {effect}"
         ),
-        fix="Take the logarithm of what the loss is given, kept from zero. Leave a softmax that stands further in "
-        "front as it is, and put none behind: what is added and multiplied there are to be probabilities."
+        fix="Take the logarithm of the loss's input, clamped away from zero. Leave an earlier softmax as it is and "
+        "add no other: what is added and multiplied in between must stay probabilities."
         if mixed
-        else "Make the softmax in front of the loss a log_softmax, and leave the loss as it is."
-        + (" Or take the softmax away, and use cross_entropy: it contains both." if nll else ""),
+        else "Change the softmax in front of the loss to log_softmax, and leave the loss as it is."
+        + (" Or remove the softmax and use cross_entropy, which includes both." if nll else ""),
         fix_code=(edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)")
         if mixed
         else "log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
@@ -92,7 +91,8 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Probabilities where log-probabilities belong",
-    about="nll_loss and kl_div expect logarithms of probabilities. On probabilities they run, and mean something else.",
+    about="nll_loss and kl_div expect log-probabilities. They also run on probabilities, but then compute something "
+    "else.",
     check=check,
     verify="Record the run again: the input of the loss is zero or below.",
     excluded=("Log-probabilities: the values are not negative and sum to 1.",),

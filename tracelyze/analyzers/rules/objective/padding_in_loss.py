@@ -61,15 +61,15 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         severity="warning",
         title=f"Padding counts in the loss: {least} of the targets of {line.function}",
         summary=(
-            f"Short sequences are filled up at their ends, and {line.function} counts these positions like all others: "
+            f"Short sequences are padded at the end, and {line.function} counts these positions like all others: "
             f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. They "
-            "are easy to predict, so that the loss looks better than the model is, and real tokens count for less in "
-            "each step."
+            "are easy to predict, so the loss looks better than the model is, and real tokens count for less in each "
+            "step."
         ),
         fix=FIX_WRITTEN
         if by_hand
-        else "Give the positions that fill up a target which the loss leaves out; -100 is the usual one. Where no real "
-        f"token has class {value}, naming it as ignore_index is enough.",
+        else f"Give padded positions a target that the loss ignores, usually -100. If no real token has class {value}, "
+        "setting it as ignore_index is enough.",
         fix_code=MASKED.format(value=value)
         if by_hand
         else "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
@@ -87,7 +87,7 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
             ),
             Evidence("class of these targets", value),
         ],
-        false_alarm="A model that is to produce the padding itself, as one that writes all positions at once.",
+        false_alarm="A model that must produce the padding itself, such as one that writes all positions at once.",
     )
 
 
@@ -96,7 +96,7 @@ RULE = Rule(
     family="loss",
     severity="warning",
     title="Padding counts in the loss",
-    about="Positions that fill up short sequences teach nothing; where they count, they thin out those that matter.",
+    about="Padding teaches nothing; if it counts in the loss, it dilutes the tokens that matter.",
     check=check,
     verify="Record the run again: padding no longer counts, and the loss is higher at first.",
     excluded=(

@@ -62,11 +62,11 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
         rule=RULE.id,
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
-            f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model "
-            "read at the same position, although no position sees later ones: the targets of this next-token model "
-            f"were not shifted.{fall} The loss goes towards 0 and means nothing: what is generated repeats one token."
+            f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model read "
+            "at the same position, although no position sees later ones: the targets of this next-token model were "
+            f"not shifted.{fall} The loss goes towards 0 and means nothing: generated text repeats one token."
         ),
-        fix="Let the target at position t be the token at position t + 1, once: either in the data or in front of the "
+        fix="Make the target at position t the token at position t + 1, once: either in the data or in front of the "
         "loss.",
         fix_code=line_edits.shifted(line.location),
         repeated=True,
@@ -77,7 +77,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
                      limits["targets"], limits.source("targets"), role="basis"),
             Evidence("weight of a position on later ones", 0.0),
         ],
-        false_alarm="A model that is to name its current input on purpose, as a test of the machinery.",
+        false_alarm="A model meant to repeat its current input, as a test of the pipeline.",
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
         bad,
         limits,
         rule=RULE.id,
-        title="No causal mask: the model sees the next token that it is to predict",
+        title="No causal mask: the model sees the next token it has to predict",
         summary=(
             f"The targets {shape} of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
             f"of them attention gives weight to that next token.{fall} It learns to copy what it sees. When it "
@@ -110,7 +110,7 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
                 role="basis",
             ),
         ],
-        false_alarm="A model that sees its whole input and is to shift it by one on purpose, as a test.",
+        false_alarm="A model that sees its whole input and is meant to shift it by one, as a test.",
     )
 
 
@@ -119,8 +119,8 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Targets that the model sees in its input",
-    about="Targets that were not shifted, attention without a causal mask, the label left in among the columns of a "
-    "table: the model copies, and learns nothing.",
+    about="Unshifted targets, attention without a causal mask, or a label left among the columns of a table: the "
+    "model copies the answer and learns nothing.",
     check=check,
     verify="Record the run again: no target is a token that its position was given or attends to.",
     excluded=(

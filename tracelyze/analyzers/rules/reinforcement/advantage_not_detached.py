@@ -32,10 +32,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             severity="warning",
             confidence="likely",
             title="The advantages are not detached: the policy's gradient trains the value function",
-            summary=f"In {share_of(share, 'losses')} that were looked at, log-probabilities are multiplied by "
-            "advantages that are still part of the graph. The same loss trains these values with a squared error; the "
-            "policy's term moves them as well now, up or down as an action was likely or not, whatever it returned.",
-            fix="Detach the advantage before it weighs log-probabilities; the squared error keeps its graph.",
+            summary=f"In {share_of(share, 'losses')} checked, log-probabilities are multiplied by advantages that are "
+            "still attached to the graph. The same loss trains these values with a squared error; now the policy term "
+            "moves them as well, up or down depending on how likely an action was, whatever its return.",
+            fix="Detach the advantage before it weights the log-probabilities; the squared error keeps its graph.",
             fix_code="advantage = (returns - values).detach()\npolicy_loss = -(log_probs * advantage).mean()\n"
             "value_loss = (returns - values).pow(2).mean()",
             first_step=int(seen.steps[0]) + 1,
@@ -57,8 +57,8 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="The policy's gradient trains the value function",
-    about="Advantages are numbers that weigh log-probabilities: a gradient through them teaches the values to agree "
-    "with the policy.",
+    about="Advantages should be constants that weight log-probabilities: a gradient through them teaches the value "
+    "function to agree with the policy.",
     check=check,
     verify="Record the run again: no gradient runs through the advantages.",
     absent="No loss of a policy was seen.",

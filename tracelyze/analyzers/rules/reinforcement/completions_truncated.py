@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 STAYS = (
-    "Nearly no completion ends by itself, so answers that come at the end are never seen by the reward, which does not "
-    "rise. Either the limit is too short for the task, or the model never learned to stop: an end symbol that is "
-    "masked, or a template that the model does not know."
+    "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not "
+    "rise. Either the limit is too short for the task, or the model never learned to stop: a masked end symbol, or a "
+    "template that the model does not know."
 )
 RISES = (
-    "Nearly no completion ends by itself. The reward rises all the same: either all answers of this task have the full "
-    "length, or what is rewarded stands before the end, and the model does not learn to stop there."
+    "Almost no completion ends by itself. The reward rises anyway: either all answers in this task have the full "
+    "length, or what is rewarded comes before the end, and the model does not learn to stop there."
 )
 EARNED = (
     "Nearly no completion ends by itself. The reward rises, and yet {names} gave 0 in most later logs: what that "
@@ -98,8 +98,8 @@ def _by_masks(process: Process, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"{percent(later)} of the completions reach the length limit without an end symbol",
             summary=(
-                "The script looks for an end symbol, and masks what comes after it, but nearly no completion has one: "
-                "they are cut off. An answer that comes at the end is then never seen by the reward."
+                "The script looks for an end symbol, and masks what comes after it, but almost no completion has one: "
+                "they are cut off. The reward then never sees an answer that comes at the end."
             ),
             fix="Print a few completions. Raise the length limit, reward the end of an answer, or train on answers "
             "with their end symbol first.",
@@ -132,7 +132,7 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="Completions are cut off",
-    about="A completion that is cut off has no answer: its reward says nothing about the policy.",
+    about="A completion that is cut off has no answer, so its reward says nothing about the policy.",
     check=check,
     settings=("max_completion_length", "response_length"),
     verify="Record the run again: most completions end by themselves.",

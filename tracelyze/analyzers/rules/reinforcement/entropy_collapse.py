@@ -72,9 +72,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
                 "not rise. "
                 + (
-                    "A policy that always says the same explores nothing, and its groups hold no differences."
+                    "A policy that always says the same thing does not explore, and its groups show no differences."
                     if fell
-                    else "A policy that says anything with equal odds has lost what it knew."
+                    else "A policy that says anything with equal probability has lost what it knew."
                 )
             ),
             fix="Lower the learning rate, raise the upper clip range or add an entropy bonus; look at completions."
@@ -132,7 +132,7 @@ RULE = Rule(
         Threshold("punished", 0.9, "share", "a sign stands in the script, and is the same at all steps"),
         Threshold("left", 0.5, "", "of the start: a wrong sign without effect is no harm"),
     ),
-    not_when="A slow decline to a plateau while the reward rises, or has risen, an entropy that the loss rewards, "
-    "classifiers that are to be sure of themselves, as in training without labels.",
+    not_when="A slow decline to a plateau while the reward rises or has risen, an entropy bonus in the loss, "
+    "classifiers that should become confident, as in training without labels.",
     references=("https://arxiv.org/abs/2505.22617", "https://arxiv.org/abs/2503.14476"),
 )

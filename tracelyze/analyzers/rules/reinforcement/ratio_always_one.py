@@ -39,12 +39,12 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"The ratio of new to old policy is 1 in {share_of(share, 'losses')}, on samples used again",
             summary=(
-                f"The policy is trained on samples that it was trained on before ({plural(again, 'step')} of the "
-                "first 20), and changes with each step, but the ratio of its probabilities to those of the policy that "
-                "acted is 1 for every sample. So the old log-probabilities come from the policy as it is now: nothing "
-                "is ever clipped, and nothing holds it near the policy that acted."
+                f"The policy is trained on samples that it was trained on before ({plural(again, 'step')} of the first "
+                "20), and changes with each step, but the ratio of its probabilities to those of the policy that "
+                "acted is 1 for every sample. So the old log-probabilities come from the current policy: nothing is "
+                "ever clipped, and nothing keeps the policy close to the one that acted."
             ),
-            fix="Keep the log-probabilities from when the policy acted, without their graph, and use them in all "
+            fix="Store the log-probabilities when the policy acts, detached from the graph, and use them in all "
             "passes over these samples.",
             fix_code="with torch.no_grad():            # once, when the policy acts\n"
             "    dist = policy(obs)\n    actions = dist.sample()\n    old_log_probs = dist.log_prob(actions)",
@@ -67,7 +67,8 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="The ratio of new to old policy is always 1",
-    about="Clipped objectives measure how far a policy has moved since it acted. Asked anew, it never has.",
+    about="Clipped objectives measure how far a policy has moved since it acted. If the old log-probabilities are "
+    "recomputed with the current policy, it never has.",
     check=check,
     verify="Record the run again: the ratio is 1 in the first step after the policy acted, and leaves it after that.",
     absent="No loss with a ratio of probabilities was seen.",

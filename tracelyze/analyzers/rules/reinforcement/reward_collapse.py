@@ -65,7 +65,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             charts=metrics.picture(
                 "Reward", [reward, *([divergence] if divergence else [])], [Mark(float(begin), "best level")]
             ),
-            false_alarm="A curriculum whose tasks get harder, or an environment that was changed.",
+            false_alarm="A curriculum whose tasks get harder, or a change of environment.",
         )
     ]
 
@@ -94,8 +94,8 @@ def _from_the_start(
         title=f"The reward falls from the start on, from {number(start)} to {number(end)}",
         summary=(
             f"The reward began at {number(start)} and never rose: it ended at {number(end)}, while the KL divergence "
-            f"from the reference grew to {number(float(apart[-1]))}. So the policy did learn, but away from what is "
-            "rewarded, as with a sign that is the wrong way round in its loss."
+            f"from the reference grew to {number(float(apart[-1]))}. So the policy did learn, but away from the "
+            "reward, as with a flipped sign in its loss."
         ),
         fix="Check the sign of the policy's loss. What is minimised is minus the advantage times the log-probability; "
         "cross_entropy gives minus that log-probability already.",
@@ -131,7 +131,7 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="The reward collapses",
-    about="A policy that leaves the region where its reward was learned loses what it had gained.",
+    about="A policy that leaves the region where its reward was learned loses what it gained.",
     check=check,
     verify="Record the run again: the reward keeps the level that it reaches.",
     absent="The run logged no rewards, or under a name that is not known.",

@@ -70,9 +70,9 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
         confidence="likely",
         title=f"Sampler and trainer disagree: their gap {what}",
         summary=(
-            f"The log-probabilities that the sampling engine and the trained model give to the same tokens differ; the "
-            f"gap {what}. Updates then follow a policy that never acted. Weights that reach the sampler late, "
-            "quantised or merged adapters, another attention or softmax precision do that."
+            "The log-probabilities that the sampling engine and the trained model give to the same tokens differ; the "
+            f"gap {what}. Updates then follow a policy that never acted. Possible causes: weights that reach the "
+            "sampler late, quantised or merged adapters, a different attention or softmax precision."
         ),
         fix="Check that weights are synchronised after every step and in the same precision; correct with truncated "
         "importance sampling.",
@@ -90,7 +90,7 @@ def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> F
     what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"
     if seen.stale:
         title = f"The copy that acts never takes over the policy's weights: {percent(middle)} apart"
-        why = f"A copy of the policy acts, whose weights never changed. Before any update it is {what} off."
+        why = f"A copy of the policy acts, and its weights never change. Before any update it is {what} off."
         fix = "Load the policy's weights into the copy before each rollout."
         fix_code = "acting.load_state_dict(policy.state_dict())   # before each rollout"
     else:
@@ -128,7 +128,7 @@ RULE = Rule(
     family="reinforcement",
     severity="warning",
     title="Sampler and trainer disagree",
-    about="Policy gradients assume that what is updated is what acted.",
+    about="Policy gradients assume that the updated policy is the one that acted.",
     check=check,
     verify="Record the run again: the gap stays as small as at the start.",
     absent=f"{_ABSENT}.",

@@ -29,7 +29,7 @@ class Remedy(NamedTuple):
 
 
 IN_ARRAYS: Final = Remedy(
-    "Hold samples in few large arrays instead of lists or dictionaries of Python objects, and bound what the dataset "
+    "Store samples in a few large arrays instead of lists or dictionaries of Python objects, and bound the dataset's "
     "caches.",
     "self.paths = np.array(paths)  # one block of memory instead of a list of Python strings",
 )
