@@ -157,6 +157,20 @@ def test_leaps_behind_an_update_that_was_measured_are_no_other_objective(make) -
         assert make.check("loss-spikes", process)[2].severity == severity
 
 
+@pytest.mark.parametrize(("height", "norms", "said"), [(9.0, 1.0, True), (9.0, None, False), (3.0, 1.0, False)])
+def test_leaps_that_neither_gradient_nor_rate_explains(make, height: float, norms: float | None, said: bool) -> None:
+    """To more than twice the first loss: what the optimizer's state made of an ordinary gradient, and who was there."""
+    loss = 1 + 2 * np.exp(-np.arange(COUNT) / 20)
+    for begin in (151, 251, 351):
+        loss[begin:] += height * np.exp(-np.arange(len(loss) - begin) / 6)
+    evals = make.evals(3, 100) | {"after_step": [150, 250, 350]}
+    process = log(make, loss, grad_norm=[norms] * COUNT, lr=[1e-3] * COUNT, evals=evals)
+    _, _, finding = make.check("loss-spikes", process)
+    assert ("optimizer state or the weights were changed" in finding.summary) is said
+    assert ("An evaluation ran right before each" in finding.summary) is said
+    assert ("copy.deepcopy(optimizer.state_dict())" in finding.fix_code) is said
+
+
 @pytest.mark.parametrize(("before", "severity"), [(1.0, "info"), (30.0, "warning")])
 def test_leaps_to_another_task(make, before: float, severity: str) -> None:
     """New classes from one step on: the loss leaps to what it was at first, and no update explains it."""

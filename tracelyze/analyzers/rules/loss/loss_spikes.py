@@ -39,10 +39,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         marks = [Mark(float(step), "leap") for step in steps[:8]]
         lost = statistics.median(losses[-8:]) > limits["regained"] * seen[-1].base
         start = limits["start"] * statistics.median(losses[: int(limits["width"])])
-        other = [leap.peak <= start and objectives.jumps_to(optimization, losses, rows, leap) for leap in seen]
         at = [int(rows[leap.begin]) for leap in seen]
+        sudden = all(objectives.jumps_to(optimization, losses, rows, leap) for leap in seen)
+        other = sudden and all(leap.peak <= start for leap in seen)
+        above = sudden and not other and all(losses[leap.begin : leap.end].max() > start for leap in seen)
+        thrown = above and thrown_weights.measured(optimization, at)
         told = thrown_weights.updates(optimization, at) + thrown_weights.rhythm(optimization, at)
-        leapt = Leapt(steps, height, lost, all(other), told, optimization.step_location)
+        told += thrown_weights.evaluated(optimization, steps) if thrown else ""
+        leapt = Leapt(steps, height, lost, other, told, optimization.step_location, thrown)
         return [told_leaps.finding(RULE.id, leapt, limits, pictures.loss(optimization, marks))]
     sizes = optimization.steps["batch_size"]
     size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None

@@ -91,3 +91,14 @@ def rhythm(optimization: Optimization, rows: Sequence[int]) -> str:
     if len(rows) < _EVEN or apart.min() != apart.max():
         return ""
     return f" They come every {int(apart[0]):,} steps, like something that the script does at that interval."
+
+
+def measured(optimization: Optimization, rows: Sequence[int]) -> bool:
+    """Whether the gradient norm is known of every step right before these rows."""
+    return bool(np.isfinite(optimization.steps["grad_norm"][np.asarray(rows) - 1]).all())
+
+
+def evaluated(optimization: Optimization, steps: Sequence[int]) -> str:
+    """A sentence about evaluations right before the updates that these steps follow, or nothing."""
+    after = set(optimization.process.evals["after_step"].tolist())
+    return " An evaluation ran right before each of these updates." if {one - 2 for one in steps} <= after else ""
