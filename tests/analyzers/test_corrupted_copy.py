@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tracelyze.analyzers.computed.ranks import early_reads
+
 RULE = "corrupted-copy"
 
 
@@ -41,3 +45,46 @@ def test_buffers_that_may_be_filled_again(make: Any) -> None:
 
 def test_without_inputs(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
+
+
+IRECV = "work = dist.irecv(box, src=0)"
+REDUCE = "handle = dist.all_reduce(p.grad, async_op=True)"
+
+
+def receives(make: Any, lines: list[str], role: str = "sampled", ranks: int = 2) -> Any:
+    """A function of a job of ranks, in which the training thread was seen at the last line."""
+    place = {"file": "a.py", "function": "receive", "excerpt_line": 1, "excerpt": "\n".join(f"    {x}" for x in lines)}
+    sites = [
+        place | {"site": 60, "role": "under-way", "line": 1, "source": lines[0]},
+        place | {"site": 61, "role": role, "line": len(lines), "source": lines[-1]},
+    ]
+    return make.process(sites=sites, facts={"world_size": ranks})
+
+
+@pytest.mark.parametrize(
+    ("lines", "reads"),
+    [
+        ([IRECV, "h = box.clone()", "work.wait()"], 2),
+        ([IRECV, "view = box.view(-1)", "# both", "total = total + box", "work.wait()"], 4),
+        ([IRECV, "h = torch.stack([a, b])", "h.copy_(box)", "work.wait()"], 3),
+        ([REDUCE, "p.grad /= world", "handle.wait()"], 2),
+        ([IRECV, "work.wait()", "h = box.clone()"], 0),
+        ([IRECV, "works.append(work)", "h = box.clone()", "work.wait()"], 0),  # who gets it may wait
+        ([IRECV, "other.wait()", "h = box.clone()", "work.wait()"], 0),
+        ([IRECV, "h = box.view(2, -1)", "boxes.append(box)", "n = box.numel()", "work.wait()"], 0),  # needs no values
+        ([IRECV, "box = spare", "h = box.clone()", "work.wait()"], 0),  # another buffer
+        ([IRECV, "if ready:", "    h = box.clone()", "work.wait()"], 0),
+        ([IRECV, "h = box.clone()"], 0),
+        ([REDUCE.replace(", async_op=True", ""), "p.grad /= world", "handle.wait()"], 0),
+    ],
+)
+def test_buffers_that_are_read_before_the_wait(make: Any, lines: list[str], reads: int) -> None:
+    found = early_reads.find(receives(make, lines))
+    assert (found.reads.line if found else 0) == reads
+    status, _, finding = make.check(RULE, receives(make, lines))
+    assert (status == "fired") == bool(reads)
+    if reads:
+        assert finding.location.line == reads
+        assert [line.strip() for line in finding.diff.added] == [lines[-1], *lines[reads - 1 : -1]]
+    assert early_reads.find(receives(make, lines, "cut")) is None, "whether it ran is not known"
+    assert early_reads.find(receives(make, lines, ranks=1)) is None

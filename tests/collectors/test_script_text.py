@@ -43,6 +43,10 @@ def chat(tok, row):
     ids = [tok.bos_token_id] + tok(opened)["input_ids"]  # begin-text
     return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
 
+def receive(box):
+    work = dist.irecv(box, src=0)  # under-way
+    work.wait()
+
 def freeze(model):
     model.body.requires_grad_(False)  # freeze
     for p in model.parameters():

@@ -40,6 +40,7 @@ _TABLES: Final = {
     "replays": "trial calls of the model",
     "scalars": "values that the program logs",
     "schedules": "learning rate schedulers",
+    "sites": "lines of the program",
     "timesteps": "timesteps of a diffusion model",
     "unset": "normalisations in eval mode",
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.computed.ranks import early_reads
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing.remade import lines
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -19,13 +20,19 @@ ORDINALS = ("first", "second", "third", "fourth")
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Inputs that held something else after the backward than when the model was called, and that autograd had saved.
-    Those that it had not are no longer needed by then, and may be filled again."""
+    Those that it had not are no longer needed by then, and may be filled again. Else buffers that are read early."""
+    outcome = _changed(process, limits)
+    early = early_reads.find(process) if not isinstance(outcome, list) else None
+    return outcome if early is None else [early_reads.finding(process, RULE.id, early)]
+
+
+def _changed(process: Process, limits: Limits) -> Outcome:
     latest: dict[tuple[str, str], Row] = {}
     rows = list(process.tables["inputs_in_use"].records())
     for row in rows:
         latest[row["module"], row["argument"]] = row
     if not latest:
-        return Skipped("no input of a model was read twice in a step", "not-applicable")
+        return missing(process, "inputs_in_use.looks", RULE.absent)
     worst = max(latest.values(), key=lambda row: (row["saved"], row["changed"]))
     looks, changed = plural(worst["looks"], "step"), worst["changed"]
     if not changed:
@@ -86,7 +93,8 @@ RULE = Rule(
     family="data",
     severity="critical",
     title="A batch is overwritten while it is in use",
-    about="If a staging buffer is refilled too early, the backward sees different inputs from the forward.",
+    about="If a staging buffer is refilled too early, the backward sees different inputs from the forward. If it is "
+    "read before what it receives has arrived, the forward sees older ones.",
     check=check,
     verify="Record the run again: no input changes before the backward is over.",
     excluded=(
@@ -94,7 +102,7 @@ RULE = Rule(
         "An operation in place: those of torch count a tensor's version up, and autograd refuses such a backward.",
     ),
     absent="No input of a model was read twice in a step.",
-    needs=(("inputs_in_use.looks", "inputs_in_use.changed", "inputs_in_use.saved"),),
+    needs=(("inputs_in_use.looks", "inputs_in_use.changed", "inputs_in_use.saved"), ("sites.role",)),
     thresholds=(
         Threshold("saved", 2, "steps", "each is wrong by itself; one may be the start or the end of whoever fills it"),
         Threshold("certain", 3, "steps", "derived: one more than it takes, since each holds the proof by itself"),
@@ -102,6 +110,6 @@ RULE = Rule(
         Threshold("often", 0.02, "share", "of the steps that were looked at; what is rarer spoils few gradients"),
     ),
     not_when="Buffers refilled after the step, or before the backward once the model has copied or converted them; "
-    "in-place operations of torch; counters and weights with fewer than four elements.",
+    "in-place operations of torch; counters and weights with fewer than four elements; receives read after their wait.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html",),
 )
