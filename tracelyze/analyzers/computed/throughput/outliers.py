@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention, longer_batches
+from tracelyze.analyzers.computed.throughput import contention
+from tracelyze.analyzers.computed.throughput.slow import longer_batches
 from tracelyze.analyzers.evidence import timing
 from tracelyze.formatting import percent, plural
 

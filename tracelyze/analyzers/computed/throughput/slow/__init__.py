@@ -1,0 +1,1 @@
+"""What steps that take far longer than the others have in common."""
