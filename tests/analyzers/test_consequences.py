@@ -41,7 +41,7 @@ def test_no_rate_is_proposed_beside_the_cause_of_small_updates() -> None:
     (alone,) = causality.explain([effect], DECLARED, RUN)
     assert alone.fix_code == own["fix_code"]
     _, follows = sorted(causality.explain([effect, cause], DECLARED, RUN), key=lambda one: one.caused_by or "")
-    assert (follows.caused_by, follows.fix_code, "Mend the cause" in follows.fix) == (cause.rule, "", True)
+    assert (follows.caused_by, follows.fix_code, "Fix the cause" in follows.fix) == (cause.rule, "", True)
 
 
 def test_no_limit_is_proposed_beside_a_clip_that_freezes_the_training() -> None:

@@ -168,7 +168,7 @@ def test_a_function_that_makes_optimizer_and_scheduler_was_called_twice(make) ->
     sites = [made | {"source": "scheduler = LambdaLR(optim, warm)"}]
     process = make.process(make.steps() | {"lr": FLAT}, sites=sites, more={"schedules": [waits, stepped]})
     _, _, finding = make.check("learning-rate-schedule", process)
-    assert "steers an optimizer that never steps" in finding.title
+    assert "drives an optimizer that never steps" in finding.title
     assert "as if configure_optimizers had been called twice" in finding.summary
     assert "made = model.configure_optimizers()  # once" in finding.fix_code
     alone = make.process(make.steps() | {"lr": FLAT}, more={"schedules": [waits]})
@@ -187,7 +187,7 @@ def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
 
     status, _, finding = judged(LEAPING, THROWN)
     assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "likely", 151)
-    assert finding.title == "The learning rate leaps from 0.002 to 0.2 at step 151; the loss follows"
+    assert finding.title == "The learning rate jumps from 0.002 to 0.2 at step 151; the loss follows"
     assert judged(LEAPING, SETTLED)[0] == "passed", "it does no harm"
     restarts = [0.02 * (1 - (index % 50) / 50) + 1e-4 for index in range(COUNT)]
     assert judged(restarts, THROWN)[0] == "passed", "restarts come back to a rate that was there before"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Declaration
     from tracelyze.diagnosis import Finding, Verdict
 
-NO_OTHER = "Mend the cause first: it explains this, too. Look further only if this is still found without it."
+NO_OTHER = "Fix the cause first: it explains this, too. Look further only if this remains once the cause is fixed."
 
 
 def on_rank(finding: Finding, rank: int) -> Finding:
@@ -50,7 +50,7 @@ def _follows(finding: Finding, cause: str | None) -> Finding:
         return replace(finding, caused_by=cause, fix=NO_OTHER, fix_code="", diff=None)
     if cause is None or finding.rule not in consequences.SIZE_FOLLOWS:
         return replace(finding, caused_by=cause)
-    fix = "Mend the cause first, and choose limit and learning rate after that: without the cause they may be right."
+    fix = "Fix the cause first, and choose max_norm and learning rate after that: without the cause they may be right."
     return replace(finding, caused_by=cause, fix=fix, fix_code="", diff=None)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Diff, Setting
 
-FALSE_ALARM: Final = "A pause of the training that is planned, or a part of a longer schedule."
+FALSE_ALARM: Final = "A planned pause, or part of a longer schedule."
 
 
 def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Finding:

@@ -46,11 +46,11 @@ def finding(optimization: Optimization, at: int, scheduler: Row | None, rule: st
         optimization,
         scheduler,
         rule,
-        title=f"The learning rate leaps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
+        title=f"The learning rate jumps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
         what=f"{scheduler['name'] if scheduler else 'The script'} sets a rate that is {number(leapt / highest)} times "
         "the highest before it, from one step to the next, and the losses that follow are far above those before.",
-        fix="Look at what the schedule gives for this step: a division by almost zero, a counter that starts anew, or "
-        "a factor that is applied to a rate which it has changed already.",
+        fix="Check what the schedule returns for this step: a division by almost zero, a counter that restarts, or a "
+        "factor applied to an already scaled rate.",
         code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
         evidence=[Evidence("rate over the highest before", leapt / highest, "", limits["leap"], limits.source("leap"))],
         first=at,

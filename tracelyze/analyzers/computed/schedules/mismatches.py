@@ -88,13 +88,13 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
     )
     return Mismatch(
         row,
-        title=f"{row['name']} steers an optimizer that never steps: the learning rate stays the same",
+        title=f"{row['name']} drives an optimizer that never steps: the learning rate stays the same",
         what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
         f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
         f"steps holds the same parameters and stayed at {number(float(rate[-1]))}: {again}",
-        fix="Take optimizer and scheduler from one and the same call of the function that makes them."
+        fix="Take the optimizer and the scheduler from the same call of the function that makes them."
         if twin is not None
-        else "Make the scheduler after the optimizer that is used, and hand it that one.",
+        else "Create the scheduler after the optimizer that is actually used, and pass it that one.",
         code=f"made = {'model.' if home == CONFIGURE else ''}{home or 'make_optimizer'}()  # once\n"
         "# optimizer and scheduler: both out of `made`"
         if twin is not None
@@ -171,8 +171,8 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
         title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
         what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
         f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{told}",
-        fix="Make the warm-up a few percent of the steps that the training really makes, and let what else the "
-        "schedule counts, such as its length, fit them as well.",
+        fix="Set the warm-up to a few percent of the actual number of steps, and adjust the rest of the schedule, "
+        "such as its length, to match.",
         code=f"total_steps = {count}  # all that this training makes\nwarmup_steps = {fitting}  # a twentieth of them",
         setting=Setting(WARM_UPS, (takes - 1, takes, takes + 1), str(fitting), called=WARM_UP) if takes else None,
     )
@@ -253,15 +253,14 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
         mode = "min" if falling_loss else "max"
         return Mismatch(
             row,
-            title=f"{row['name']} in mode {row['mode']} cuts the rate while what it watches gets better",
+            title=f"{row['name']} in mode {row['mode']} cuts the rate while its metric improves",
             what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
             f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
             fix=right + _handed_over(optimization, row),
             code=_example_in_mode(optimization, row, mode),
             diff=_in_mode(optimization, row, mode),
-            false_alarm="A value for which the mode is right after all, as a loss that is a reward with its sign "
-            "changed.",
-            verify="Record the run again: the rate is cut only where what the scheduler watches no longer gets better.",
+            false_alarm="A metric for which the mode is right after all, such as a loss that is a negated reward.",
+            verify="Record the run again: the learning rate is cut only when the watched metric stops improving.",
         )
     return None
 
@@ -274,14 +273,14 @@ def _watches_no_number(optimization: Optimization, schedulers: Sequence[Row], li
             continue
         return Mismatch(
             row,
-            title=f"{row['name']} cuts the rate because what it watches is NaN or infinite",
+            title=f"{row['name']} cuts the rate because its metric is NaN or infinite",
             what=f"At {without:,} of its {plural(row['steps'], 'step')} it was given NaN or an infinite value. No "
             "such value is better than the best one, so that it takes each for a plateau: it cut the rate from "
             f"{number(row['highest_lr'])} to {number(row['lowest_lr'])}, whatever the training did.",
-            fix="Mend what makes the value NaN, and step the scheduler with finite values only.",
+            fix="Fix what makes the value NaN, and step the scheduler with finite values only.",
             code=f"if math.isfinite(value):  # what {row['name']} watches\n    scheduler.step(value)",
             at_step=True,
-            verify="Record the run again: the scheduler is given numbers, and cuts the rate at plateaus alone.",
+            verify="Record the run again: the scheduler gets finite numbers and cuts the rate only at plateaus.",
             first=int(np.argmax(optimization.steps["lr"] < row["highest_lr"])),
         )
     return None

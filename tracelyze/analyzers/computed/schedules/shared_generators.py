@@ -89,11 +89,11 @@ def finding(optimization: Optimization, rule: str, planned: int, place: Location
         else f"One pass over the training data, in a loop over {planned:,} epochs",
         summary=(
             f"The loop over the epochs{where} is written for {planned:,}. Its batches come from a generator (line "
-            f"{place.line}), which gives each batch once. {later}"
+            f"{place.line}), which yields each batch only once. {later}"
         ),
-        fix="Make the generator anew in each epoch, where its batches are gone through."
+        fix="Create a new generator in each epoch, right where the loop iterates over it."
         if remade
-        else "Iterate over the loader itself in each epoch, or make the generator anew in each.",
+        else "Iterate over the loader itself in each epoch, or create a new generator each time.",
         fix_code=""
         if remade
         else "for epoch in range(epochs):\n    for batch in loader:  # or a generator that is made here\n"

@@ -103,7 +103,7 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
         )
     return _Advice(
         _length(scheduler) if scheduler is not None and scheduler["horizon"] else "",
-        "Give the schedule the number of steps that the training really makes, in the unit in which it is stepped.",
+        "Give the schedule the actual number of steps, in the unit in which it is stepped.",
         _of_full_length(optimization, scheduler),
         length=_as_setting(optimization, scheduler),
     )
