@@ -39,6 +39,19 @@ def test_slow_steps_with_a_rhythm(make) -> None:
     assert finding.cost.seconds == pytest.approx(8 * 1.15, rel=0.02)
 
 
+def test_slow_steps_that_wait_for_workers_whose_processors_others_hold(make) -> None:
+    taken = seconds(400, {17: 2.0, 90: 2.1, 161: 2.2, 250: 1.9, 333: 2.4})
+    wait = [value - 0.05 if value and value > 1 else 0.001 for value in taken]
+    end = ends(taken)
+    for share, severity in ((0.05, "warning"), (0.5, "info")):
+        time = np.arange(0.0, end[-1])
+        samples = {"time": time.tolist(), "delayed": (share * time).tolist()}
+        table = steps(make, seconds=taken, time=end, loader_wait=wait)
+        _, _, finding = make.check("slow-steps", make.process(table, evals={}, samples=samples))
+        assert ("Others held the processors for 50%" in finding.summary) == (severity == "info")
+        assert finding.severity == severity
+
+
 def test_slow_steps_in_which_the_program_was_seen_saving(make) -> None:
     taken = seconds(400, SAVES)
     end = ends(taken)

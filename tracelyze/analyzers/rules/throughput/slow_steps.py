@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.computed.throughput import outliers
+from tracelyze.analyzers.computed.throughput import contention, outliers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -13,6 +13,7 @@ from tracelyze.formatting import duration, listed, number, percent, plural, shar
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats, Mask
+LATE: Final = " Others held the processors for {} of the time: a worker without one is late with its batch."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -52,7 +53,10 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
     steps = [timing.step_at(optimization, int(row)) for row in found.rows]
     reason = outliers.coincidence(optimization, found)
     rhythm = outliers.rhythm(steps)
+    crowd = contention.shares(optimization)
+    crowded = max(crowd.own, crowd.workers) if reason.name == outliers.WAITING else 0.0
     curable = reason.name != outliers.CROWDED and (rhythm or reason.name != outliers.UNKNOWN)
+    curable = curable and crowded < limits["crowded"]
     slowest = float(seconds[found.rows].max())
     excess = float(found.excess.sum())
     worth = excess >= limits["worth"] or found.lost >= limits["most"]
@@ -66,6 +70,7 @@ def _finding(optimization: Optimization, found: outliers.Slow, seconds: Floats, 
             f"The median step takes {duration(found.typical)}; "
             f"{'step' if len(steps) == 1 else 'steps'} {listed(steps, most=5)} took up to"
             f" {duration(slowest)}{rhythm}, {duration(excess)} more in all. {reason.sentence}"
+            + (LATE.format(percent(crowded)) if crowded >= limits["crowded"] else "")
         ),
         fix=reason.fix,
         first_step=steps[0],
@@ -128,6 +133,7 @@ RULE = Rule(
         Threshold("regular_share", 0.2, "share", "derived: more often than every fifth step is a second kind of step"),
         Threshold("second", 1, "s", "derived: below it nobody has waited"),
         Threshold("grave", 0.2, "share", "derived: a fifth of the time is worth a change"),
+        Threshold("crowded", 0.25, "share", "derived: a worker then waits for a processor as often"),
     ),
     not_when="Warm-up, evaluation passes, first batches of epochs, profiled steps, two kinds of steps.",
 )
