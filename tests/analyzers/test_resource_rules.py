@@ -462,17 +462,22 @@ def test_a_loop_that_raises_at_a_loss_that_is_no_number_ended_there(make) -> Non
 def test_killed_for_its_processor_time(make) -> None:
     """`ulimit -t`: the kernel ends the process without a message."""
 
+    source = "resource.setrlimit(resource.RLIMIT_CPU, (budget, budget))"
+    sets = {"site": 77, "role": "limit", "file": "a.py", "line": 28, "function": "guard", "source": source}
+
     def told(limit: float | None, end: str = "vanished") -> Any:
         used = [1.0 * at for at in range(10)]
         samples = {"time": used, "cpu_seconds": used, "cpu_limit": [limit] * 10, "host_available": [20e9] * 10}
-        return make.check("killed", make.process(samples=samples, end=Exit(end)))[2]
+        return make.check("killed", make.process(samples=samples, end=Exit(end), sites=[sets]))[2]
 
     finding = told(10.0)
     assert finding.title.endswith("its processor time was used up")
     assert "RLIMIT_CPU" in finding.summary
     assert "ulimit -t" in finding.fix
     assert "memory" not in finding.summary
+    assert finding.location.line == 28, "the script sets the limit itself"
     for limit in (3600.0, None):
+        assert told(limit).location is None
         assert "processor time" not in told(limit).title
         assert "probably not killed for memory" in told(limit).summary
 

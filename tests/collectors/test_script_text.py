@@ -43,6 +43,9 @@ def chat(tok, row):
     ids = [tok.bos_token_id] + tok(opened)["input_ids"]  # begin-text
     return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
 
+def guard(budget):
+    resource.setrlimit(resource.RLIMIT_CPU, (budget, budget))  # limit
+
 def receive(box):
     work = dist.irecv(box, src=0)  # under-way
     work.wait()

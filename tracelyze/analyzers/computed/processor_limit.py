@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.formatting import duration
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 FIX: Final = (
     "Raise the limit of processor time, or take it away: `ulimit -t` in the shell or the job's script, "
     "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. All threads count. Save checkpoints, so that the "
-    "next run can resume."
+    "next run can resume. A handler of SIGXCPU can save them where the hard limit lies above the soft one."
 )
+
+
+def place(process: Process) -> Location | None:
+    """The only line of the script that sets this limit itself."""
+    return script_lines.only(process, "limit", r"\bRLIMIT_CPU\b")
 
 
 def reached(process: Process, unseen: float) -> str:

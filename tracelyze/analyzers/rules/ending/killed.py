@@ -88,11 +88,12 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
     summary, fix = f"{summary} The last recorded step is {last:,}.", FIX_SIGNAL if end.kind == "signal" else FIX
+    used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else ""
     if starved and left is not None:
         ending = Ending(f"{who} was killed after step {last:,}", "memory-likely")
         title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
-    elif end.kind == "vanished" and (used_up := processor_limit.reached(process, limits["unseen"])):
+    elif used_up:
         title, summary, fix = f"{ending.what}: its processor time was used up", summary + used_up, processor_limit.FIX
     elif end.kind == "vanished" and left is not None:
         guess = (
@@ -105,6 +106,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         summary += f" When its thread was last sampled, it was in line {seen.line}."
     if stopped:
         summary += f" Before that, {stopped}; what happened afterwards was not recorded."
+    place = processor_limit.place(process) if used_up else exits.place_of(end, process.sites.text("file"))
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -119,7 +121,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             Evidence("how it ended", end.kind), Evidence("last recorded step", last, "steps"),
             *([_left(left, limits)] if left is not None else []),
         ],
-        location=exits.place_of(process.exit, process.sites.text("file")) or seen,
+        location=place or seen,
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
         ending=ending,

@@ -43,6 +43,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "sixteen": frozenset({"bfloat16", "float16", "half"}),
     "sigmoid": frozenset({"sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid"}),
     "begin-text": frozenset({"apply_chat_template", "bos_token", "bos_token_id"}),
+    "limit": frozenset({"setrlimit"}),
     "under-way": frozenset({"irecv", "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
     "rate-scheduler": frozenset(
