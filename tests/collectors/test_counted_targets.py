@@ -105,3 +105,11 @@ def test_weights_of_single_targets_are_no_mask() -> None:
     targets, weight = found((surprise(scores()) * torch.randn(B, T)).sum() / 6) or (0.0, 0.0)
     assert targets == B * T
     assert math.isnan(weight)
+
+
+def test_memory_that_the_program_keeps_elsewhere_is_not_read() -> None:
+    unpacked: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(1) or t):
+        loss = (of_each(scores()) * MASK).sum() / MASK.sum() / 8
+    assert found(loss) is None
+    assert not unpacked

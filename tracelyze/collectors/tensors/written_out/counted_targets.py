@@ -92,7 +92,8 @@ def _scaled(torch: Any, node: Any, kind: str, trained: int, way: _Way) -> _Way |
         return None
     given: Any = saved_values.saved(node, "other" if trained == 0 else "self")
     if given is None:
-        number = getattr(node, "_saved_other", None)  # a plain number is not saved as a tensor
+        # A plain number is not saved as a tensor; of one that is, the program's own hook would run.
+        number = None if hasattr(node, "_raw_saved_other") else getattr(node, "_saved_other", None)
         return way._replace(factor=_times(way.factor, number, kind)) if type(number) in (int, float) else None
     if not is_plain(torch, given) or given.is_complex():
         return None
