@@ -222,7 +222,7 @@ def test_features_that_no_gradient_passes(collect: Any, tmp_path: Path, data: st
         assert first.rule == "nonfinite-input"
         return
     assert (first.rule, first.confidence, first.first_step) == ("nonfinite-activations", "likely", 26)
-    assert first.title == "features (Features) puts out -Inf at step 26, and the loss is lost"
+    assert first.title == "features (Features) outputs -Inf at step 26, and the loss is lost"
     assert first.location.source == "return torch.log(power)"
 
 

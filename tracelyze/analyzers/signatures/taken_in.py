@@ -36,7 +36,7 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
         rule=rule,
         severity="critical",
         confidence="likely",
-        title=f"{maker['module']} ({maker['kind']}) puts out {what} at step {begin:,}, and the loss is lost"
+        title=f"{maker['module']} ({maker['kind']}) outputs {what} at step {begin:,}, and the loss is lost"
         if maker is not None
         else f"{into} is given {what} at step {begin:,}, and the loss is lost",
         summary=(

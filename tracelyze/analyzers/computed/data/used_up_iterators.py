@@ -49,5 +49,5 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
         location=own_expressions.iterator_made_at(process, asked_at) or asked_at or optimization.step_location,
         seen_at=asked_at,
         charts=pictures.loss(optimization),
-        false_alarm="A program that goes on asking an iterator that it knows to be at its end.",
+        false_alarm="A program that keeps asking an iterator that it knows is exhausted.",
     )

@@ -133,7 +133,7 @@ RULE = Rule(
     check=check,
     settings=("packing",),
     verify="Record the run again: attention gives no weight to other samples.",
-    absent="The run trains no language model, as far as its losses were seen.",
+    absent="No loss of a language model was seen in the run.",
     needs=(("loss_calls.ids_next", "loss_calls.parts"),),
     thresholds=(
         Threshold("parts", 2, "samples", "derived: one sample in a row has nobody beside it"),

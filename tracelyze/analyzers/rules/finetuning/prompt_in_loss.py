@@ -82,7 +82,7 @@ RULE = Rule(
     "answers.",
     check=check,
     verify="Record the run again: the targets of the prompt no longer count.",
-    absent="The run trains no language model, as far as its losses were seen.",
+    absent="No loss of a language model was seen in the run.",
     needs=(("loss_calls.ids_next", "loss_calls.prefix_share"),),
     thresholds=(
         Threshold("template", 4, "ids", "one begin symbol and a word or two may be common to all texts"),

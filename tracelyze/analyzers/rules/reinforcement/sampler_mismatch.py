@@ -22,7 +22,7 @@ _ALIKE = (
     "new_log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)"
 )
 _FOLLOWS = "Updates follow a policy that never acted, and clipping starts off centre."
-_CORRECTED = "Weights in the loss make up for it only as far as no limit cuts them, and their noise grows with the gap."
+_CORRECTED = "Weights in the loss correct this only up to their limit, and their noise grows with the gap."
 _OTHERWISE = "A temperature, a mask or limits of actions that apply in one of them only do that."
 
 

@@ -44,4 +44,4 @@ def said(place: Location | None) -> str:
     """A sentence about it, empty without one."""
     if place is None:
         return ""
-    return f" Line {place.line} decides whether a rank goes on there: `{place.source}`."
+    return f" Line {place.line} decides whether a rank continues there: `{place.source}`."

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 PARTED = (
     "A collective ends when all ranks join the same one, so each side waited for the other until the time-out ended "
-    "the job. Ranks part like this when one runs out of batches before the others, or takes another branch."
+    "the job. Ranks diverge like this when one runs out of batches before the others, or takes another branch."
 )
 STOOD = (
-    "They stood there for {seconds} until something ended the job. A collective ends when all ranks join the same one, "
-    "so each side waited for the other. Ranks part like this when only some of them run the code that holds a call, or "
-    "when one runs out of batches before the others."
+    "They stood there for {seconds} until something ended the job. A collective ends when all ranks join the same "
+    "one, so each side waited for the other. Ranks diverge like this when only some of them run the code that "
+    "contains the call, or when one runs out of batches before the others."
 )
 CAME_NOT = (
     "A collective ends when all ranks have joined it, so the others waited until their time-out ended the job, and the "
@@ -43,8 +43,8 @@ UNLIKE = (
     "make, or makes one more."
 )
 FIX_ELSEWHERE = (
-    "Find out why this rank stayed there: a retry without end, a slow disk, a lock. Let it raise an error instead of "
-    "trying again, and where the work may take long, choose a time-out of init_process_group that is longer."
+    "Find out why this rank stayed there: an endless retry, a slow disk, a lock. Let it raise an error instead of "
+    "retrying; if the work may take long, set a longer time-out in init_process_group."
 )
 FIX_ASKED = (
     "Take the call out before a job of several ranks starts, or have all ranks wait for it under a time-out that is "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-FIX: Final = "Call model.eval() before each validation and model.train() before training goes on."
+FIX: Final = "Call model.eval() before each validation and model.train() before training continues."
 CODE: Final = (
     "model.eval()  # right before each validation\n\nmodel.train()  # right behind it, before training goes on"
 )

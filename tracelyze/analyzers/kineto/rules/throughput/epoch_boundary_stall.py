@@ -24,7 +24,7 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, listed, percent, plural
 
-FIX: Final = "Keep the workers between epochs, so that they are not started and the dataset is not copied to them anew."
+FIX: Final = "Keep the workers between epochs, so that they are not restarted and do not get a new copy of the dataset."
 
 
 def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
@@ -94,8 +94,8 @@ RULE: Final = TraceRule(
     severity="warning",
     title="Every epoch begins with a stall",
     about=(
-        "Looks for steps in which the loader was asked once more than usual, because it had come to its end, and "
-        "compares their wait with that of the others."
+        "Looks for steps with one extra call to the loader, because it had reached its end, and compares their wait "
+        "with that of the others."
     ),
     check=on_any_trace(check),
     verify="Profile a few steps again: the first batch of an epoch comes about as fast as the others.",

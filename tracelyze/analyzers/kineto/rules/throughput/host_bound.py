@@ -48,7 +48,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
         else ""
     )
     fix = (
-        "Give the device larger pieces of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger "
+        "Give the device larger chunks of work: torch.compile (mode='reduce-overhead' uses CUDA graphs), a larger "
         "batch, fewer and larger operators."
     )
     if optimizer >= limits["much"] * value:

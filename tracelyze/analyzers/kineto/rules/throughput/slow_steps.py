@@ -24,10 +24,10 @@ from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 from tracelyze.formatting import duration, listed, number, percent, plural
 
-LOOK: Final = "Look at what runs in these steps only: checkpoints, evaluation, logging, garbage collection, a disk."
+LOOK: Final = "Check what runs only in these steps: checkpoints, evaluation, logging, garbage collection, disk access."
 COLLECTING: Final = (
-    "Call gc.freeze() once everything is set up, so that what lives for good is not searched again, or gc.disable() "
-    "and gc.collect() at the same steps on all ranks."
+    "Call gc.freeze() once everything is set up, so that long-lived objects are not scanned again, or use "
+    "gc.disable() and call gc.collect() at the same steps on all ranks."
 )
 
 

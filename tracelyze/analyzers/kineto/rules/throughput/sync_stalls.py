@@ -50,14 +50,14 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             confidence="likely",
             title=f"The host stops for the device {quantity(calls, 'times')} per step, and the device then runs dry",
             summary=(
-                "After each such wait the device's queue is empty, and stays so until the host has launched the "
-                f"next work: without them {duration(summary.window / MICROSECONDS)} would be up to "
-                f"{duration(cost.seconds or 0)} shorter. Most time "
-                f"goes into {worst.name}{inside} ({worst.count} calls)."
+                "After each such wait the device's queue is empty, and stays so until the host has launched the next "
+                f"work: without them {duration(summary.window / MICROSECONDS)} would be up to "
+                f"{duration(cost.seconds or 0)} shorter. Most of it goes into {worst.name}{inside} ({worst.count} "
+                "calls)."
             ),
             fix=(
-                "Do not read values off the device in every step: keep loss and metrics as tensors, and call "
-                ".item(), .cpu() or print only every hundred steps; remove torch.cuda.synchronize() from the loop."
+                "Do not read values from the device in every step: keep loss and metrics as tensors, call .item(), "
+                ".cpu() or print only every hundred steps, and remove torch.cuda.synchronize() from the loop."
             ),
             fix_code="if step % 100 == 0:\n    print(loss.item())",
             first_step=first,
@@ -83,9 +83,9 @@ RULE: Final = TraceRule(
     severity="warning",
     title="The host waits for the device in every step",
     about=(
-        "Looks for idle gaps of the device that begin while the host is inside a synchronising call (stream, "
-        "device or event synchronize, blocking copies), and adds up how long the device then stays idle, as far as the "
-        "host would have been ahead without the wait: a host that is late anyway is not the wait's doing."
+        "Looks for idle gaps of the device that begin while the host is inside a synchronising call (stream, device "
+        "or event synchronize, blocking copies), and adds up how long the device then stays idle. Counts only the "
+        "time by which the host would have been ahead without the wait: a host that is late anyway does not count."
     ),
     check=on_device(check),
     verify="Profile a few steps again: the host waits for the device once per step or less.",
