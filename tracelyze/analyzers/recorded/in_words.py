@@ -74,6 +74,7 @@ _COLUMNS: Final = {  # where a row of the table need not hold them
     "parameters.grad_norm": "gradients of single tensors",
     "parameters.grad_usual": "gradients of single tensors",
     "parameters.weight_norm": "weights of single tensors",
+    "samples.innermost": "lines that the program was seen in",
     "steps.anomaly_mode": "backward passes",
     "steps.autocast": _TRAINING,
     "steps.backward_seconds": "times of backward passes",

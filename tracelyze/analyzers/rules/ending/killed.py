@@ -96,10 +96,8 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     elif used_up:
         title, summary, fix = f"{ending.what}: its processor time was used up", summary + used_up, processor_limit.FIX
     elif end.kind == "vanished" and left is not None:
-        guess = (
-            f" One second before, {size(left)} of memory were free, so it was probably not killed for memory, unless "
-        )
-        guess += "it asked for that much at once."
+        guess = f" One second before, {size(left)} of memory were free, so it was probably not killed for memory"
+        guess += ", unless it asked for that much at once."
         summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
     seen = process.last_seen
     if seen is not None and end.kind == "vanished":
@@ -122,6 +120,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
             *([_left(left, limits)] if left is not None else []),
         ],
         location=place or seen,
+        seen_at=seen if used_up and place else None,
         charts=pictures.memory(optimization, [Mark(float(last), "last recorded step")]) if optimization else [],
         false_alarm="A run directory copied from another machine while the program was still running there.",
         ending=ending,

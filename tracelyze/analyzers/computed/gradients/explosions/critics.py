@@ -23,6 +23,7 @@ FIRST = 10  # norms: a critic without a bound leaves its level within some tens 
 MORE = 1.5  # times the samples: a last step more or less is no sign
 BLOCKS = 10  # of the loss: a single value below zero may be chance
 BELOW = 5  # losses below zero, which one may be by rounding, beside a penalty that is added to them and grows
+POSITIONAL = 4  # arguments of torch.autograd.grad that stand before create_graph
 BOUND = (
     "Bound the critic: add a gradient penalty to its loss, normalise its layers by their spectral norm, or "
     "clip its weights after each of its steps."
@@ -107,7 +108,7 @@ def _constant_slope(optimization: Optimization) -> tuple[Location | None, Diff |
     call = own.only_call("grad") if own else None
     if own is None or call is None:
         return place, None
-    if len(call.args) > 4:  # where create_graph may be given without its name
+    if len(call.args) > POSITIONAL:
         return None, None
     return place, own.changed(own.with_argument(("grad",), "create_graph", "True"))
 
