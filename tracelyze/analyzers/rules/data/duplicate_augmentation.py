@@ -59,8 +59,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
             + f"Batches of different workers get the same augmentation, in the same order.{where}"
         ),
-        fix="Let each worker seed its generator with its own worker seed, and pass that function to the "
-        f"loader{there}.",
+        fix=f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}.",
         fix_code=(
             (
                 loader_call.SEED_OF_EACH_WORKER

@@ -47,8 +47,8 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         title=f"The train() of {name} freezes parts, and is not called {when}",
         summary=(
             f"{name} overrides train() to freeze parts or put them in eval mode. It was not called for training before "
-            f"the first step, and {when} {what}. A new module is in train mode without train() having been "
-            f"called.{EVALUATED if evaluated else ''}"
+            f"the first step, and {when} {what}. A new module is in train mode without any call of "
+            f"train().{EVALUATED if evaluated else ''}"
             + (" From then on it took effect, so training changed midway." if later else "")
         ),
         fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
