@@ -18,6 +18,7 @@ _TABLES: Final = {
     "batches": "contents of batches",
     "checkpoints": "files of weights that are saved or loaded",
     "copies": "weights of copies of the model",
+    "collectives": "collective operations",
     "compilations": "functions that torch.compile compiles",
     "counted_targets": "targets of the losses of a step",
     "evals": _PASSES,
