@@ -232,7 +232,7 @@ GIVEN = {
 @pytest.mark.parametrize(
     ("event", "trained", "more", "title"),
     [
-        ({}, "head.weight", {}, "embed (Linear) puts out -Inf at step 101"),
+        ({}, "head.weight", {}, "embed (Linear) outputs -Inf at step 101"),
         ({}, "embed.weight", {}, "attention is given -Inf at step 101"),  # a branch of its own, perhaps
         ({"name": "embed.weight", "text": "NaN"}, "embed.weight", {}, "embed is given NaN at step 101"),
         ({"step": 130}, "head.weight", {}, None),
