@@ -30,6 +30,15 @@ def test_a_model_that_is_compared_with_itself(make: Any, columns: dict[str, Any]
     assert make.check(RULE, process(make, loss=2.5, **columns))[2].confidence == "likely", "another preference loss"
 
 
+@pytest.mark.parametrize(("loss", "expected"), [(0.499, "passed"), (LN_2, "fired")])
+def test_the_loss_of_a_policy_that_acts_may_be_constant(make: Any, loss: float, expected: str) -> None:
+    acted = {"kind": "policy-acted", "step": 10, "text": "{}"}
+    rows = [{**OWN, "step": 10 * n, "same": True} for n in range(12)]
+    more = {"references": rows, "loss_calls": []}
+    run = make.process(make.steps() | {"loss": [loss] * 400}, events=[acted], more=more)
+    assert make.check(RULE, run)[0] == expected
+
+
 @pytest.mark.parametrize(
     ("source", "edited"),
     [

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed.optimization.policies import ACTED
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
@@ -18,14 +20,20 @@ WRITTEN_OUT: Final = "written out"  # what the collector calls a loss of the scr
 
 def level(process: Process, optimization: Optimization, begin: int, limits: Limits) -> float | None:
     """The value at which the loss, or the divergence within it, stays to the last step, from row `begin` on: there the
-    reference was called first."""
+    reference was called first.
+
+    A policy that acts is called without autograd, too, and with normalised advantages the value of its loss may be
+    constant for reasons of its own: there it has to be ln 2, or a divergence of zero.
+    """
     losses, norms = optimization.steps["loss"][begin:], optimization.steps["grad_norm"][begin:]
     losses = losses[np.isfinite(losses)]
     moving = np.isfinite(norms) & (norms > 0)
     if len(losses) < limits["steps"] or not moving.any():
         return None
     middle = float(np.median(losses))
-    if middle > 0 and is_constant(losses, middle, limits):
+    acts = any(row["kind"] == ACTED for row in process.events.records())
+    telling = not acts or abs(middle - LN_2) <= limits["about"] * LN_2
+    if middle > 0 and telling and is_constant(losses, middle, limits):
         return middle
     calls = list(process.tables["loss_calls"].records())
     if any(row["same"] for row in process.tables["references"].records()) and _about_ln_2(losses, calls, limits):
