@@ -77,6 +77,35 @@ def test_a_mode_that_the_validation_itself_undoes_is_named(make: Any) -> None:
     assert validating.mode(elsewhere, 0, elsewhere.location("forward")) == (validating.FIX, validating.CODE, None)
 
 
+PREVIEWED = """\
+def preview(net):
+    net.eval()
+    show(net(x))
+    net.train()
+
+def validate(net):
+    net.eval()
+    preview(net)
+    total = loss(net(held_x), held_y)
+"""
+
+
+def test_a_function_that_the_validation_calls_undoes_its_mode(make: Any) -> None:
+    roles = {"train-mode": "net.train()", "eval-mode": "def validate", "forward": "total ="}
+    back, into_eval, forward = sites_of(PREVIEWED, **roles)
+    sites = [
+        {**back, "function": "preview"},
+        {**into_eval, "function": "validate", "line": 7, "source": "net.eval()"},
+        {**forward, "function": "validate"},
+    ]
+    process = make.process(sites=sites, evals=make.evals() | {"trained": [1] * 4})
+    told = validating.mode(process, 0, process.location("forward"))
+    assert told.place is not None
+    assert told.place.line == 4
+    assert told.fix.startswith("Line 4 in preview(), which line 8 calls, puts the model back")
+    assert told.code == "was_training = net.training  # first in preview()\n\nnet.train(was_training)  # line 4"
+
+
 def test_a_copy_that_is_evaluated_is_the_one_to_switch(make: Any) -> None:
     source = "def main():\n    val = measure(ema.model(held_x), held_y)\n"
     models = [{"model": 0, "name": "Net", "called_as": "model"}, {"model": 1, "name": "Net", "called_as": "ema.model"}]

@@ -60,6 +60,26 @@ def above(process: Process, evaluates: Location | None) -> Location | None:
     return None
 
 
+def by_call(process: Process, evaluates: Location | None) -> tuple[Location, int] | None:
+    """The only line of another function that puts a model into train mode, and the line by which the validation calls
+    that function, between its own eval() and the line that calls the model."""
+    if evaluates is None:
+        return None
+    home = evaluates.file, evaluates.function
+    into_eval = [one for one in process.locations("eval-mode") if _EVALUATES.search(one.source)]
+    begins = [one.line for one in into_eval if (one.file, one.function) == home and one.line < evaluates.line]
+    between = range(max(begins, default=evaluates.line) + 1, evaluates.line)
+    text = {at: one for at, one in edits.lines_of_function(process, evaluates).items() if at in between}
+    found = [
+        (one, at)
+        for one in process.locations("train-mode")
+        if _TRAINS.search(one.source) and (one.file, one.function) != home
+        for at, said in text.items()
+        if re.search(rf"\b{re.escape(one.function)}\(", said.split("#")[0])
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def left_evaluating(process: Process, place: Location | None) -> Diff | None:
     """The statement with eval() in place of train(), or False in place of True."""
     own = own_statement.at(process, place)

@@ -25,6 +25,13 @@ _BACK: Final = (
     "Line {line} puts the model back into train mode before it is evaluated: move it behind what validates. {name} is "
     "called above it already."
 )
+_BY_CALL: Final = (
+    "Line {line} in {function}(), which line {at} calls, puts the model back into train mode before it is evaluated: "
+    "have {function}() restore the mode that it found."
+)
+_RESTORED: Final = (
+    "was_training = {name}.training  # first in {function}()\n\n{name}.train(was_training)  # line {line}"
+)
 _PUT: Final = "Line {line} puts the model into train mode before it is evaluated: have it be model.eval() there."
 _HEADS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.If)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -40,12 +47,15 @@ class Mode(NamedTuple):
 
 
 def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
-    """For a pass of the table evals: a line within the validation that undoes its eval(), a copy that is evaluated in
-    place of the model, or else the calls that are missing."""
+    """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
+    copy that is evaluated in place of the model, or else the calls that are missing."""
     back = back_in_training.line(process, seen_at)
     inside = back is not None and seen_at is not None and (back.file, back.function) == (seen_at.file, seen_at.function)
     if back is not None and inside and not _is_one_way(process, back):
         return Mode(_BACK.format(line=back.line, name="eval()"), "", back)
+    by_call = back_in_training.by_call(process, seen_at)
+    if by_call is not None and not _is_one_way(process, by_call[0]):
+        return _restored(process, *by_call)
     put = back_in_training.above(process, seen_at)
     if put is not None and not _is_one_way(process, put):
         return Mode(_PUT.format(line=put.line), "", put)
@@ -53,6 +63,15 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
         return Mode(_COPY, _COPY_CODE.format(name=name))
     return Mode(FIX, CODE)
+
+
+def _restored(process: Process, place: Location, at: int) -> Mode:
+    """A function that leaves the model in train mode, whatever mode it found, and the line by which it is called."""
+    words = {"line": place.line, "function": place.function}
+    own = own_statement.at(process, place)
+    call = own.only_call("train") if own is not None else None
+    named = own.parsed.text_of(call.func.value) if own and call and isinstance(call.func, ast.Attribute) else ""
+    return Mode(_BY_CALL.format(at=at, **words), _RESTORED.format(name=named, **words) if named else "", place)
 
 
 def _is_one_way(process: Process, place: Location) -> bool:
