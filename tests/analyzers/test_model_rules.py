@@ -59,6 +59,15 @@ def test_layers_in_several_places(make) -> None:
     assert "blocks.0.act" in finding.summary
 
 
+def test_an_identity_behind_the_layers_is_not_between_them(make) -> None:
+    rows = [row | {"module": f"net.{row['order']}"} for row in stack((8, 16, None), (16, 16, "net.0"))]
+    for at, expected in ((2, False), (1, True)):
+        named = [row | {"module": f"net.{3 * row['order'] * (at == 1) + row['order'] * (at == 2)}"} for row in rows]
+        idle = {"model": 0, "module": f"net.{at}", "kind": "Identity"}
+        found = make.check("linear-stack", make.process(more={"activations": named, "modules": [idle]}))[2]
+        assert (f"net.{at}, in the same module, is an Identity" in found.summary) is expected
+
+
 def test_layers_that_belong_together(make) -> None:
     assert linear(make, (64, 8, None), (8, 64, "l0"), (64, 4, None))[0] == "passed", "a bottleneck"
     assert linear(make, (8, 64, None), (64, 64, "l0"), (64, 64, "l0"), (64, 64, "l0"))[0] == "passed", "a shared input"

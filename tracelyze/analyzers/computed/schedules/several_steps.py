@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.formatting import plural
 
@@ -55,6 +57,15 @@ def of(optimization: Optimization, scheduler: Row | None, ended: int) -> Several
             _multiplied(optimization, scheduler, f"{holder}.num_processes"),
             at_step=False,
         )
+    step = _own_step(optimization, scheduler, holder) if holder else ""
+    if step:
+        return Several(
+            f"{cause} While gradients accumulate, Accelerate skips the optimizer's steps, but a scheduler's only if it "
+            "prepared that one.",
+            f"Step the scheduler only when gradients are synchronised, or make its length {times} times as long.",
+            f"if {holder}.sync_gradients:\n{textwrap.indent(step, '    ')}",
+            at_step=True,
+        )
     return Several(
         cause,
         f"Step the scheduler once with each step of the optimizer, or make its length {times} times as long.",
@@ -69,6 +80,17 @@ def _accelerator(optimization: Optimization) -> str:
     places = [one for role in ("scheduler", "backward", "optimizer") for one in process.locations(role)]
     found = [match["name"] for one in places if (match := _ACCELERATOR.search(one.source))]
     return found[0] if found else ""
+
+
+def _own_step(optimization: Optimization, scheduler: Row, holder: str) -> str:
+    """The script's own line that steps the scheduler, where the accelerator accumulates gradients around it."""
+    place = optimization.process.site(scheduler["site"])
+    own = own_statement.at(optimization.process, place)
+    if own is None or place is None:
+        return ""
+    lines = edits.lines_of_function(optimization.process, place).values()
+    accumulates = any(f"{holder}.accumulate(" in one or f"{holder}.sync_gradients" in one for one in lines)
+    return own.dedented(own.text) if accumulates else ""
 
 
 def _multiplied(optimization: Optimization, scheduler: Row, times: str) -> str:

@@ -101,7 +101,7 @@ def _finding(
             f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}. "
             "Stacked linear maps are one linear map: the extra layers cost time and add nothing, and the model cannot "
             "learn anything nonlinear there."
-            + (f" {idle} sits between them, but it is an Identity and changes nothing." if idle else "")
+            + (f" {idle}, in the same module, is an Identity and changes nothing." if idle else "")
         ),
         fix=f"Make {idle} an activation, or replace the layers by one."
         if idle
@@ -115,7 +115,7 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers", role="basis"),
             Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=process.module_location(idle)
+        location=(process.module_location(idle) if idle else None)
         or process.site(called.get(later))
         or process.module_location(later)
         or process.location("forward"),

@@ -11,12 +11,16 @@ if TYPE_CHECKING:
 
 
 def idle_between(process: Process, later: str, first: str) -> str:
-    """The only Identity that the module of both layers holds beside them."""
+    """The only Identity that the module of both layers holds beside them; in a row of numbered ones between them."""
     holder = first.rpartition(".")[0]
     modules = process.tables["modules"].records() if later.rpartition(".")[0] == holder else []
     idle = [str(one["module"]) for one in modules if one["kind"] == "Identity"]
     beside = sorted({name for name in idle if name.rpartition(".")[0] == holder})
-    return beside[0] if len(beside) == 1 else ""
+    if len(beside) != 1:
+        return ""
+    places = [name.rpartition(".")[2] for name in (first, beside[0], later)]
+    numbers = [int(one) for one in places if one.isdigit()]
+    return "" if len(numbers) == len(places) and numbers != sorted(numbers) else beside[0]
 
 
 def in_place_of(process: Process, idle: str) -> str:
