@@ -386,6 +386,17 @@ def test_no_file_of_a_run_costs_more_than_a_line(imported: bool, trace: Path, tm
     assert judged(run) == ""
 
 
+@pytest.mark.parametrize("kind", [pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowTypeError])
+def test_errors_of_pyarrow_that_are_no_value_errors_cost_a_line(
+    kind: type[Exception], trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: Any, **_named: Any) -> None:
+        raise kind("Integers with more than 64 bits not implemented")
+
+    monkeypatch.setattr(pq, "ParquetFile", refuse)
+    assert "import it again" in judged(trace)
+
+
 @pytest.mark.parametrize("content", ["null", "[]", "1", '"log_history"'])
 def test_a_state_that_is_no_object_costs_a_line(content: str, tmp_path: Path) -> None:
     file = tmp_path / "trainer_state.json"

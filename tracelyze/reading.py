@@ -132,7 +132,7 @@ def open_parquet(path: Path, coded: list[str] | None = None) -> pq.ParquetFile:
 
     `coded`: columns whose text is to stay in its dictionary, if the file has all of them.
 
-    OSError or pyarrow's errors (most of them ValueErrors) where it is none.
+    Raises what `unreadable` lists where it is none.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -157,6 +157,14 @@ def open_parquet(path: Path, coded: list[str] | None = None) -> pq.ParquetFile:
         file.close()
         raise
     return file
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """What reading a damaged Parquet file may raise: pyarrow's errors derive from several of Python's classes, and some
+    from none of them."""
+    import pyarrow as pa
+
+    return OSError, ValueError, KeyError, TypeError, IndexError, NotImplementedError, pa.ArrowException
 
 
 def check_rows(path: Path, rows: int, length: int) -> None:

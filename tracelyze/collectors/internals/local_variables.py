@@ -17,15 +17,18 @@ def borrowed(frame: FrameType) -> Iterator[Mapping[str, Any]]:
     """The variables by name, for the time of the `with`; none of what is no function.
 
     Before Python 3.13 the frame would keep the copy of them that it makes here, and so keep alive what the function
-    deletes. So the copy is emptied, and there is none where the program, or a debugger, may have it as well.
+    deletes. So the copy is emptied, and there is none where the program, or a debugger, may have it as well. It is left
+    as it is where a profile function is set, such as our own that may have called this: Python writes the copy back
+    into the frame when that function returns, and an empty one would unset variables, those of closures for good.
     """
     code = frame.f_code
     if not code.co_flags & _OPTIMIZED or sys.gettrace() is not None or _READERS.intersection(code.co_names):
         yield {}
         return
+    written_back = sys.getprofile() is not None
     variables = frame.f_locals
     try:
         yield variables
     finally:
-        if isinstance(variables, dict):
+        if not written_back and isinstance(variables, dict):
             variables.clear()

@@ -25,7 +25,9 @@ def looks_so(file: Path) -> bool:
     try:
         with reading.open_parquet(file) as table:
             return set(table.schema_arrow.names).issuperset(_COLUMNS)
-    except (OSError, ValueError, InputError):
+    except InputError:
+        return False
+    except reading.unreadable():
         return False
 
 
@@ -78,5 +80,5 @@ def _series(file: Path) -> Iterator[tuple[str, str, Fraction, float | None, floa
                 for run, name, kind, step, time, value in zip(*(columns[c] for c in _COLUMNS), strict=True):
                     if kind == _SERIES and step is not None and value is not None:
                         yield str(run), str(name), Fraction(step), time.timestamp() if time else None, float(value)
-    except (OSError, ValueError) as error:
+    except reading.unreadable() as error:
         raise InputError(Cause.DAMAGED_LOG, f"{file}: {str(error)[:200]}; export the run again") from None

@@ -90,7 +90,7 @@ def open_trace(folder: Path) -> Trace:
         )
         _check_numbers(trace)
         return trace
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:  # pyarrow's errors are ValueErrors
+    except reading.unreadable() as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
             Cause.DAMAGED_TRACE, f"{folder}: an imported trace that is damaged ({reason}); import it again"

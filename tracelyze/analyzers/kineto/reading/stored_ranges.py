@@ -66,7 +66,7 @@ def read_ranges(folder: Path, windows: Sequence[tuple[float, float]]) -> Iterato
                     rows = file.read_row_group(index, use_threads=False)
                     touched = _touches(windows, rows.column("start").to_numpy(), rows.column("end").to_numpy())
                     yield [_span(row) for row in rows.filter(touched).to_pylist()]
-    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are among them
+    except reading.unreadable() as error:
         raise InputError(
             Cause.DAMAGED_TRACE, f"{_file(folder)}: cannot be read ({_first_line(error)}); import the trace again"
         ) from error

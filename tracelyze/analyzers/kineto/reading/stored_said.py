@@ -49,7 +49,7 @@ def read_said(folder: Path, windows: Sequence[tuple[float, float]]) -> Iterator[
                 for row in file.read_row_group(index, use_threads=False).to_pylist():
                     if any(low <= row["start"] <= high for low, high in windows):
                         yield row["start"], str(row["stream"]), str(row["text"])
-    except (OSError, ValueError, KeyError, TypeError) as error:  # pyarrow's errors are among them
+    except reading.unreadable() as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
             Cause.DAMAGED_TRACE, f"{_file(folder)}: cannot be read ({reason}); import the trace again"
