@@ -182,6 +182,7 @@ def test_calls_that_nobody_looked_into_are_not_counted(make: Any, rule: str, col
             FULL_STOP | {"behind_id": 0.0, "end_id": 0.0, "end_least": 6.0},
         ),  # padding, for all we know
         (EOS, UNTAUGHT | {"end_counts": [0.0] * 7 + [1.0]}),  # packed rows hold it as a target
+        (EOS, UNTAUGHT | {"stop_same": [0.4, 0.6] * 4}),  # one of several last states, none of which is passed through
         (EOS, UNTAUGHT | {"end_least": 0.0}),  # padding with an id of its own, and no end symbol: a recommender
         (EOS, UNTAUGHT | {"end_least": 6.0}),
         (EOS, FULL_STOP | {"stop_inside": 0.0, "stop_after": math.nan}),  # an end symbol, and padding to one length

@@ -115,4 +115,13 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
         return "all rows have the same number of targets that count: where to stop is not to be learned"
     if int(last) not in known and not written:
         return f"rows end in id {last:.0f}, which may be nothing but padding: nothing shows that it ends a text"
+    if stop is None and int(last) not in known and recorded and not inside and _ends_alone(rows, limits):
+        return "the commonest last targets stand nowhere else in the rows: they may be what ends a text"
     return End(int(last), int(last) in known, share, stop, word or inside > 0, padding)
+
+
+def _ends_alone(rows: list[Row], limits: Limits) -> bool:
+    """Whether one id is the commonest last target of most batches, as one of several ends: final states, say."""
+    common = max({row["stop_id"] for row in rows}, key=lambda one: sum(row["stop_id"] == one for row in rows))
+    same = [row for row in rows if row["stop_id"] == common]
+    return len(same) >= limits["stopped"] * len(rows) and mean(same, "stop_same") >= limits["several"]
