@@ -131,9 +131,7 @@ RULE = Rule(
     thresholds=(
         Threshold("ended", 0.9, "share", "nearly all rows; a few may be cut off at the length limit"),
         Threshold("stopped", 0.5, "share", "most rows end in the same target, if that is what ends a text"),
-        Threshold(
-            "several", 0.25, "share", "derived: an ordinary token that ends a quarter of the rows is in them, too"
-        ),
+        Threshold("several", 0.25, "share", "derived: a token that ends a quarter of the rows is within them, too"),
         Threshold("inside", 10, "places", "fewer say little about what follows an id"),
         Threshold(
             "after",
