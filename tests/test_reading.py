@@ -386,6 +386,13 @@ def test_no_file_of_a_run_costs_more_than_a_line(imported: bool, trace: Path, tm
     assert judged(run) == ""
 
 
+def test_text_that_is_no_utf8_is_read_as_far_as_it_is(tmp_path: Path) -> None:
+    damaged = pa.array([b"whole", b"\xf2cut", None]).view(pa.string())
+    expected = ["whole", "\ufffdcut", None]
+    for column in (damaged, damaged.dictionary_encode()):
+        assert reading.texts(tmp_path, pa.chunked_array([column])) == expected
+
+
 @pytest.mark.parametrize("kind", [pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowTypeError])
 def test_errors_of_pyarrow_that_are_no_value_errors_cost_a_line(
     kind: type[Exception], trace: Path, monkeypatch: pytest.MonkeyPatch

@@ -181,13 +181,24 @@ def texts(path: Path, column: pa.ChunkedArray[Any]) -> list[str | None]:
     chunks: Any = column.chunks
     for chunk in chunks:
         if not hasattr(chunk, "dictionary"):
-            found += chunk.to_pylist()
+            found += _words(chunk)
             continue
-        words = chunk.dictionary.to_pylist()
+        words = _words(chunk.dictionary)
         if len(chunk) * sum(len(word or "") for word in words) > FREE_BYTES:
             _check_text(path, column)
         found += [None if code is None else words[code] for code in chunk.indices.to_pylist()]
     return found
+
+
+def _words(column: Any) -> list[str | None]:
+    """Texts of an array. Bytes of a damaged file that are no UTF-8 become U+FFFD."""
+    import pyarrow as pa
+
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        kept = column.cast(pa.binary()).to_pylist()
+        return [None if one is None else one.decode("utf-8", "replace") for one in kept]
 
 
 def decoded_text(path: Path, column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
