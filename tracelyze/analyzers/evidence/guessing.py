@@ -31,7 +31,7 @@ def classes(optimization: Optimization) -> int | None:
     ):
         return None
     losses = optimization.steps["loss"]
-    seen = [(row["value"], losses[int(row["step"])]) for row in calls if int(row["step"]) < len(losses)]
+    seen = [(row["value"], losses[int(row["step"])]) for row in calls if 0 <= int(row["step"]) < len(losses)]
     compared = [pair for pair in seen if pair[0] is not None and math.isfinite(pair[0]) and math.isfinite(pair[1])]
     same = sum(abs(value - loss) <= _SAME * abs(loss) for value, loss in compared)
     count = sizes.pop()
