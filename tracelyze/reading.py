@@ -164,7 +164,7 @@ def unreadable() -> tuple[type[Exception], ...]:
     from none of them."""
     import pyarrow as pa
 
-    return OSError, ValueError, KeyError, TypeError, IndexError, NotImplementedError, pa.ArrowException
+    return OSError, ValueError, KeyError, TypeError, IndexError, pa.ArrowException
 
 
 def check_rows(path: Path, rows: int, length: int) -> None:

@@ -44,9 +44,7 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
         return Skipped(f"{went}; what the rewards were is not known")
     if isinstance(judged, str):
         return Passed(f"{went}{judged}")
-    reward, learned, begin = judged.reward, judged.learned, judged.begin
-    early = float(np.median(reward.values[reward.steps <= learned]))
-    late = float(np.median(reward.values[reward.steps > begin]))
+    reward, begin, early, late = judged.reward, judged.begin, judged.early, judged.late
     return Finding(
         rule=rule,
         severity="warning",

@@ -60,9 +60,7 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
         return None
     if isinstance(judged, str):
         return Passed(f"{went}{judged}")
-    reward, learned, begin = judged.reward, judged.learned, judged.begin
-    early = float(np.median(reward.values[reward.steps <= learned]))
-    late = float(np.median(reward.values[reward.steps > begin]))
+    reward, begin, early, late = judged.reward, judged.begin, judged.early, judged.late
     return Finding(
         rule=rule,
         severity="warning",
@@ -98,6 +96,16 @@ class Useless:
     reward: metrics.Metric
     learned: float
     begin: float
+
+    @property
+    def early(self) -> float:
+        """The median of the reward while the policy began."""
+        return float(np.median(self.reward.values[self.reward.steps <= self.learned]))
+
+    @property
+    def late(self) -> float:
+        """The median of the reward since the policy draws alike."""
+        return float(np.median(self.reward.values[self.reward.steps > self.begin]))
 
 
 def beside_rewards(
