@@ -215,6 +215,17 @@ def test_classes_of_the_collector_keep_to_fifteen_attributes() -> None:
     assert {name: len(found) for name, found in kinds if len(found) > 15} == WIDER
 
 
+def test_variables_of_functions_are_read_in_one_place() -> None:
+    """Elsewhere Python before 3.13 would keep alive what the program deletes, or unset what it still uses."""
+    reads = [
+        str(path.relative_to(PACKAGE))
+        for path in sorted((PACKAGE / "collectors").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "f_locals"
+    ]
+    assert reads == ["collectors/internals/local_variables.py"]
+
+
 def test_modules_stay_small() -> None:
     lines = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
     assert not {path: count for path, count in lines.items() if count > 400}

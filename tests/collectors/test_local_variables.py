@@ -13,6 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tracelyze.collectors.internals.local_variables import borrowed  # noqa: E402
+from tracelyze.collectors.program.call_sites import Sites  # noqa: E402
+from tracelyze.collectors.program.lines.growing.values import LOOKS, GrowingValues  # noqa: E402
 from tracelyze.collectors.program.loading.timed_lines import TimedLines  # noqa: E402
 
 
@@ -76,3 +78,51 @@ def test_what_is_borrowed_is_not_kept_alive() -> None:
         return same, known()
 
     assert function() == (True, None)
+
+
+class Model:
+    def eval(self) -> Model:
+        return self
+
+
+def with_a_model_that_is_evaluated() -> list[str]:
+    model = Model().eval()
+    with borrowed(sys._getframe()) as variables:
+        return [name for name, value in variables.items() if value is model]
+
+
+def with_text_that_is_evaluated() -> tuple[list[str], int]:
+    number = 3
+    with borrowed(sys._getframe()) as variables:
+        return list(variables), number + eval("number")
+
+
+def with_a_copy_of_its_own() -> tuple[list[str], int]:
+    number = 3
+    own = locals()
+    with borrowed(sys._getframe()) as variables:
+        names = list(variables)
+    return names, number + own["number"]
+
+
+def test_a_model_that_is_evaluated_hides_no_variables_and_what_reads_them_itself_keeps_them() -> None:
+    assert with_a_model_that_is_evaluated() == ["model"]
+    assert with_text_that_is_evaluated() == ([], 6)
+    assert with_a_copy_of_its_own() == ([], 6)
+
+
+def test_what_a_look_for_growing_values_has_seen_can_be_deleted() -> None:
+    looks = GrowingValues(torch, Sites({}), "keeps", len)
+
+    def train() -> list[Any]:
+        alive = []
+        for _ in range(LOOKS):
+            made = torch.ones(4)
+            known = weakref.ref(made)
+            looks.look(sys._getframe(), [])
+            del made
+            alive.append(known())
+        return alive
+
+    assert train() == [None] * LOOKS
+    assert looks.done

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import functools
 import sys
 from collections.abc import Iterator, Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: the code of a function
-_READERS = frozenset(("locals", "vars", "dir", "eval", "exec"))  # they share one dictionary with us before Python 3.13
+_READERS = frozenset(("locals", "vars", "dir", "exec"))  # they share one dictionary with us before Python 3.13
 
 
 @contextlib.contextmanager
@@ -22,7 +24,7 @@ def borrowed(frame: FrameType) -> Iterator[Mapping[str, Any]]:
     into the frame when that function returns, and an empty one would unset variables, those of closures for good.
     """
     code = frame.f_code
-    if not code.co_flags & _OPTIMIZED or sys.gettrace() is not None or _READERS.intersection(code.co_names):
+    if not code.co_flags & _OPTIMIZED or sys.gettrace() is not None or _reads_its_variables(code):
         yield {}
         return
     written_back = sys.getprofile() is not None
@@ -32,3 +34,20 @@ def borrowed(frame: FrameType) -> Iterator[Mapping[str, Any]]:
     finally:
         if not written_back and isinstance(variables, dict):
             variables.clear()
+
+
+def first_argument(frame: FrameType) -> Any:
+    """The first argument of the function that runs, which is `self` in a method; None where it is not read."""
+    code = frame.f_code
+    with borrowed(frame) as variables:
+        return variables.get(code.co_varnames[0]) if code.co_argcount else None
+
+
+def _reads_its_variables(code: CodeType) -> bool:
+    """Whether the function may read its variables as a dictionary: `eval` does, and the method of modules does not."""
+    return bool(_READERS.intersection(code.co_names)) or ("eval" in code.co_names and _calls_eval(code))
+
+
+@functools.lru_cache(maxsize=512)
+def _calls_eval(code: CodeType) -> bool:
+    return any(one.opname == "LOAD_GLOBAL" and one.argval == "eval" for one in dis.get_instructions(code))

@@ -8,6 +8,7 @@ import weakref
 from types import FrameType
 from typing import Any
 
+from tracelyze.collectors.internals.local_variables import first_argument
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
@@ -102,14 +103,14 @@ class CallsPastModules(Signal):
             frame = frame.f_back
         if frame is None or frame.f_code.co_name != "forward":
             return
-        owner = _own(frame)
+        owner = first_argument(frame)
         if not isinstance(owner, self.torch.nn.Module) or owner is module:
             return
         if len(self._reported) >= MAX_EVENTS or not any(part is module for part in owner.modules()):
             return
         caller = frame.f_back
         while caller is not None and (is_library(caller.f_code.co_filename) or caller.f_code.co_name == "forward"):
-            outer = _own(caller) if caller.f_code.co_name == "forward" else None
+            outer = first_argument(caller) if caller.f_code.co_name == "forward" else None
             owner = outer if isinstance(outer, self.torch.nn.Module) else owner
             caller = caller.f_back
         name = type(owner).__name__
@@ -123,9 +124,3 @@ class CallsPastModules(Signal):
         self.context.record_event(
             kind, name, text, value=value, file=shown_path(filename), line=line, source=source_line(filename, line)
         )
-
-
-def _own(frame: FrameType) -> Any:
-    """The first argument of the function that runs, which is `self` in a method."""
-    code = frame.f_code
-    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None

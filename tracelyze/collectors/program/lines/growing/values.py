@@ -2,8 +2,7 @@
 
 At the ends of a few steps the variables of the script's functions that run, and what these hold, are looked at: which
 list or dictionary has become longer, and which tensor is computed from the one that was there a step before. Nothing of
-it is held meanwhile but numbers; Python up to 3.12 itself holds what was looked at of a function until that ends. The
-line is told where the script's text has just one that makes such a value of its
+it is held meanwhile but numbers. The line is told where the script's text has just one that makes such a value of its
 predecessor.
 """
 
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.growing import own_values
 
@@ -149,8 +149,10 @@ def _variables(
         code = frame.f_code
         if not is_library(code.co_filename):
             codes[code] = frame.f_lineno
-            if frame.f_locals is not frame.f_globals:
-                yield code, id(code), list(frame.f_locals.items())
+            if code.co_name != "<module>":
+                with borrowed(frame) as variables:
+                    values = list(variables.items())
+                yield code, id(code), values
             elif id(frame.f_globals) not in files:
                 files.add(id(frame.f_globals))
                 yield code, id(frame.f_globals), list(frame.f_globals.items())
