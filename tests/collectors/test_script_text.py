@@ -14,7 +14,7 @@ import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
-from tracelyze.collectors.program.lines.assigned import averages, rebinding, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, rebinding, replaced_parts
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -169,6 +169,41 @@ def test_lines_that_do_something_by_a_name() -> None:
     ]
     found = [place for code in codes(SOURCE) for place in script_text.lines(code, frozenset({"Images"}))]
     assert sorted(found, key=lambda place: place[1]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("labels.masked_fill(m, -100)", "call"),
+        ("torch.where(m, labels, -100)", "call"),
+        ("p.data.mul(0.9).add(q, alpha=0.1)", "call"),
+        ("frame.fillna(0)", "call"),
+        ("rows.shuffle(seed=3)", "call"),
+        ("self.x.clamp(min=0)", "call"),
+        ("(labels\n        .masked_fill(m, f(copy=1)))", "call"),
+        ("labels.masked_fill_(m, -100)", ""),
+        ("labels = labels.masked_fill(m, -100)", ""),
+        ("print(labels.masked_fill(m, -100))", ""),
+        ("return labels.masked_fill(m, -100)", ""),
+        ("seen.add(3)", ""),
+        ("random.shuffle(rows)", ""),
+        ("self.normalize(x)", ""),
+        ("np.nan_to_num(x, copy=False)", ""),
+        ("frame.fillna(0, inplace=True)", ""),
+        ("torch.clamp(x, 0, 1, out=y)", ""),
+        ("model.state_dict()['w'] = x", "state"),
+        ("model.state_dict().update(x)", "state"),
+        ("model.state_dict()['w'][0] = x", ""),
+        ("model.state_dict()['w'].data[0] = x", ""),
+        ("state = model.state_dict(); state['w'] = x", ""),
+        ("seen.update(x)", ""),
+    ],
+)
+def test_results_that_nothing_is_done_with(text: str, found: str) -> None:
+    *_, function = codes(f"def f(self, labels, m, x, y, p, q, rows, seen, model, frame):\n    {text}\n    return x")
+    calls, states = dropped.calls(function), dropped.states(function)
+    assert (len(calls), len(states)) == (found == "call", found == "state")
+    assert [*calls, *states] in ([], [2], [3])
 
 
 def test_lines_that_put_a_part_into_something_else() -> None:

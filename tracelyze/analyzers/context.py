@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence.candidates import dropped
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.edits import excerpt_of
 from tracelyze.analyzers.evidence.settings import constants, framework_arguments
@@ -28,6 +29,7 @@ LONGEST_TITLE: Final = 90
 def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     """The finding with what its rule says of all its findings, at the line that sets what it asks to change, with its
     excerpt, its example in the program's own names, and the wall time of its onset."""
+    finding = dropped.at_its_line(finding, process)
     place = framework_arguments.in_place_of(finding.location, process, rule.settings)
     if place != finding.location:
         finding = replace(finding, location=place, seen_at=finding.seen_at or finding.location)

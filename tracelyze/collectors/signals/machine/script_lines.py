@@ -20,7 +20,7 @@ from tracelyze.collectors.program.lines import (
     slices,
     slopes,
 )
-from tracelyze.collectors.program.lines.assigned import averages, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, replaced_parts
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import given_masks, named_arguments
 from tracelyze.collectors.program.lines.settings.constants import Constants
@@ -182,6 +182,8 @@ class ScriptLines(Signal):
             ("slope", slopes.without_graph),
             ("balance", moved_biases.moves),
             ("part-text", replaced_parts.lines),
+            ("dropped", dropped.calls),
+            ("dropped-state", dropped.states),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
