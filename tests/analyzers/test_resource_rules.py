@@ -10,7 +10,9 @@ import pytest
 
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.evidence.settings import constants
 from tracelyze.diagnosis import Exit
+from tracelyze.testing import SITES
 
 COUNT = 400
 
@@ -66,6 +68,42 @@ def test_fp16_overflow_signature_from_the_scale_alone(make) -> None:
 )
 def test_fp16_overflow_is_silent(make, scale) -> None:
     assert make.check("fp16-overflow", make.process(make.steps() | scaled(scale)))[0] == "passed"
+
+
+def bouncing(interval: int) -> list[float]:
+    """A scale that grows after so many good steps, and overflows each time."""
+    period = [1024.0] * interval + [2048.0]
+    return (period * COUNT)[:COUNT]
+
+
+@pytest.mark.parametrize("interval", [1, 4])
+def test_fp16_overflow_of_a_scale_that_grows_too_often(make, interval) -> None:
+    """Each fall takes back a growth, which is the scaler's search, and costs a fifth of the steps or more."""
+    call = 'self.scaler = GradScaler("cuda", growth_interval=opt.every)'
+    rows = [
+        {"site": 30, "role": "scaler-text", "file": "train.py", "line": 61, "function": "__init__", "source": call},
+        {"site": 31, "role": "constant", "file": "train.py", "line": 16, "function": "Options", "name": "every"}
+        | {"own_name": "every", "value": str(interval), "source": f"every: int = {interval}"}
+        | {"excerpt": f"    every: int = {interval}", "excerpt_line": 16},
+    ]
+    _, _, finding = make.check(
+        "fp16-overflow", make.process(make.steps() | scaled(bouncing(interval)), sites=[*SITES, *rows])
+    )
+    assert "grows too often" in finding.title
+    assert finding.severity == "warning"
+    moved = constants.at_its_constant(finding, make.process(sites=[*SITES, *rows]))
+    assert (moved.location.line, moved.diff.added) == (16, ["    every: int = 2000"])
+
+
+def test_fp16_overflow_is_another_one_where_no_interval_explains_it(make) -> None:
+    grows = make.steps() | scaled(bouncing(39))
+    assert make.check("fp16-overflow", make.process(grows))[0] == "passed"
+    broken = make.steps() | scaled(bouncing(1))
+    lost = [float("inf") if skip else 1.0 for skip in broken["skipped"]]
+    status, _, finding = make.check("fp16-overflow", make.process(broken | {"loss": lost}))
+    assert status == "passed" or "grows too often" not in finding.title, "the loss itself is no number"
+    falls = make.steps() | scaled([1024.0] * 200 + falling(1024, 30) + [2.0**-19] * 170)
+    assert "grows too often" not in make.check("fp16-overflow", make.process(falls))[2].title
 
 
 def test_fp16_overflow_is_skipped_without_a_scaler(make) -> None:

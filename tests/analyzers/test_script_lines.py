@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import preparing
 from tracelyze.analyzers.evidence.editing import dropout_call
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
@@ -160,7 +161,7 @@ def test_what_an_input_is_divided_by(make: Any) -> None:
     total = ("singular", 49, "main", "print(total / len(loader))")
     helper = ("singular", 12, "scale", "return (x - x.mean(0)) / spread")
     layer = ("singular", 5, "forward", "return x / x.norm(dim=1)")
-    divided = script_lines.divided_inputs
+    divided = preparing.line
     assert number(divided(process_with(make, *places, inside, total, helper))) == 35
     assert number(divided(process_with(make, *places, total, helper, layer))) == 12
     assert number(divided(process_with(make, *places, total, layer))) is None

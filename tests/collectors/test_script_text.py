@@ -15,6 +15,8 @@ import pytest
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
 from tracelyze.collectors.program.lines.assigned import averages, dropped, rebinding, replaced_parts
+from tracelyze.collectors.program.lines.computed import arrays, rounding
+from tracelyze.collectors.program.lines.settings import regions
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
 
@@ -42,6 +44,11 @@ def chat(tok, row):
     opened = tok.bos_token + row["question"]  # begin-text
     ids = [tok.bos_token_id] + tok(opened)["input_ids"]  # begin-text
     return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
+
+def half(images):
+    if images.dtype == torch.uint8:  # byte-scaled
+        images = images / 255
+    return torch.amp.GradScaler("cpu"), images  # scaler-text
 
 def guard(budget):
     resource.setrlimit(resource.RLIMIT_CPU, (budget, budget))  # limit
@@ -204,6 +211,58 @@ def test_results_that_nothing_is_done_with(text: str, found: str) -> None:
     calls, states = dropped.calls(function), dropped.states(function)
     assert (len(calls), len(states)) == (found == "call", found == "state")
     assert [*calls, *states] in ([], [2], [3])
+
+
+@pytest.mark.parametrize(
+    ("text", "rounds", "compares"),
+    [
+        ("return float(hits // n)", True, False),
+        ("return [int(a / n) for a in hits]", True, False),
+        ("return round(hits / n)", True, False),
+        ("return sum(a == b for a, b in hits) / n", False, True),
+        ("return hits / n", False, False),
+    ],
+)
+def test_what_a_reward_is_made_by(text: str, rounds: bool, compares: bool) -> None:
+    (function,) = [one for one in codes(f"def reward(hits, n):\n    {text}") if one.co_name == "reward"]
+    assert (rounding.rounds(function), rounding.compares(function)) == ([2] * rounds, [2] * compares)
+
+
+@pytest.mark.parametrize(
+    ("text", "singular", "casts"),
+    [
+        ("y = np.log(x)", True, False),
+        ("y = np.sqrt(x)", True, False),
+        ("y = frame.pct_change()", True, False),
+        ("y = torch.log(x)", False, False),  # of a tensor, which is known otherwise
+        ("y = math.log(x)", False, False),
+        ("y = x.astype(np.float32)", False, True),
+        ("y = np.asarray(x, dtype=np.float32)", False, True),
+        ("y = torch.zeros(3, dtype=torch.float32)", False, False),
+    ],
+)
+def test_what_is_made_of_arrays(text: str, singular: bool, casts: bool) -> None:
+    *_, function = codes(f"def f(x, frame):\n    {text}\n    return y")
+    assert (arrays.singular(function), arrays.casts(function)) == ([2] * singular, [2] * casts)
+
+
+def test_regions_of_autocast_and_decorators(tmp_path: Path) -> None:
+    source = """\
+@staticmethod
+@custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+def forward(ctx, x):
+    with torch.autocast("cpu", enabled=False):
+        return x @ x
+
+def plain(x):
+    return x @ x
+"""
+    file = tmp_path / "amp.py"
+    file.write_text(source, encoding="utf-8")
+    module = compile(source, str(file), "exec")
+    functions = {one.co_name: one for one in module.co_consts if isinstance(one, CodeType)}
+    assert regions.lines(functions["forward"]) == [2, 4]
+    assert regions.lines(functions["plain"]) == []
 
 
 def test_lines_that_put_a_part_into_something_else() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -22,14 +23,6 @@ _NEAR: Final = 10  # training losses up to the pass of which the last one counts
 
 
 ONE: Final = "a deviation within the last batch, which holds a single sample (its variance is 0 / 0), "
-OF_ONE: Final = (
-    "Look at what is computed within a batch: the last one holds one sample. Take a deviation that was computed once, "
-    "of the training data, or one without Bessel's correction; or have the loader leave that batch out."
-)
-CODE_OF_ONE: Final = (
-    "spread = target.std(dim=0, unbiased=False).clamp_min(1e-3)  # 0 of one sample, and no NaN\n"
-    "val_loader = DataLoader(val_set, batch_size=32, drop_last=True)  # or this, in place of it"
-)
 
 
 def finite(process: Process) -> int:
@@ -63,7 +56,7 @@ def finding(process: Process, rule: str) -> Finding | None:
     read = f"What line {place.line} reads back"
     if called is not None:  # a callback, or a scheduler, reads what the method at that line has logged
         read = f"What the training reads back of the validation at line {called.line}"
-    single = nan and _ends_with_one(process, rows[0])
+    single = batch_of_one.ending(process, rows[0]) if nan else None
     return Finding(
         rule=rule,
         severity="critical" if speaks else "warning",
@@ -75,11 +68,11 @@ def finding(process: Process, rule: str) -> Finding | None:
             f"weights are not broken as such: {ONE if single else ''}a logarithm of 0, a division by 0 or a mean over "
             "nothing in what the script computes for validation is behind it."
         ),
-        fix=OF_ONE
+        fix=single.fix
         if single
         else "Look at what goes into that line for the first batch at which it is not finite; guard the logarithm or "
         "the division as in training.",
-        fix_code=CODE_OF_ONE
+        fix_code=single.code
         if single
         else "ratio = error / (target + 1e-6)\nlog = torch.log(target.clamp_min(1e-6))\n"
         "assert torch.isfinite(loss), batch_index",
@@ -89,7 +82,8 @@ def finding(process: Process, rule: str) -> Finding | None:
             Evidence("validation passes that read no number", count, "passes", 0, "a loss is a number"),
             Evidence("training loss there", float(before[-1])),
         ],
-        location=called or place,
+        location=(single.line if single else None) or called or place,
+        diff=single.diff if single else None,
         seen_at=place,
         charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")]),
         false_alarm="A metric that is undefined for some validation sets by design.",
@@ -101,12 +95,3 @@ def _is_of_framework(process: Process, place: Location) -> bool:
     within = process.location("backward")
     alone = within is not None and ".backward(" not in within.source
     return alone and within is not None and (within.file, within.line) == (place.file, place.line)
-
-
-def _ends_with_one(process: Process, row: int) -> bool:
-    """Whether the last batch of a pass over a loader holds one sample, and others more."""
-    evals = process.evals
-    loader, samples, forwards = (evals[name][row] for name in ("loader", "samples", "forwards"))
-    sizes = [one["batch_size"] for one in process.loaders.records() if one["loader"] == loader]
-    size = sizes[0] if sizes else None
-    return bool(size and size > 1 and samples == size * (forwards - 1) + 1)

@@ -188,21 +188,6 @@ def drawn_batches(process: Process) -> Location | None:
     return only_of(elsewhere) or batches(process)
 
 
-def divided_inputs(process: Process) -> Location | None:
-    """The only line that divides between the loop's `for` and its backward; else the only function's that does, which
-    is neither a module's forward nor the loop's: an input that is normalised there may be divided by 0."""
-    pattern = f"{_IN_WORDS['division']}|{_IN_WORDS['std']}"
-    lines = [one for one in process.locations("singular") if re.search(pattern, one.source)]
-    loop, end = process.location("loop"), process.location("backward")
-    if loop is not None and end is not None:
-        home = loop.file, loop.function
-        inside = [one for one in lines if (one.file, one.function) == home and loop.line < one.line < end.line]
-        if inside:
-            return only_of(inside)
-        lines = [one for one in lines if (one.file, one.function) != home]
-    return only_of([one for one in lines if one.function not in (MODULE, "forward")])
-
-
 def past_missing(process: Process) -> Location | None:
     """The only line that normalises by statistics which pass over NaN (`np.nanmean`): it leaves the NaN where it is."""
     return only_of([one for one in process.locations("singular") if _PAST_NAN.search(one.source)])

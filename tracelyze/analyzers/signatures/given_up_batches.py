@@ -10,8 +10,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
+from tracelyze.analyzers.evidence.candidates import preparing
 from tracelyze.analyzers.evidence.editing import parsed_line
-from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -29,12 +29,6 @@ FIX_DATA: Final = (
 _LEFT_OUT: Final = (
     "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
     "good = torch.isfinite({inputs}).flatten(1).all(1)\n"
-)
-FIX_DIVISION: Final = (
-    "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
-)
-CODE_DIVISION: Final = (
-    "scaled = (values - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
 )
 
 
@@ -108,11 +102,12 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     share = lost / (lost + len(optimization.steps))
     row, count = found.rows[-1], len({_batch(one) for one in found.rows})
     loader = loader_of(process, row)
-    divided = script_lines.divided_inputs(process) if loader is None else None
+    divided = preparing.line(process) if without_dataset(process, loader) else None
     seen = process.site((loader or {}).get("site")) or process.location("loss") or optimization.loss_location
     missing = script_lines.past_missing(process)
     place = missing or divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
     divides = missing is None and (divided is not None or (place is not None and "/" in place.source.split("#")[0]))
+    fix, code = preparing.remedy(process, place) if divides else (FIX_DATA, left_out(seen))
     came = "the loader handed them out" if loader else "the model was given them"
     sure = bool(events) and count >= limits["batches"] and found.trained >= limits["batches"]
     return Finding(
@@ -127,8 +122,8 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
             "backward followed. What such batches have in common is never learned."
             f"{script_lines.said(missing, 'takes statistics past NaN, and it keeps the NaN')}"
         ),
-        fix=FIX_DIVISION if divides else FIX_DATA,
-        fix_code=(finite.divided(process, place) or CODE_DIVISION) if divides else left_out(seen),
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         evidence=[
             Evidence("batches with NaN or Inf that were given up", count, "batches"),
@@ -166,6 +161,11 @@ def _named(loop: Location | None) -> list[str]:
 def loader_of(process: Process, row: Row) -> Row | None:
     """The loader that handed out a batch."""
     return next((one for one in process.loaders.records() if one["loader"] == row["loader"]), None)
+
+
+def without_dataset(process: Process, loader: Row | None) -> bool:
+    """Whether no dataset of the script's own reads the samples: what prepares them is another function."""
+    return loader is None or (process.site(loader.get("read_by")) or batch_lines.sample(process, loader)) is None
 
 
 def prepared_at(process: Process, loader: Row) -> Location | None:

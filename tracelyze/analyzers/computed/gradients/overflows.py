@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 RECENT = 200
+_GROWTHS = 3  # of a scale, so that the steps between are no coincidence
+_ALIKE = 0.8  # of the growths come after the same number of steps: some steps are of another loss, or not recorded
 
 
 @dataclass(frozen=True)
 class Overflows:
     """Overflows that were not provoked. `bad`: rows of steps, shape [steps]; `recent`: their share of the last `window`
-    steps; `scale`: at the end; `backoffs`: halvings of the settled scale that were never made up for."""
+    steps; `scale`: at the end; `backoffs`: halvings of the settled scale that were never made up for.
+
+    `interval`: the good steps after which the scale grows, where it did so at least three times and at one interval;
+    `skipped`: all steps that were, the scaler's probing among them; `skipped_lately`: their share of the last ones."""
 
     bad: Mask
     count: int
@@ -25,6 +30,9 @@ class Overflows:
     window: int
     scale: float | None
     backoffs: int
+    interval: int | None
+    skipped: Mask
+    skipped_lately: float
 
 
 def overflows(optimization: Optimization, settling: int) -> Overflows | None:
@@ -54,6 +62,8 @@ def overflows(optimization: Optimization, settling: int) -> Overflows | None:
     settled = 0 if hopeless else min(settling, len(bad))
     bad[:settled] = False
     recent = bad[settled:][-RECENT:]
+    skipped = steps["skipped"] == 1
+    skipped[:settled] = False
     return Overflows(
         bad,
         int(bad.sum()),
@@ -61,7 +71,21 @@ def overflows(optimization: Optimization, settling: int) -> Overflows | None:
         len(recent),
         float(scale[-1]) if len(scale) else None,
         _backoffs(scale[np.searchsorted(rows, settled) :]),
+        _interval(scale) if steps.has("skipped") else None,  # a log may leave out steps
+        skipped,
+        float(skipped[settled:][-RECENT:].mean()) if len(recent) else 0.0,
     )
+
+
+def _interval(scale: Floats) -> int | None:
+    """After how many steps without an overflow the scale grows, of the scale at each step."""
+    changes = np.flatnonzero(np.diff(scale) != 0)
+    growths = np.flatnonzero(scale[changes + 1] > scale[changes])
+    since = np.diff(changes)[growths[growths > 0] - 1]
+    if len(since) < _GROWTHS:
+        return None
+    usual = int(np.median(since))
+    return usual if (since == usual).mean() >= _ALIKE else None
 
 
 def _backoffs(scale: Floats) -> int:

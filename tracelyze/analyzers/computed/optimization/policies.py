@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
@@ -183,7 +184,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
     seen = seen or (optimization.backward_location if optimization is not None else None)
     computed = script_lines.only(process, "advantage")
     equal = None if alike else equal_rewards.at(process, steps[zero])
-    rewards = None if alike or computed else script_lines.rewarding(process, seen)
+    rewards = None if alike or computed else coarse_rewards.within(process, script_lines.rewarding(process, seen))
     fix, code = _remedy(process, alike, equal, rewards)
     return Finding(
         rule=rule,
@@ -245,6 +246,8 @@ def _remedy(
             "temperature is. If it samples already, raise the temperature, or hold the policy back (entropy, KL)."
         )
         return fix, "completions = model.generate(prompts, do_sample=True, temperature=1.0)"
+    if (rounded := coarse_rewards.remedy(process, equal.place if equal else rewards)) is not None:
+        return rounded
     compared = equal_rewards.example(process, equal.place) if equal else ""
     if equal and compared:
         fix = (

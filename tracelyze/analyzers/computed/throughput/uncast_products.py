@@ -5,10 +5,13 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.table import Floats, Mask
 
 
 class Products(NamedTuple):
@@ -17,6 +20,12 @@ class Products(NamedTuple):
     share: float
     losses: int
     site: float | None
+
+
+def of_layers(rows: Sequence[dict[str, Any]]) -> tuple[Floats, Mask]:
+    """The work of these layers, and whether each puts out more than 16 bits."""
+    work = np.array([float(row["elements"]) * float(row["inputs"]) for row in rows])
+    return work, np.array([row["dtype"] in ("float32", "float64") for row in rows], dtype=bool)
 
 
 def behind_losses(process: Process, layers: Sequence[dict[str, Any]]) -> Products | None:

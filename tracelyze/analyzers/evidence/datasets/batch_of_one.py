@@ -1,8 +1,9 @@
-"""A batch of one sample that ended the program: whether it was the last of its epoch, and the loader without it."""
+"""A batch of one sample that ended the program, or made a validation no number: whether it was the last of its pass,
+and the loader without it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
+FIX: Final = (
+    "Look at what is computed within a batch: the last one holds one sample. Take a deviation that was computed once, "
+    "of the training data, or one without Bessel's correction; or have the loader leave that batch out."
+)
+_UNBIASED: Final = "spread = target.std(dim=0, unbiased=False).clamp_min(1e-3)  # 0 of one sample, and no NaN"
+_LOADER: Final = "val_loader = DataLoader(val_set, batch_size=32, drop_last=True)"
 MOSTLY = "Mostly it is the last batch of an epoch, when the number of samples divides with remainder one."
 
 
@@ -44,3 +51,43 @@ def example(process: Process) -> str:
     if not process.optimizations or process.longest.loader.get("made_at") is None:
         return ""
     return loader_arguments.example(process, process.longest.loader, {"drop_last": "True"})
+
+
+class Ending(NamedTuple):
+    """Validation passes whose last batch holds one sample: a sentence, what to change, an example, and the line that
+    makes the loader, where it can be changed."""
+
+    told: str
+    fix: str
+    code: str
+    line: Location | None
+    diff: Diff | None
+
+
+def ending(process: Process, row: int | None = None) -> Ending | None:
+    """Of the pass in this row of evals, else of the first whose loss is NaN; None where others hold more, or none is
+    known to be that short."""
+    evals = process.evals
+    rows = np.flatnonzero(evals.known("loss") & np.isnan(evals["loss"])).tolist() if row is None else [row]
+    found = {one["loader"]: one for one in process.loaders.records()}
+    loader = found.get(evals["loader"][rows[0]]) if rows else None
+    if loader is None or not _leaves_one(loader, evals["samples"][rows[0]], evals["forwards"][rows[0]]):
+        return None
+    place = process.site(loader.get("made_at"))
+    diff = loader_arguments.with_arguments(process, place, {"drop_last": "True"})
+    dropped = loader_arguments.example(process, loader, {"drop_last": "True"}) if place is not None else _LOADER
+    return Ending(
+        "The last batch of a pass holds a single sample, and a deviation within it is 0 / 0, with Bessel's correction.",
+        FIX,
+        f"{_UNBIASED}\n{dropped}  # or this, in place of it",
+        place if diff is not None else None,
+        diff,
+    )
+
+
+def _leaves_one(loader: dict[str, Any], samples: float, forwards: float) -> bool:
+    """Whether the batches of a pass are full but for the last, which holds one sample; a model may be called several
+    times with each."""
+    size, length = loader.get("batch_size"), loader.get("length")
+    times = forwards // length if length and forwards % length == 0 else 1
+    return bool(size and size > 1 and forwards and samples == times * (size * (forwards / times - 1) + 1))

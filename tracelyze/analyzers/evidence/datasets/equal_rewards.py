@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _FEWEST: Final = 3  # looks: rewards of one or two steps may be equal by chance
 @dataclass(frozen=True)
 class EqualRewards:
     """The variable with the rewards, the number that all of them are, and the line of the only reward function that
-    compares, else that defines it."""
+    rounds, or compares, else that defines it."""
 
     name: str
     value: float
@@ -42,7 +43,8 @@ def at(process: Process, steps: Floats) -> EqualRewards | None:
     gives = script_lines.only(process, "reward")
     compares = script_lines.only(process, "reward-compared")
     same = gives is not None and compares is not None and compares.function == gives.function
-    return EqualRewards(name, float(facts["mean"]), compares if same else gives)
+    rounds = coarse_rewards.within(process, gives)
+    return EqualRewards(name, float(facts["mean"]), rounds if rounds != gives else compares if same else gives)
 
 
 def _rewards(facts: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.data import inputs
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import batch_lines, pictures, timing
+from tracelyze.analyzers.evidence.candidates import pixels
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -23,6 +24,11 @@ TOO_FAST = (
 SATURATED = (
     "Such values saturate the tanh or sigmoid after it: it passes on little more than their sign, and hardly any "
     "gradient comes back."
+)
+
+FIX = (
+    "For each feature or channel, subtract the mean and divide by the standard deviation of the training set; do the "
+    "same in validation. BatchNorm as the first layer works, too."
 )
 
 
@@ -70,6 +76,10 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             "x = (x - mean) / (std + 1e-8)"
         )
     )
+    place = (pixels.line(process) if bytes_ else None) or batch_lines.sample(process, optimization.loader) or seen
+    fix, code = FIX, lines.named(code, process, batch_lines.sample(process, optimization.loader) or seen)
+    if bytes_ and place is not None and place == pixels.line(process):
+        fix, code = pixels.remedy(process, place)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -80,9 +90,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             f"normalised: {met.name} output values of {number(met.scale)} in an early step, where normalised input "
             "gives about one. " + (SATURATED if met.squashed else TOO_FAST)
         ),
-        fix="For each feature or channel, subtract the mean and divide by the standard deviation of the training set; "
-        "do the same in validation. BatchNorm as the first layer works, too.",
-        fix_code=lines.named(code, process, batch_lines.sample(process, optimization.loader) or seen),
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -105,7 +114,7 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
                 ]
             ),
         ],
-        location=batch_lines.sample(process, optimization.loader) or seen,
+        location=place,
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "raw inputs")]),
         false_alarm="Weights made for raw values and set by hand; forecasters meant to work at any scale (N-BEATS).",

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.evidence.loss import empty_losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import hidden_nan
@@ -52,7 +53,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     filtered = optimization is not None and hidden_nan.may_hide(process)
     if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
-    count, empty = int(bad.sum()), empty_losses.seen(process)
+    count, empty = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process)
     return [
         Finding(
             rule=RULE.id,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.remade import finite
+from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.candidates import preparing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, combine
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -74,10 +74,12 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     affected = np.arange(len(optimization.steps)) >= first
     process, loader = optimization.process, given_up_batches.loader_of(optimization.process, row)
     made = _made_by_script(process, row)
-    divided = script_lines.divided_inputs(process) if loader is None else None
+    divided = preparing.line(process) if given_up_batches.without_dataset(process, loader) else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     place = divided or (given_up_batches.prepared_at(process, loader) if loader else None)
-    divides = made or divided is not None
+    fix, code = given_up_batches.FIX_DATA, given_up_batches.left_out(seen)
+    if made or divided is not None:
+        fix, code = preparing.remedy(process, place)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -91,10 +93,8 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
             f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
             f"{plural(broken, 'loss')} have not been finite since."
         ),
-        fix=given_up_batches.FIX_DIVISION if divides else given_up_batches.FIX_DATA,
-        fix_code=(finite.divided(process, place) or given_up_batches.CODE_DIVISION)
-        if divides
-        else given_up_batches.left_out(seen),
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

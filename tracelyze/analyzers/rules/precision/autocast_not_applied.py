@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.throughput import uncast_products
 from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence.candidates import regions
 from tracelyze.analyzers.evidence.editing.remade.precision import products as own_products
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 CASTING = (1, 2)  # to float16, to bfloat16
-SKETCH = "out = F.linear(x, self.weight, self.bias)  # in place of out.addmm_(x, self.weight.t())"
 NEEDED = ("activations.dtype", "loss_calls.autocast", "loss_graphs.products_work")
 
 
@@ -39,8 +39,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     enough = behind is not None and behind.losses >= limits["losses"]
     if len(products) < limits["looks"] and not enough:
         return Skipped("no linear layer or convolution was looked at")
-    work = np.array([float(row["elements"]) * float(row["inputs"]) for row in products])
-    wide = np.array([row["dtype"] in ("float32", "float64") for row in products])
+    work, wide = uncast_products.of_layers(products)
     share = float(work[wide].sum() / work.sum()) if len(work) else 0.0
     if len(products) < limits["looks"] or share < limits["wide"]:
         if behind is not None and enough and behind.share >= limits["wide"]:
@@ -52,7 +51,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _inside(optimization: Optimization, names: list[str], share: float, limits: Limits) -> Finding:
-    shown, off = listed(names, most=3), own_products.switched_off(optimization.process)
+    shown, off = listed(names, most=3), regions.away(optimization)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -63,13 +62,15 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
             "linear layers and convolutions runs as it would without autocast. Possible causes: an inner region with "
             "enabled=False, a region for another device type, or a torch function that autocast does not cover."
         ),
-        fix=own_products.advice(off),
+        fix=off.fix,
+        fix_code=off.code,
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("work in float32", share, "share", limits["wide"], limits.source("wide")),
             Evidence("modules", shown),
         ],
-        location=off or optimization.backward_location,
+        location=off.place or optimization.backward_location,
+        seen_at=optimization.backward_location,
         false_alarm="A model that must compute in float32, in a program that opens the region for other models.",
     )
 
@@ -88,7 +89,7 @@ def _without_layers(optimization: Optimization, behind: Products, limits: Limits
             "tensor (out=), or within a function with a backward of its own run in the types that they find."
         ),
         fix="Write the product so that it returns a new tensor, as F.linear, torch.addmm and @ do.",
-        fix_code=own_products.anew(optimization.process, line) or SKETCH,
+        fix_code=own_products.anew(optimization.process, line) or own_products.SKETCH,
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("work in float32", behind.share, "share", limits["wide"], limits.source("wide")),
@@ -112,8 +113,7 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
             "in float32 anyway.)"
         ),
         fix="Call the model inside the region.",
-        fix_code=own_products.within(process, process.site(site) or optimization.loss_location)
-        or "with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    loss = criterion(model(x), y)",
+        fix_code=own_products.within(process, process.site(site) or optimization.loss_location) or own_products.REGION,
         first_step=timing.step_at(optimization, 0),
         evidence=[
             Evidence("losses under autocast", calls, "calls", limits["calls"], limits.source("calls")),

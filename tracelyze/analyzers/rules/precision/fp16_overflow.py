@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients.overflows import Overflows, overflows
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures import short_intervals
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
@@ -34,16 +35,23 @@ def check(process: Process, limits: Limits) -> Outcome:
         seen = overflows(optimization, int(limits["settling"]))
         if seen is None:
             continue
+        reasons.append(_reason(seen))
+        if (often := short_intervals.finding(optimization, seen, RULE.id, limits)) is not None:
+            findings.append(often)
+            continue
         collapsed = seen.scale is not None and (seen.scale < limits["scale"] or seen.backoffs >= limits["backoffs"])
         if (collapsed and seen.count >= limits["backoffs"]) or (
             seen.recent >= limits["share"] and seen.window >= limits["settling"]
         ):
             findings.append(_finding(optimization, seen, limits))
-        scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
-        reasons.append(f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}")
     if not reasons:
         return Skipped("no step went through a GradScaler", "not-applicable")
     return findings or Passed("; ".join(reasons))
+
+
+def _reason(seen: Overflows) -> str:
+    scale = "" if seen.scale is None else f", the loss scale ended at {number(seen.scale)}"
+    return f"{plural(seen.count, 'step')} skipped beyond the scaler's own probing{scale}"
 
 
 def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Finding:
@@ -83,7 +91,7 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
         location=optimization.step_location,
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "overflows begin")])
         + pictures.loss(optimization, [Mark(float(begin), "overflows begin")]),
-        false_alarm="A scaler with a very short growth interval skips often by design.",
+        false_alarm="Steps that the script skips itself, for another reason.",
     )
 
 
@@ -106,6 +114,7 @@ RULE = Rule(
         Threshold("scale", 1.0, "", "below 1 the scaler no longer lifts gradients, it shrinks them"),
         Threshold("backoffs", 5, "", "five halvings are a factor of 32; probing costs one per growth interval"),
         Threshold("share", 0.1, "share", "probing every 2,000 steps (the default) skips 0.05% of the steps"),
+        Threshold("interval", 20, "steps", "derived: an overflow after each growth skips one step in 21 or more"),
         Threshold("settling", 50, "steps", "from 65,536 down to 1 takes 16 halvings; three times that to settle"),
         Threshold("dead", 0.5, "share", "of the recent steps: where most are skipped the training has all but stopped"),
     ),

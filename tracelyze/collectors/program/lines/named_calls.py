@@ -23,6 +23,11 @@ def methods(code: CodeType, name: str) -> list[int]:
     return _lines(code, name, METHODS)
 
 
+def functions(code: CodeType, name: str) -> list[int]:
+    """The lines that take a function of this name, of a module or by itself."""
+    return _lines(code, name, FUNCTIONS)
+
+
 def softmaxes_of_attention(code: CodeType) -> list[int]:
     """The lines that take a softmax in a function that multiplies matrices as well."""
     found = _lines(code, "softmax", FUNCTIONS)

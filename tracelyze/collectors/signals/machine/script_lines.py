@@ -21,8 +21,9 @@ from tracelyze.collectors.program.lines import (
     slopes,
 )
 from tracelyze.collectors.program.lines.assigned import averages, dropped, replaced_parts
+from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.loops import epoch_loops
-from tracelyze.collectors.program.lines.settings import given_masks, named_arguments
+from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions
 from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -160,14 +161,18 @@ class ScriptLines(Signal):
                 self._divides[id(code)] = code
                 for line in script_text.singular(code)[:MAX_SITES]:
                     sites.at("singular", code, line)
+                for line in arrays.singular(code)[:MAX_SITES]:
+                    sites.at("singular-array", code, line)
 
     def _note_named(self, code: CodeType, datasets: frozenset[str]) -> None:
         """Lines of a function that do something by a name."""
         sites = self.program.sites
         if script_text.REWARDS.search(code.co_name):
             sites.at("reward", code, code.co_firstlineno)
-            for line in script_text.equalities(code)[:MAX_SITES]:
+            for line in rounding.compares(code)[:MAX_SITES]:
                 sites.at("reward-compared", code, line)
+            for line in rounding.rounds(code)[:MAX_SITES]:
+                sites.at("reward-rounded", code, line)
         for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
@@ -182,6 +187,8 @@ class ScriptLines(Signal):
             ("slope", slopes.without_graph),
             ("balance", moved_biases.moves),
             ("part-text", replaced_parts.lines),
+            ("autocast-text", regions.lines),
+            ("array-cast", arrays.casts),
             ("dropped", dropped.calls),
             ("dropped-state", dropped.states),
         ):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
+SKETCH: Final = "out = F.linear(x, self.weight, self.bias)  # in place of out.addmm_(x, self.weight.t())"
+REGION: Final = "with torch.autocast(x.device.type, dtype=torch.bfloat16):\n    loss = criterion(model(x), y)"
 _IN_PLACE: Final = ("addmm_", "baddbmm_", "addbmm_", "addmv_", "addr_")
 _REGION: Final = re.compile(r"^\s*with\b.*\bautocast\(.*:\s*(?:#.*)?$")
-_OFF: Final = re.compile(r"\bautocast\([^#]*\benabled\s*=\s*False\b")
 
 
 def anew(process: Process, place: Location | None) -> str:
@@ -50,20 +51,3 @@ def within(process: Process, loss: Location | None) -> str:
         return ""
     body = f"{called.dedented(called.text)}\n{own.dedented(own.text)}"
     return f"{heads[0]}\n{textwrap.indent(body, '    ')}"
-
-
-def advice(off: Location | None) -> str:
-    """What to do about products that a region does not reach. `off`: what :func:`switched_off` found."""
-    if off is None:
-        return "Look for autocast(enabled=False) around these modules, and name the device that the tensors are on."
-    return f"Take autocast(enabled=False) in line {off.line} away from these modules, or name the device they are on."
-
-
-def switched_off(process: Process) -> Location | None:
-    """The only recorded line that opens a region in which autocast is off."""
-    found: dict[tuple[str, int], Location] = {}
-    for row in process.sites.records():
-        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
-            if _OFF.search(text):
-                found[row["file"], number] = Location(row["file"], number, row["function"] or "", text.strip())
-    return next(iter(found.values())) if len(found) == 1 else None

@@ -1,0 +1,171 @@
+"""A line that can have done it is named where the script has no other, and not where another one may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence.candidates import coarse_rewards, pixels, preparing, regions
+from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.recorded.run import Process
+from tracelyze.testing import SITES
+
+FIT = [("loop", 89, "fit", "for xb, yb in batches:"), ("backward", 92, "fit", "loss.backward()")]
+CHANGE = "change = (sales[1:] - prev) / prev"
+
+
+def process_with(make: Any, *lines: tuple[str, int, str, str], above: str = "", **more: Any) -> Process:
+    """Each line with what is recorded around it: itself, below `above`."""
+    rows = []
+    for number, (role, line, function, source) in enumerate(lines):
+        text = f"{above}\n{source}" if above and role not in ("loop", "backward") else source
+        first = line - text[: -len(source)].count("\n") if text.endswith(source) else line
+        rows.append(
+            {"site": 30 + number, "role": role, "file": "train.py", "line": line, "function": function}
+            | {"source": source.strip(), "excerpt": text, "excerpt_line": first}
+        )
+    process: Process = make.process(sites=[*SITES, *rows], **more)
+    return process
+
+
+def number(location: Any) -> int | None:
+    return location.line if location is not None else None
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], 38),
+        ([("singular", 49, "windows", "rel = (lv - mean) / (mean + 1.0)")], 38),
+        ([("singular", 49, "windows", "rel = lv / lv.std().clamp_min(1e-6)")], 38),
+        ([("singular", 49, "windows", "rel = lv / len(lv)")], 38),
+        ([("singular", 97, "fit", "mean = total / n")], 38),  # the loop's own
+        ([("singular", 60, "forward", "return x / x.norm()")], 38),
+        ([("singular", 70, "report", "print(total / n)")], 38),
+        ([("evaluation", 70, "score", "model.eval()"), ("singular", 75, "score", "return hits / n")], 38),
+        ([("singular", 49, "windows", "rel = (lv - mean) / spread")], None),
+        ([("singular-array", 49, "windows", "lv = np.log(lv)")], None),
+        ([("singular-array", 49, "windows", "lv = np.log(lv + 1)")], 38),
+    ],
+)
+def test_what_data_are_divided_by(make: Any, others: list[Any], expected: int | None) -> None:
+    process = process_with(make, *FIT, ("singular", 38, "to_features", CHANGE), *others)
+    assert number(preparing.line(process)) == expected
+
+
+def test_a_division_without_warnings_among_several(make: Any) -> None:
+    quiet = process_with(
+        make,
+        *FIT,
+        ("singular", 38, "to_features", f"    {CHANGE}"),
+        above='with np.errstate(all="ignore"):',
+    )
+    place = quiet.locations("singular")[0]
+    assert preparing.line(quiet) == place
+    assert preparing.remedy(quiet, place)[1] == "change = np.where(prev != 0, (sales[1:] - prev) / prev, 0.0)"
+    rows = [{**row, "site": 60 + at} for at, row in enumerate(quiet.sites.records()) if row["role"] == "singular"]
+    other = {**rows[0], "site": 70, "line": 49, "function": "windows", "source": "a = b / c", "excerpt": "a = b / c"}
+    other |= {"excerpt_line": 49}
+    assert number(preparing.line(make.process(sites=[*SITES, *rows, other]))) == 38
+    twice = {**rows[0], "site": 71, "line": 59, "function": "others", "excerpt_line": 58}
+    assert preparing.line(make.process(sites=[*SITES, *rows, twice])) is None
+
+
+def test_a_divisor_that_is_made_of_what_is_bounded(make: Any) -> None:
+    made = ("singular", 49, "windows", "rel = (lv - mean) / (0.3 * mean)")
+    assert preparing.line(process_with(make, *FIT, made, above="mean = lv.mean() + 1.0")) is None
+    assert number(preparing.line(process_with(make, *FIT, made, above="mean = lv.mean()"))) == 49
+
+
+@pytest.mark.parametrize(
+    ("lines", "device", "expected"),
+    [
+        (['@custom_fwd(device_type="cpu", cast_inputs=torch.float32)'], "cpu", 10),
+        (['with torch.autocast("cpu", enabled=False):'], "cpu", 10),
+        (['with torch.autocast("cpu", enabled=False):', "@custom_fwd(cast_inputs=torch.float32)"], "cpu", None),
+        (['with torch.autocast("cuda", dtype=torch.bfloat16):'], "cpu", 10),
+        (['with torch.autocast(device_type="cpu"):'], "cuda:0", 10),
+        (["with torch.cuda.amp.autocast():"], "cpu", 10),
+        (['with torch.autocast("cpu", dtype=torch.bfloat16):'], "cpu", None),
+        (["@custom_fwd(cast_inputs=torch.bfloat16)"], "cpu", None),
+        (['with torch.autocast("cuda"):', 'with torch.autocast("mps"):'], "cpu", None),
+    ],
+)
+def test_what_keeps_autocast_away(make: Any, lines: list[str], device: str, expected: int | None) -> None:
+    places = [("autocast-text", 10 * (at + 1), "forward", text) for at, text in enumerate(lines)]
+    held = [{"optimizer": 0, "name": "SGD", "device": device}]
+    away = regions.away(process_with(make, *places, optimizers=held).longest)
+    assert number(away.place) == expected
+    assert ("line 10" in away.fix) is (expected == 10)
+    if "cast_inputs=torch.float32" in lines[0] and expected:
+        assert away.code == '@custom_fwd(device_type="cpu")  # in place of line 10'
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected", "code"),
+    [
+        (["scores.append(float(hits // len(want)))"], 50, "scores.append(float(hits / len(want)))"),
+        (["return round(hits / n)"], 50, "return (hits / n)"),
+        (["return [int(one / n) for one in hits]"], 50, "return [(one / n) for one in hits]"),
+        (["got = int(text)"], 40, ""),  # it reads a number
+        (["half = text[: len(text) // 2]"], 40, ""),
+        (["if hits // 2 > 3:"], 40, ""),
+        (["return round(hits / n, 3)"], 40, ""),
+        (["for i in range(n // 2):"], 40, ""),
+        (["a = hits // n", "b = other // n"], 40, ""),
+    ],
+)
+def test_what_makes_a_reward_all_or_nothing(make: Any, sources: list[str], expected: int, code: str) -> None:
+    gives = ("reward", 40, "order_reward", "def order_reward(completions, target):")
+    lines = [("reward-rounded", 50 + 9 * at, "order_reward", text) for at, text in enumerate(sources)]
+    elsewhere = ("reward-rounded", 90, "length_reward", "return hits // n")
+    process = process_with(make, gives, *lines, elsewhere)
+    place = coarse_rewards.within(process, process.location("reward"))
+    assert number(place) == expected
+    remedy = coarse_rewards.remedy(process, place)
+    assert (remedy[1] if remedy else "") == code
+
+
+DIVIDES = ("byte-scaled", 35, "__call__", "if t.dtype == torch.uint8:")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([DIVIDES, ("array-cast", 54, "load", "imgs = imgs[..., None].astype(np.float32)")], 54),
+        ([DIVIDES, ("array-cast", 54, "load", "imgs = np.asarray(imgs, dtype=np.float32)")], 54),
+        ([("byte-scaled", 97, "main", "t = ToTensor()"), ("array-cast", 54, "load", "x = x.astype('float32')")], 54),
+        ([("array-cast", 54, "load", "imgs = imgs.astype(np.float32)")], None),  # nothing divides bytes
+        ([("byte-scaled", 35, "save", "a.astype(np.uint8)"), ("array-cast", 54, "load", "x = x.astype(np.float32)")],
+         None),
+        ([DIVIDES, ("array-cast", 54, "load", "imgs = imgs.astype(np.float32) / 255")], None),
+        ([DIVIDES, ("array-cast", 36, "__call__", "t = t.astype(np.float32)")], None),  # the transform itself
+        ([DIVIDES, ("array-cast", 54, "load", "labels = labels.astype(np.float32)")], None),
+        ([DIVIDES, *(("array-cast", at, "load", "x = x.astype(np.float32)") for at in (54, 60))], None),
+    ],
+)  # fmt: skip
+def test_floats_in_front_of_a_transform_of_bytes(make: Any, lines: list[Any], expected: int | None) -> None:
+    process = process_with(make, *lines)
+    place = pixels.line(process)
+    assert number(place) == expected
+    if place is not None:
+        assert "/ 255" in pixels.remedy(process, place)[1]
+
+
+@pytest.mark.parametrize(
+    ("samples", "forwards", "single"),
+    [(385, 4, True), (770, 8, True), (384, 3, False), (386, 4, False), (771, 8, False), (0, 0, False)],
+)
+def test_a_pass_that_ends_with_one_sample(make: Any, samples: int, forwards: int, single: bool) -> None:
+    loaders = [{"loader": 0, "length": 4, "batch_size": 128, "made_at": 30}]
+    evals = {"after_step": [9], "loader": [0], "samples": [samples], "forwards": [forwards], "loss": [float("nan")]}
+    made = ("dataloader", 95, "main", "val = DataLoader(held, batch_size=128)")
+    found = batch_of_one.ending(process_with(make, made, loaders=loaders, evals=evals))
+    assert (found is not None) is single
+    if found is not None:
+        assert number(found.line) == 95
+        assert found.diff is not None
+        assert found.diff.added == ["val = DataLoader(held, batch_size=128, drop_last=True)"]
+    finite = evals | {"loss": [0.3]}
+    assert batch_of_one.ending(process_with(make, made, loaders=loaders, evals=finite)) is None
