@@ -19,8 +19,9 @@ def rank(make: Any, number: int, own: float = 0.02, backward: float = 0.02, coun
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": more.pop("length", 100)}]
     loaders[0] |= {"read_by": more.pop("read_by", None)} | more.pop("loader", {})
     more = {"loader_wait": [0.0] * count, "loader_first": [False] * count} | more
+    models = more.pop("models", DDP)
     return make.process(
-        steps | more, facts={"rank": number}, models=DDP, loaders=loaders, evals={}, samples=samples, more=tables
+        steps | more, facts={"rank": number}, models=models, loaders=loaders, evals={}, samples=samples, more=tables
     )
 
 
@@ -68,6 +69,28 @@ def test_a_rank_that_needs_a_third_more_than_the_other(make) -> None:
 def test_ranks_that_keep_pace(make, own, backward) -> None:
     ranks = named(*(rank(make, number, own[number], backward[number]) for number in (0, 1)))
     assert make.check("straggler", *ranks)[0] == "passed"
+
+
+def test_stages_of_a_pipeline_differ_in_their_work(make) -> None:
+    """What such ranks do outside of backward is in part waiting for each other, which nothing tells apart."""
+
+    def of(sizes: tuple[int, int], messages: float, counted: str) -> Any:
+        group = {"group": "0", "members": "0 1", "enqueued": 4, "completed": 4, "operation": None}
+        group |= {"completed": 4 + messages} if counted == "completed" else {"unseen": messages}
+        models = [[{"model": 0, "name": "Stage", "parameters": 4, "elements": size}] for size in sizes]
+        tables = {"collectives": [group]}
+        return named(
+            rank(make, 0, 0.02, 0.05, models=models[0], tables=tables),
+            rank(make, 1, 0.05, 0.02, models=models[1], tables=tables),
+        )
+
+    assert make.check("straggler", *of((100, 100), 0, "completed"))[0] == "fired"
+    assert make.check("straggler", *of((100, 100), 0.1 * COUNT, "unseen"))[0] == "fired", "now and then"
+    for counted in ("completed", "unseen"):
+        state, reason, _ = make.check("straggler", *of((100, 100), 8 * COUNT, counted))
+        assert (state, "sends and receives" in reason) == ("skipped", True)
+    state, reason, _ = make.check("straggler", *of((100, 200), 0, "unseen"))
+    assert (state, "different models" in reason) == ("skipped", True)
 
 
 def test_paces_are_named_from_the_least_to_the_most(make) -> None:

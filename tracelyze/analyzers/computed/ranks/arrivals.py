@@ -41,6 +41,19 @@ def of(process: Process) -> Arrivals:
     return Arrivals(process.facts.get("host"), created, sent)
 
 
+def messages(process: Process) -> float:
+    """Sends and receives of a rank, as far as they were counted. Gloo keeps no entries of them: some versions count
+    them among what was enqueued, others only among what is complete."""
+    rows = process.tables["collectives"].records() if "collectives" in process.tables else ()
+    counted = recorded = 0.0
+    for row in rows:
+        recorded += bool(row["p2p"])
+        if row["operation"] is None:
+            beyond = float(row["completed"] or 0) - float(row["enqueued"] or 0)
+            counted = max(counted, float(row["unseen"] or 0), beyond)
+    return max(counted, recorded)
+
+
 def waits_for_the_first(ranks: Mapping[int, Arrivals]) -> dict[int, float]:
     """By rank, the share of the time for which it waited in broadcasts for what the lowest rank sends, which itself
     waits for nobody there. Outside of backward: gradients are not averaged by broadcasts."""

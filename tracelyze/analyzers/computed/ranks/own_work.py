@@ -6,6 +6,7 @@ In a data-parallel forward they wait for the buffers of the lowest rank.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -14,11 +15,14 @@ from tracelyze.analyzers.computed.ranks import arrivals
 from tracelyze.analyzers.computed.throughput import contention, loading_lines, pace, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.computed.ranks.arrivals import Arrivals
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
 
+MESSAGES: Final = 1.0  # sends and receives in a step: derived, fewer are those of validation or of a setup
 COLLECTIVES: Final = "the script's collectives"
 BUFFERS: Final = "backward and the broadcast of buffers"
 
@@ -43,6 +47,10 @@ class OwnWork(NamedTuple):
     arrivals: Arrivals
     waits_in: str = "backward"
     """What `backward` is the time of, and `own` the rest of a step."""
+    models: frozenset[tuple[str, int, int]] = frozenset()
+    """Class, tensors and elements of the models that it calls; none where they are split over the ranks."""
+    messages: float = 0.0
+    """Sends and receives in a step. When they begin and end is not recorded."""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -67,7 +75,31 @@ def of(process: Process) -> OwnWork | None:
         seen=pace.seen_outside_of_backward(process.longest),
         loads_at=_loads_at(process),
         arrivals=arrivals.of(process),
+        models=_models(process),
+        messages=arrivals.messages(process) / len(steps),
     )
+
+
+def shared_out(ranks: Mapping[int, OwnWork]) -> str:
+    """Why what ranks do outside of backward says nothing of which one is slow; empty where it does.
+
+    Stages of a pipeline, or a model of its own on each rank, differ in their work on purpose, and wait for each other in
+    sends and receives, at any place in a step.
+    """
+    if any(one.messages >= MESSAGES for one in ranks.values()):
+        return "the ranks wait for each other in sends and receives, and for how long is not recorded"
+    known = [one.models for one in ranks.values() if one.models]
+    if any(not mine & theirs for mine, theirs in itertools.combinations(known, 2)):
+        return "the ranks train different models, so their work differs on purpose"
+    return ""
+
+
+def _models(process: Process) -> frozenset[tuple[str, int, int]]:
+    """None of a wrapper that splits its weights: each rank holds as much as it was dealt."""
+    rows = [row for row in process.models.records() if row["parameters"] and row["elements"]]
+    if any("FullySharded" in f"{row['name']} {row['parallel']}" for row in rows):
+        return frozenset()
+    return frozenset((str(row["name"]), int(row["parameters"]), int(row["elements"])) for row in rows)
 
 
 def _loads_at(process: Process) -> Location | None:

@@ -27,6 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     }
     if len(paces) < 2:
         return Skipped("the run has one rank", "not-applicable")
+    reason = own_work.shared_out(paces)
+    if reason:
+        return Skipped(reason, "not-applicable")
     if any(pace.device != "cpu" for pace in paces.values()):
         return Skipped("on a device the host does not see when work is done", record="--profile-every 100")
     if min(pace.steps for pace in paces.values()) < limits["steps"]:
@@ -84,7 +87,7 @@ def _finding(
         cost=Cost(seconds, lost / step),
         location=(slow.loads_at or process.location("loader")) if loads else place,
         charts=_side_by_side(paces),
-        false_alarm="A rank that does more on purpose, such as the last stage of a pipeline.",
+        false_alarm="A rank that does more on purpose.",
     )
 
 
@@ -123,6 +126,6 @@ RULE = Rule(
         Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
         Threshold("elsewhere", 0.25, "share", "derived: of its share; on slower hardware all ranks are found there"),
     ),
-    not_when="Ranks that are equally slow, a rank whose processors other programs kept busy, first batches of an "
-    "epoch, occasional evaluation or saving on one rank.",
+    not_when="Ranks that are equally slow, stages of a pipeline, ranks that train different models, a rank whose "
+    "processors other programs kept busy, first batches of an epoch, occasional evaluation or saving on one rank.",
 )
