@@ -89,6 +89,12 @@ def test_stages_of_a_pipeline_differ_in_their_work(make) -> None:
     for counted in ("completed", "unseen"):
         state, reason, _ = make.check("straggler", *of((100, 100), 8 * COUNT, counted))
         assert (state, "sends and receives" in reason) == ("skipped", True)
+    looks = {
+        "time": [1.0, 2.0, 3.0, 4.0],
+        "innermost": ["a.py:1 f"] * 2 + ["torch/distributed/distributed_c10d.py:9 recv"] * 2,
+    }
+    seen = named(rank(make, 0, 0.02, 0.05, samples=looks), rank(make, 1, 0.05, 0.02))
+    assert make.check("straggler", *seen)[0] == "skipped", "a program that ended by os._exit has counted nothing"
     state, reason, _ = make.check("straggler", *of((100, 200), 0, "unseen"))
     assert (state, "different models" in reason) == ("skipped", True)
 

@@ -55,7 +55,7 @@ def guard(budget):
 
 def receive(box):
     work = dist.irecv(box, src=0)  # under-way
-    work.wait()
+    work.wait()  # wait-text
 
 def freeze(model):
     model.body.requires_grad_(False)  # freeze

@@ -848,6 +848,9 @@ SETTINGS: Final = (
     pair("two_ranks", "own-seed"),
     pair("staged_batches", "released-early", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER),
     pair("staged_batches", "one-buffer", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER, fast=True),
+    faulty(
+        "letters_read_early", "corrupted-copy", consequences=MISFED, lines=("self.slots[number].clone()",), fast=True
+    ),
     faulty("shared_memory_feed", "corrupted-copy", consequences=MISFED, lines=("share_memory_()",)),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
 )

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _LOOKED: Final = re.compile(r"\birecv\s*\(|\basync_op\s*=\s*True\b")
-_RAN: Final = ("sampled", "forward", "training-call", "loss", "backward", "step", "read", "clip")  # seen as they ran
-_WAITS: Final = ("wait", "wait_all", "waitall", "synchronize", "barrier", "result")
-_READS: Final = frozenset(
+RAN: Final = ("sampled", "forward", "training-call", "loss", "backward", "step", "read", "clip")  # seen as they ran
+WAITS: Final = ("wait", "wait_all", "waitall", "synchronize", "barrier", "result")
+READS: Final = frozenset(
     ("clone", "item", "tolist", "sum", "mean", "max", "min", "norm", "argmax", "std", "var", "abs", "any", "all", "pow")
 ) | {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "matmul", "softmax", "log_softmax", "relu", "sigmoid",
      "tanh", "exp", "log", "sqrt"}  # fmt: skip
 """Methods that need the values. Views and sizes do not, nor does what may hand out the tensor itself, as `to`."""
-_TAKES: Final = frozenset(("cat", "stack", "allclose", "equal"))  # functions of torch that do, beside those
+TAKES: Final = frozenset(("cat", "stack", "allclose", "equal"))  # functions of torch that do, beside those
 
 
 class EarlyRead(NamedTuple):
@@ -45,7 +45,7 @@ def find(process: Process) -> EarlyRead | None:
     """The first such read of a function that was seen to run, in a job of several ranks."""
     if int(process.facts.get("world_size") or 1) < 2:
         return None
-    ran = {(row["file"], row["function"]) for row in process.sites.records() if row["role"] in _RAN}
+    ran = {(row["file"], row["function"]) for row in process.sites.records() if row["role"] in RAN}
     for line in process.locations("under-way"):
         own = own_statement.at(process, line) if (line.file, line.function) in ran else None
         if own is not None and own.stands and _LOOKED.search(own.text):
@@ -65,7 +65,7 @@ def _read(process: Process, line: Location, own: OwnStatement) -> EarlyRead | No
     for following in _following(process, line, own):
         if following.text.split("#")[0].strip() == f"{work}.wait()":
             return EarlyRead(buffer, own, reads, following, line.function) if reads is not None else None
-        if following.parsed.calls(*_WAITS) or _mentions(following, work) or _assigns(following, buffer):
+        if following.parsed.calls(*WAITS) or _mentions(following, work) or _assigns(following, buffer):
             return None
         reads = reads or (following if _needs(following, buffer) else None)
     return None
@@ -117,9 +117,9 @@ def _needs(own: OwnStatement, buffer: str) -> bool:
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, of_torch = name_of(node.func), is_function_of_torch(node.func)
-            if not of_torch and name in _READS and is_it(node.func.value):
+            if not of_torch and name in READS and is_it(node.func.value):
                 return True
-            if (name == "copy_" or (of_torch and name in _READS | _TAKES)) and any(map(is_it, node.args)):
+            if (name == "copy_" or (of_torch and name in READS | TAKES)) and any(map(is_it, node.args)):
                 return True
     return False
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 
 MESSAGES: Final = 1.0  # sends and receives in a step: derived, fewer are those of validation or of a setup
+MESSAGING: Final = 0.1  # of the looks: derived, what happens in every step is seen as often as it takes of a step
+_MESSAGES: Final = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
+_FEWEST: Final = 2  # looks: one may have found it anywhere
 COLLECTIVES: Final = "the script's collectives"
 BUFFERS: Final = "backward and the broadcast of buffers"
 
@@ -50,7 +53,9 @@ class OwnWork(NamedTuple):
     models: frozenset[tuple[str, int, int]] = frozenset()
     """Class, tensors and elements of the models that it calls; none where they are split over the ranks."""
     messages: float = 0.0
-    """Sends and receives in a step. When they begin and end is not recorded."""
+    """Sends and receives in a step, as far as they are counted. When they begin and end is not recorded."""
+    messaging: float = 0.0
+    """Share of the looks of the sampler that found the rank in a send or receive."""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -77,21 +82,30 @@ def of(process: Process) -> OwnWork | None:
         arrivals=arrivals.of(process),
         models=_models(process),
         messages=arrivals.messages(process) / len(steps),
+        messaging=_messaging(process),
     )
 
 
 def shared_out(ranks: Mapping[int, OwnWork]) -> str:
     """Why what ranks do outside of backward says nothing of which one is slow; empty where it does.
 
-    Stages of a pipeline, or a model of its own on each rank, differ in their work on purpose, and wait for each other in
-    sends and receives, at any place in a step.
+    Stages of a pipeline, or a model of its own on each rank, differ in their work on purpose, and wait for each other
+    in sends and receives, at any place in a step.
     """
-    if any(one.messages >= MESSAGES for one in ranks.values()):
+    if any(one.messages >= MESSAGES or one.messaging >= MESSAGING for one in ranks.values()):
         return "the ranks wait for each other in sends and receives, and for how long is not recorded"
     known = [one.models for one in ranks.values() if one.models]
     if any(not mine & theirs for mine, theirs in itertools.combinations(known, 2)):
         return "the ranks train different models, so their work differs on purpose"
     return ""
+
+
+def _messaging(process: Process) -> float:
+    if not process.samples.has("innermost"):
+        return 0.0
+    found = [str(one) for one in process.samples.text("innermost") if one]
+    inside = sum("distributed_c10d.py" in one and one.rpartition(" ")[2] in _MESSAGES for one in found)
+    return inside / len(found) if inside >= _FEWEST else 0.0
 
 
 def _models(process: Process) -> frozenset[tuple[str, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.ranks import early_reads
+from tracelyze.analyzers.computed.ranks.under_way import early_takes
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
@@ -22,8 +23,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Inputs that held something else after the backward than when the model was called, and that autograd had saved.
     Those that it had not are no longer needed by then, and may be filled again. Else buffers that are read early."""
     outcome = _changed(process, limits)
-    early = early_reads.find(process) if not isinstance(outcome, list) else None
-    return outcome if early is None else [early_reads.finding(process, RULE.id, early)]
+    if isinstance(outcome, list):
+        return outcome
+    early, taken = early_reads.find(process), early_takes.find(process)
+    if early is not None:
+        return [early_reads.finding(process, RULE.id, early)]
+    return outcome if taken is None else [early_takes.finding(process, RULE.id, taken)]
 
 
 def _changed(process: Process, limits: Limits) -> Outcome:
