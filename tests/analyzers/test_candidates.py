@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tracelyze.analyzers.evidence.candidates import coarse_rewards, pixels, preparing, regions
+from tracelyze.analyzers.computed.schedules import endless_warmups
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, pixels, preparing, regions
 from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
@@ -169,3 +171,65 @@ def test_a_pass_that_ends_with_one_sample(make: Any, samples: int, forwards: int
         assert found.diff.added == ["val = DataLoader(held, batch_size=128, drop_last=True)"]
     finite = evals | {"loss": [0.3]}
     assert batch_of_one.ending(process_with(make, made, loaders=loaders, evals=finite)) is None
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (["return x @ y / self.t", "return (p * q).sum(1) / p.sum(1)"], 20),
+        (["return x / (p.sum(1) + 1e-6)", "return (p * q).sum(1) / p.sum(1)"], 20),
+        (["return x / p.norm()", "return (p * q).sum(1) / p.sum(1)"], None),
+        (["return x / self.spread", "return (p * q).sum(1) / p.sum(1)"], None),  # which may hold zeros
+        (["return x @ y / self.temperature", "return x / math.pi"], None),
+    ],
+)
+def test_the_only_division_by_what_may_be_zero(make: Any, sources: list[str], expected: int | None) -> None:
+    lines = [("singular", 10 * (at + 1), f"f{at}", text) for at, text in enumerate(sources)]
+    assert number(script_lines.singular_of(process_with(make, *lines), ["division by 0"])) == expected
+
+
+IGNORES = ("ignored", 60, "tokenize", "labels = [-100] * len(prompt) + answer")
+COLLATOR = ("collator", 97, "main", "data_collator=DataCollatorForLanguageModeling(tok, mlm=False),")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([IGNORES, COLLATOR], 97),
+        ([COLLATOR], None),  # labels of all texts are wanted
+        ([IGNORES], None),
+        ([("ignored", 60, "loss", "return F.cross_entropy(x, targets, ignore_index=-100)"), COLLATOR], None),
+        ([("ignored", 60, "shift", "x = x - (-100)"), COLLATOR], None),
+        ([IGNORES, COLLATOR, ("collator", 120, "main", "other = DataCollatorForLanguageModeling(tok)")], None),
+    ],
+)
+def test_a_collator_that_makes_labels_anew(make: Any, lines: list[Any], expected: int | None) -> None:
+    process = process_with(make, *lines)
+    place = collators.line(process)
+    assert number(place) == expected
+    if place is not None:
+        fix, code = collators.remedy(process, place)
+        assert "line 60 masks" in fix
+        assert code.startswith("data_collator=DataCollatorForSeq2Seq(tok),")
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("s = LambdaLR(opt, lambda step: (step + 1) / cfg.warm)", "lambda step: min(1.0, (step + 1) / cfg.warm)"),
+        ("s = LambdaLR(opt, lambda n: float(n) / 100)", "lambda n: min(1.0, float(n) / 100)"),
+        ("s = LambdaLR(opt, lambda step: min(1, step / 100))", ""),
+        ("s = LambdaLR(opt, lambda step: 1 - step / 100)", ""),
+        ("s = LambdaLR(opt, lambda step: (100 - step) / 100)", ""),
+        ("s = LambdaLR(opt, lambda step: step / 100 if step < 100 else 1.0)", ""),
+        ("s = LambdaLR(opt, lambda step: 1 / (step + 1))", ""),
+        ("s = LambdaLR(opt, factor)", ""),
+    ],
+)
+def test_a_warm_up_that_never_ends(make: Any, source: str, code: str) -> None:
+    made = ("scheduler", 82, "train", source)
+    schedule = {"scheduler": 0, "optimizer": 0, "name": "LambdaLR", "base_lr": 0.001, "made_at": 30, "step": 1}
+    process = process_with(make, made, more={"schedules": [schedule]})
+    found = endless_warmups.endless(process.longest, 0.01)
+    assert (found is not None and code in found[1]) is bool(code)
+    assert endless_warmups.endless(process.longest, 0.0001) is None, "a rate that is too high at 1 as well"

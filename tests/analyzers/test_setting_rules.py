@@ -218,14 +218,15 @@ def test_a_scheduler_that_takes_several_steps_with_each_of_the_optimizer(make) -
     prepared = "s = accelerator.prepare(warm(opt, num_warmup_steps=int(0.1 * n), num_training_steps=n))"
     plain = "s = warm(opt, num_warmup_steps=10, num_training_steps=n)"
 
-    def judged(source: str, times: int, zero_from: int, ranks: int = 1, around: str = "") -> Any:
+    def judged(source: str, times: int, zero_from: int, ranks: int = 1, around: str = "", below: str = "") -> Any:
         rates = make.steps() | {"lr": [0.01] * zero_from + [0.0] * (COUNT - zero_from)}
         row = scheduler("LambdaLR", steps=times * COUNT, site=1, made_at=3)
         facts = {"world_size": ranks}
         step = made | {"site": 1, "role": "schedule", "line": 40, "source": "s.step()"}
         step |= {"excerpt_line": 39, "excerpt": f"    {around}\n        s.step()"} if around else {}
         backward = made | {"site": 4, "role": "backward", "line": 38, "source": "accelerator.backward(loss)"}
-        sites = [made | {"source": source}, step, *([backward] if around else [])]
+        made_at = made | {"source": source, "excerpt_line": 28, "excerpt": f"    {source}\n    {below}"}
+        sites = [made_at, step, *([backward] if around else [])]
         process = make.process(rates, sites=sites, facts=facts, more={"schedules": [row]})
         return make.check("learning-rate-schedule", process)[2]
 
@@ -241,6 +242,12 @@ def test_a_scheduler_that_takes_several_steps_with_each_of_the_optimizer(make) -
     assert accumulated.location.line == 40
     skipped = judged(plain, 4, COUNT // 4, around="with accelerator.accumulate(model):")
     assert skipped.fix_code == "if accelerator.sync_gradients:\n    s.step()"
+    skipped = judged(plain, 4, COUNT // 4, around="with accelerator.accumulate(model):", below="m, opt = f(m, opt)")
+    assert skipped.location.line == 40
+    prepares = "m, opt = accelerator.prepare(m, opt)"
+    left_out = judged(plain, 4, COUNT // 4, around="with accelerator.accumulate(model):", below=prepares)
+    assert (left_out.location.line, left_out.seen_at.line) == (29, 40)
+    assert left_out.fix_code == "m, opt, s = accelerator.prepare(m, opt, s)"
     assert "only here" in judged(plain, 4, COUNT // 4, around="if accelerator.is_main_process:").fix_code
     for other in (judged(plain, 1, COUNT // 2), judged(plain, 4, COUNT // 2)):  # its length counts something else
         assert "with each step" not in other.summary

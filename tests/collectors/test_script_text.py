@@ -14,7 +14,7 @@ import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
-from tracelyze.collectors.program.lines.assigned import averages, dropped, rebinding, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, rebinding, replaced_parts
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.settings import regions
 from tracelyze.collectors.signals.machine import script_lines
@@ -44,6 +44,9 @@ def chat(tok, row):
     opened = tok.bos_token + row["question"]  # begin-text
     ids = [tok.bos_token_id] + tok(opened)["input_ids"]  # begin-text
     return tok.apply_chat_template(row["turns"], tokenize=False)  # begin-text
+
+def causal(tok):
+    return DataCollatorForLanguageModeling(tok, mlm=False)  # collator
 
 def half(images):
     if images.dtype == torch.uint8:  # byte-scaled
@@ -244,6 +247,21 @@ def test_what_a_reward_is_made_by(text: str, rounds: bool, compares: bool) -> No
 def test_what_is_made_of_arrays(text: str, singular: bool, casts: bool) -> None:
     *_, function = codes(f"def f(x, frame):\n    {text}\n    return y")
     assert (arrays.singular(function), arrays.casts(function)) == ([2] * singular, [2] * casts)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("labels = [-100] * n + ids", True),
+        ("labels[ids == 0] = -100", True),
+        ("labels = ids.masked_fill(ids == 0, -100)", True),
+        ("labels = ids - 100", False),
+        ("labels = [-100.0] * n", False),
+    ],
+)
+def test_targets_that_losses_ignore(text: str, found: bool) -> None:
+    *_, function = codes(f"def f(labels, ids, n):\n    {text}\n    return labels")
+    assert ignored.lines(function) == [2] * found
 
 
 def test_regions_of_autocast_and_decorators(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence.candidates import bounds
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -125,10 +126,12 @@ def singular(process: Process, step: int | None = None) -> Location | None:
 
 
 def singular_of(process: Process, operations: list[str]) -> Location | None:
-    """The line of the first of these operations that stands in a single line of the script."""
+    """The line of the first of these operations that stands in a single line of the script, or in a single one whose
+    text keeps nothing away from 0."""
     for operation in operations:
         name = re.split(r" (?:at|of|by|below)\b", operation)[0]
-        found = only(process, "singular", _IN_WORDS[name]) if name in _IN_WORDS else None
+        lines = [one for one in process.locations("singular") if re.search(_IN_WORDS.get(name, r"(?!)"), one.source)]
+        found = only_of(lines) or only_of([one for one in lines if not bounds.is_bounded(process, one)])
         if found is not None:
             return found
     return None

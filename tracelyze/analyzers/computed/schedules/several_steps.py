@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Several:
     code: str
     at_step: bool
     """Whether the call of the scheduler's step is to change, not its construction."""
+    place: Location | None = None
+    """Another line to change."""
 
 
 def of(optimization: Optimization, scheduler: Row | None, ended: int) -> Several | None:
@@ -58,10 +61,17 @@ def of(optimization: Optimization, scheduler: Row | None, ended: int) -> Several
             at_step=False,
         )
     step = _own_step(optimization, scheduler, holder) if holder else ""
+    prepares = _prepares(optimization, scheduler, holder) if step else None
+    skips = (
+        " While gradients accumulate, Accelerate skips the optimizer's steps, but a scheduler's only if it prepared "
+        "that one."
+    )
+    if prepares is not None:
+        fix = f"Prepare the scheduler as well, in line {prepares[0].line}."
+        return Several(cause + skips, fix, prepares[1], at_step=True, place=prepares[0])
     if step:
         return Several(
-            f"{cause} While gradients accumulate, Accelerate skips the optimizer's steps, but a scheduler's only if it "
-            "prepared that one.",
+            cause + skips,
             f"Step the scheduler only when gradients are synchronised, or make its length {times} times as long.",
             f"if {holder}.sync_gradients:\n{textwrap.indent(step, '    ')}",
             at_step=True,
@@ -91,6 +101,31 @@ def _own_step(optimization: Optimization, scheduler: Row, holder: str) -> str:
     lines = edits.lines_of_function(optimization.process, place).values()
     accumulates = any(f"{holder}.accumulate(" in one or f"{holder}.sync_gradients" in one for one in lines)
     return own.dedented(own.text) if accumulates else ""
+
+
+def _prepares(optimization: Optimization, scheduler: Row, holder: str) -> tuple[Location, str] | None:
+    """The only line behind the scheduler's that prepares the optimizer and leaves it out, and that line with it. Of a
+    single process: of several, Accelerate takes a step for each, and the length may count otherwise."""
+    process = optimization.process
+    made = process.site(scheduler["made_at"])
+    own = own_statement.at(process, made)
+    statement = own.parsed.statement if own is not None else None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if made is None or not isinstance(target, ast.Name) or int(process.facts.get("world_size") or 1) > 1:
+        return None
+    lines = edits.lines_of_function(process, made)
+    at = [number for number, text in lines.items() if number > made.line and f"{holder}.prepare(" in text]
+    place = Location(made.file, at[0], made.function, lines[at[0]].strip()) if len(at) == 1 else None
+    prepared = own_statement.at(process, place)
+    call = prepared.only_call("prepare") if prepared is not None else None
+    given = [one.id for one in call.args if isinstance(one, ast.Name)] if call is not None else []
+    if place is None or prepared is None or call is None or target.id in given or len(given) != len(call.args):
+        return None
+    kept = prepared.parsed.statement.targets[0] if isinstance(prepared.parsed.statement, ast.Assign) else None
+    if not isinstance(kept, ast.Tuple) or len(kept.elts) != len(given) or call.keywords or not given:
+        return None
+    parts = {one: f"{prepared.parsed.text_of(one)}, {target.id}" for one in (kept.elts[-1], call.args[-1])}
+    return place, prepared.dedented(prepared.parsed.with_parts(parts))
 
 
 def _multiplied(optimization: Optimization, scheduler: Row, times: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 _LENGTHS: Final = ("num_training_steps", "T_max", "total_steps", "total_iters")
 _PLACES: Final = {
@@ -40,6 +41,7 @@ class _Advice:
     code: str
     at_step: bool = False
     length: Setting | None = None
+    place: Location | None = None
 
 
 def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits: Limits) -> Finding | None:
@@ -58,7 +60,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     largest = float(rate[tail:].max())
     zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
     advice = _advice(optimization, scheduler, begin)
-    return findings.about_rate(
+    found = findings.about_rate(
         optimization,
         scheduler,
         rule,
@@ -73,6 +75,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         at_step=advice.at_step,
         setting=advice.length,
     )
+    return found if advice.place is None else replace(found, location=advice.place, seen_at=found.location)
 
 
 def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _Advice:
@@ -92,7 +95,7 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
         )
     several = several_steps.of(optimization, scheduler, begin)
     if several is not None:
-        return _Advice(several.cause, several.fix, several.code, at_step=several.at_step)
+        return _Advice(several.cause, several.fix, several.code, at_step=several.at_step, place=several.place)
     times = _times(scheduler)
     if scheduler is not None and times:
         return _Advice(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import collators
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -13,6 +14,11 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+
+FIX = "To train on answers only, set the labels of prompt positions to -100."
+FIX_CODE = """\
+labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is
+# with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True"""
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -51,6 +57,9 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
             f"loss: {percent(share)} of the targets of {line.function}. In plain text, where it is a word or a full "
             "stop, nothing is wrong. Otherwise the loss says less of the answers, and targets of the prompt"
         )
+    place, fix, code = script_lines.only(process, "labels"), FIX, FIX_CODE
+    if (made_anew := collators.line(process)) is not None:
+        place, (fix, code) = made_anew, collators.remedy(process, made_anew)
     return loss_calls.finding(
         process,
         line,
@@ -61,15 +70,14 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word
         title=title,
         summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
-        fix="To train on answers only, set the labels of prompt positions to -100.",
-        fix_code="labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is\n"
-        "# with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True",
+        fix=fix,
+        fix_code=code,
         evidence=[
             Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),
             Evidence("ids that all rows begin with", length, "ids"),
         ],
         false_alarm="Plain text, continued pretraining, conversations learned as a whole, templates on purpose.",
-        change=script_lines.only(process, "labels"),
+        change=place,
     )
 
 

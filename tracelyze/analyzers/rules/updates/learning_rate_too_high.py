@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import rates, style
-from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.computed.schedules import endless_warmups, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -46,6 +46,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             "# right after each scheduler.step(), or wherever the loop sets the rate:\n"
             f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
         )
+        fix, code = endless_warmups.endless(optimization, found.stable) or (fix, code)
     else:
         fix = "Try a tenth and a hundredth of the learning rate, from fresh weights."
         if found.stable_below:
@@ -60,8 +61,7 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
         summary=summary,
         fix=fix,
         fix_code=code,
-        first_step=begin,
-        last_step=timing.last_step(optimization),
+        first_step=begin, last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, found.first),
         evidence=[
             Evidence("highest learning rate", found.rate, "", limits["raised"] * found.stable if found.stable else None,

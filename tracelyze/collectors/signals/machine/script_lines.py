@@ -20,7 +20,7 @@ from tracelyze.collectors.program.lines import (
     slices,
     slopes,
 )
-from tracelyze.collectors.program.lines.assigned import averages, dropped, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, replaced_parts
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.loops import epoch_loops
 from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions
@@ -189,6 +189,7 @@ class ScriptLines(Signal):
             ("part-text", replaced_parts.lines),
             ("autocast-text", regions.lines),
             ("array-cast", arrays.casts),
+            ("ignored", ignored.lines),
             ("dropped", dropped.calls),
             ("dropped-state", dropped.states),
         ):
