@@ -211,9 +211,9 @@ def test_lines_that_do_something_by_a_name() -> None:
 )
 def test_results_that_nothing_is_done_with(text: str, found: str) -> None:
     *_, function = codes(f"def f(self, labels, m, x, y, p, q, rows, seen, model, frame):\n    {text}\n    return x")
-    calls, states = dropped.calls(function), dropped.states(function)
-    assert (len(calls), len(states)) == (found == "call", found == "state")
-    assert [*calls, *states] in ([], [2], [3])
+    places = dropped.lines(function)
+    assert [role for role, _ in places] == {"call": ["dropped"], "state": ["dropped-state"]}.get(found, [])
+    assert [line for _, line in places] in ([], [2], [3])
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ class ScriptLines(Signal):
                 sites.at("reward-rounded", code, line)
         for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
-        for role, line in [*script_text.bests(code), *script_text.waits(code)][:MAX_SITES]:
+        for role, line in [*script_text.bests(code), *script_text.waits(code), *dropped.lines(code)][:MAX_SITES]:
             sites.at(role, code, line)
         for role, read in (
             ("ends", script_text.ends),
@@ -190,8 +190,6 @@ class ScriptLines(Signal):
             ("autocast-text", regions.lines),
             ("array-cast", arrays.casts),
             ("ignored", ignored.lines),
-            ("dropped", dropped.calls),
-            ("dropped-state", dropped.states),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)

@@ -25,14 +25,10 @@ _OWN: Final = frozenset({"self", "cls"})  # a method of the script's own may do 
 _STATES: Final = "state_dict"
 
 
-def calls(code: CodeType) -> list[int]:
-    """Lines of statements that are a call of one of these, and no more."""
-    return [line for line, chain in _statements(code) if chain[-1] != "update"]
-
-
-def states(code: CodeType) -> list[int]:
-    """Lines that change the dictionary which `state_dict()` has just made, and that nothing else holds."""
-    return [line for line, chain in _statements(code) if chain[-1] == "update"]
+def lines(code: CodeType) -> list[tuple[str, int]]:
+    """Roles and lines of statements that are a call of one of these, and no more (dropped), and of those that change
+    the dictionary which `state_dict()` has just made, and that nothing else holds (dropped-state)."""
+    return [("dropped-state" if chain[-1] == "update" else "dropped", line) for line, chain in _statements(code)]
 
 
 def _statements(code: CodeType) -> list[tuple[int, list[str]]]:
