@@ -259,12 +259,19 @@ def test_the_same_stream_on_every_rank_is_divided_where_it_is_read(make) -> None
     assert "sampler" not in {one.name for one in finding.evidence}
 
 
+IDS = {"dtype": "int64", "shape": "64", "mean": 190.0, "std": 120.0, "min": 2.0, "max": 398.0, "zeros": 0.0}
+
+
 @pytest.mark.parametrize(
     ("field", "status"),
     [
         ({"dtype": "float32", "mean": 0.1, "std": 0.6, "min": -2.0, "max": 2.0}, "fired"),  # coordinates
         ({"dtype": "float32", "mean": 0.5, "std": 0.5, "min": 0.0, "max": 1.0}, "skipped"),  # answers, yes or no
         ({"dtype": "int64", "mean": 1.0, "std": 0.8, "min": 0.0, "max": 2.0}, "skipped"),  # classes
+        ({**IDS}, "fired"),  # users
+        ({**IDS, "shape": "4"}, "skipped"),  # a few of them
+        ({**IDS, "zeros": 0.8}, "skipped"),  # counts, nearly all 0
+        ({**IDS, "std": 12.0}, "skipped"),  # nearly all alike, and one far from them
     ],
 )
 def test_samples_that_are_too_small_for_prints_of_their_own(make, field, status: str) -> None:
@@ -363,6 +370,8 @@ def test_workers_that_yield_the_whole_stream(make, workers) -> None:
     _, _, finding = judge(make, "duplicated-batches", rows, [STREAM | {"loader": 0, "num_workers": workers}])
     assert f"comes {'twice' if workers == 2 else f'{workers} times'}" in finding.title
     assert "get_worker_info" in finding.fix_code
+    ids = [{**row, **IDS, "prints": None} for row in rows]  # a table of users and items: no sample has a print
+    assert judge(make, "duplicated-batches", ids, [STREAM | {"loader": 0, "num_workers": workers}])[0] == "fired"
 
 
 @pytest.mark.parametrize(

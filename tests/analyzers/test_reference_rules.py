@@ -78,6 +78,7 @@ def test_a_reference_that_is_given_the_tensors_themselves(make: Any, source: str
         ("ref = policy.eval()", "ref = copy.deepcopy(policy)"),
         ("ref = LM(config)", "ref = copy.deepcopy(model)"),
         ("ref = mixed(policy, critic)", "ref = copy.deepcopy(model)"),
+        ("ref = agent.get_base_model()", "ref = copy.deepcopy(agent)"),
     ],
 )
 def test_the_copy_is_of_what_the_script_trains(make: Any, source: str, copied: str) -> None:
@@ -92,6 +93,28 @@ def test_the_copy_is_of_what_the_script_trains(make: Any, source: str, copied: s
     steps = make.steps() | {"loss": [LN_2] * 400}
     shared = make.process(steps, sites=sites, more={"references": rows, "loss_calls": []})
     assert f"{copied}.eval().requires_grad_(False)" in make.check(RULE, shared)[2].fix_code
+
+
+@pytest.mark.parametrize(
+    ("kept", "also", "line"),
+    [
+        ("self.reference = reference", "", 2),
+        ("self.policy, self.reference = policy, reference", "", 2),
+        ("self.policy, self.ref = policy, reference", "", None),  # another name: it may be made there
+        ("self.reference = reference", "ref = LM()", None),
+    ],
+)
+def test_what_keeps_a_reference_makes_none(make: Any, kept: str, also: str, line: int | None) -> None:
+    place = {"file": "a.py", "excerpt_line": 1, "excerpt": "def dpo():"}
+    sites = [
+        {"site": 1, "role": "reference", "line": 2, "source": "reference = load()", "function": "dpo", **place},
+        {"site": 2, "role": "reference", "line": 90, "source": kept, "function": "__init__", **place},
+        {"site": 3, "role": "reference" if also else "loader", "line": 50, "source": also, "function": "a", **place},
+    ]
+    rows = [{**OWN, "step": 10 * n, "same": True} for n in range(12)]
+    run = make.process(make.steps() | {"loss": [LN_2] * 400}, sites=sites, more={"references": rows, "loss_calls": []})
+    location = make.check(RULE, run)[2].location
+    assert (location and location.line) == line
 
 
 def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
@@ -144,6 +167,7 @@ def test_a_divergence_from_itself(make: Any) -> None:
     [
         ({}, LN_2),  # a frozen copy, and a loss that does not learn
         ({"same": True, "adapters_off": True}, math.log(2)),
+        ({"shared": 1.0, "equal": 1.0, "adapters_off": True}, LN_2),  # the network inside the adapters
         ({"same": True}, None),  # log-probabilities of sampling, pseudo labels: the loss changes
         ({"same": True}, [1e-9 * (-1) ** n for n in range(400)]),  # mu = 1: the loss reads 0
         ({"equal": 0.4}, math.log(2)),

@@ -477,3 +477,31 @@ def test_recurring_steps_that_are_none_or_are_told_elsewhere(make, taken, evals,
     table = steps(make, len(taken), seconds=taken, time=ends(taken), **columns)
     status, _, finding = make.check("slow-steps", make.process(table, evals=evals))
     assert status == "passed", finding and finding.title
+
+
+def turns(make, length: int, count: int, slow: float = 0.0, apart: bool = False):
+    """Two optimizers that step in turn, `length` steps each time; the first step of a turn takes `slow` s longer."""
+    order = [(turn % 2, step) for turn in range(count) for step in range(length)]
+    time = np.cumsum([0.01 + (slow if step == 0 else 0.0) for _, step in order])
+    last, taken = {}, []
+    for (which, _), end in zip(order, time.tolist(), strict=True):
+        taken.append(end - last[which] if which in last else None)
+        last[which] = end
+    table = steps(make, len(order), seconds=taken, time=time.tolist(), loader_first=[False] * len(order))
+    table["optimizer"] = [which for which, _ in order]
+    optimizers = [{"optimizer": which, "name": "SGD", "device": "cpu", "parameters": 2} for which in (0, 1)]
+    links = [{"optimizer": which, "model": which if apart else 0} for which in (0, 1)]
+    links += [] if apart else [{"optimizer": 0, "other": 1}]
+    return make.process(table, evals={}, optimizers=optimizers, more={"links": links})
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("length", "slow", "status"), [(100, 0.0, "passed"), (100, 0.8, "fired"), (1, 0.0, "passed")])
+def test_the_turn_of_another_optimizer_is_no_slow_step(make, apart: bool, length: int, slow: float, status) -> None:
+    process = turns(make, length, 1600 // length, slow, apart)
+    assert len(process.trainings) == 1 + apart
+    found, reason, finding = make.check("slow-steps", process)
+    assert found == status, reason
+    if finding:
+        assert "every 200 steps" in finding.summary, "the steps of both are counted"
+        assert finding.cost.seconds == pytest.approx(7 * 2 * slow, rel=0.1)

@@ -1014,7 +1014,15 @@ TARGETS_AND_LAYERS: Final = (
         "own-reference",
         "reference-is-policy",
         consequences=STUCK,
-        lines=("reference = policy if",),
+        lines=("reference = own if",),
+        fast=True,
+    ),
+    pair(
+        "preferences_causal",
+        "own-network",
+        "reference-is-policy",
+        consequences=STUCK,
+        lines=("reference = own if",),
         fast=True,
     ),
     pair(

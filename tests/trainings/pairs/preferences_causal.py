@@ -1,7 +1,7 @@
 """Teach a tiny causal language model which of two answers is preferred, against a frozen copy of itself.
 
-Faults: `own-reference` compares the model with itself, `own-texts-again` does so on ids made anew; `fresh-reference`
-copies the trained weights into the reference before every step.
+Faults: `own-reference` compares the model with itself, `own-texts-again` does so on ids made anew, `own-network` with
+the network that it wraps; `fresh-reference` copies the trained weights into the reference before every step.
 """
 
 import argparse
@@ -25,6 +25,17 @@ class Causal(nn.Module):
         return self.head(self.body(self.words(ids))[0])
 
 
+class Wrapped(nn.Module):
+    """As adapters are laid around a network: the parameters are its own, under other names."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids):
+        return self.network(ids)
+
+
 def log_prob(model, ids):
     scores = model(ids)[:, :-1].log_softmax(-1)
     chosen = scores.gather(-1, ids[:, 1:].unsqueeze(-1)).squeeze(-1)
@@ -40,12 +51,14 @@ def pairs(size):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "own-reference", "own-texts-again", "fresh-reference"])
+    faults = ["", "own-reference", "own-texts-again", "own-network", "fresh-reference"]
+    parser.add_argument("--fault", default="", choices=faults)
     args = parser.parse_args()
     torch.manual_seed(9)
     torch.set_num_threads(1)
-    policy = Causal()
-    reference = policy if args.fault.startswith("own-") else copy.deepcopy(policy).requires_grad_(False)
+    policy = Wrapped(Causal())
+    own = policy.network if args.fault == "own-network" else policy
+    reference = own if args.fault.startswith("own-") else copy.deepcopy(policy).requires_grad_(False)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-3)
     for step in range(120):
         good, bad = pairs(16)

@@ -156,6 +156,9 @@ class Process:
     notes: list[str] = field(default_factory=list)
     training: str = ""  # of which of several trainings the tables are, "training 3 of 5"; empty for a whole process
     peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
+    whole: Process | None = field(
+        default=None, repr=False, compare=False
+    )  # all trainings, where this is one of several
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
     measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -169,9 +172,8 @@ class Process:
         """The trainings that this process made, each as a process of its own; the process itself if it made one."""
         found = [] if self.training else trainings.tables_of_each(self.tables)
         names = (f"training {number} of {len(found)}" for number in range(1, len(found) + 1))
-        return [replace(self, tables=tables, training=name) for tables, name in zip(found, names, strict=True)] or [
-            self
-        ]
+        parts = zip(found, names, strict=True)
+        return [replace(self, tables=tables, training=name, whole=self) for tables, name in parts] or [self]
 
     @property
     def rank(self) -> int:

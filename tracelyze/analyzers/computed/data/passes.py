@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 BLANK = "-"  # the print of a sample whose elements are all equal
 # Share of the largest variance between two bounds: two values reach it, and rounding takes off less than that.
 _OF_TWO_VALUES = 0.99
+_OF_IDS = 4.0  # standard deviation from which on two ids agree by chance once in 14 pairs, a batch of eight never
+_FEWEST_IDS = 8  # ids in a batch
+_WIDEST = 8.0  # standard deviations from the least id to the largest: beyond it a few values are far from the others
+_MOSTLY = 0.5  # share of the ids that are 0
 NO_LOADER = -1  # stands for the loader of batches that none made
 
 
@@ -100,15 +104,26 @@ def _distinct(row: Mapping[str, Any], prints: dict[str, list[str]]) -> int:
 
 
 def _measured(row: Mapping[str, Any]) -> bool:
-    """Whether a field holds floats of more than two values.
+    """Whether a field holds numbers that agree by chance in no other batch: floats, or ids, of more than two values.
 
     Such samples have a print together, though one of less than four elements has none of its own: coordinates, the
-    columns of a small table. Targets that are 0 or 1 agree by chance too often.
+    columns of a small table, users and items. Targets that are 0 or 1 agree by chance too often, and so do counts that
+    are nearly all alike.
     """
-    if not str(row["dtype"]).startswith(("float", "bfloat")) or not row["std"]:
+    dtype, spread = str(row["dtype"]), row["std"]
+    if not spread or not dtype.startswith(("float", "bfloat", "int", "uint")):
         return False
     largest = (row["mean"] - row["min"]) * (row["max"] - row["mean"])  # variance; only two values reach it
-    return bool(row["std"] ** 2 < _OF_TWO_VALUES * largest)
+    if spread**2 >= _OF_TWO_VALUES * largest:
+        return False
+    return dtype.startswith(("float", "bfloat")) or _are_ids(row)
+
+
+def _are_ids(row: Mapping[str, Any]) -> bool:
+    """Whether integers are spread over many values, and hardly any of them is frequent."""
+    rows = str(row["shape"]).partition("x")[0]
+    even = row["max"] - row["min"] < _WIDEST * row["std"] and (row["zeros"] or 0.0) < _MOSTLY
+    return bool(even and row["std"] >= _OF_IDS and rows.isdecimal() and int(rows) >= _FEWEST_IDS)
 
 
 def paired(process: Process, loaders: set[int]) -> bool:

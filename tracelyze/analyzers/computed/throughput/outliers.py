@@ -32,6 +32,7 @@ EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
 _SAVES: Final = ("serialization.py", "checkpoint", "safetensors", " save")
 _LARGER: Final = 1.5
 """Times the median from which on a batch counts as larger than usual."""
+_OFTEN: Final = 2  # times as many steps of others as usual: less is a round of a GAN with an extra one
 _MOST_LOST: Final = 0.9  # share of the time: beyond it there is little left to compare
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
 _FEWEST_SEEN: Final = 6  # of so many looks at steps of two kinds, all meet one kind once in 32 times
@@ -61,13 +62,14 @@ class Reason:
 
 
 def net_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]:
-    """Wall time of each step without evaluations, and the steps to be judged, shapes [steps].
+    """Wall time of each step without evaluations and turns of other optimizers, and the steps to be judged, [steps].
 
     Not judged: warm-up, first batches of epochs, and profiled steps with the one after, in which the trace is written.
     """
     steps = optimization.steps
     seconds = steps["seconds"]
     net = seconds - validation.seconds_within_steps(optimization.process, steps["time"], seconds)
+    net -= _turns_of_others(optimization)
     judged = np.isfinite(net) & ~(steps["loader_first"] == 1)
     judged[: max(warm_up, len(judged) // 50)] = False
     numbers = timing.numbers(optimization)
@@ -76,6 +78,27 @@ def net_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]
             last = row["last_step"] or row["first_step"]
             judged &= (numbers < row["first_step"]) | (numbers > last + 1)
     return net, judged
+
+
+def _turns_of_others(optimization: Optimization) -> Floats:
+    """Seconds within each step for which other optimizers of the process had their turn, shape [steps].
+
+    What is trained in turns by whole epochs (alternating towers, clients, a population) waits for the others between
+    two steps. A turn lasts from the first of their steps to the last one. As many of them as in most steps, the rounds
+    of a GAN, are part of the step.
+    """
+    process, ends = optimization.process, optimization.steps["time"]
+    every = (process.whole or process).steps
+    turns = np.zeros(len(ends))
+    if not every.has("optimizer") or not every.has("time"):
+        return turns
+    others = np.sort(every["time"][(every["optimizer"] != optimization.optimizer) & np.isfinite(every["time"])])
+    first = np.searchsorted(others, ends - optimization.steps["seconds"], side="right")
+    last = np.searchsorted(others, ends)
+    usual = statistics.median((last - first).astype(float))
+    many = last - first > max(_OFTEN * usual, usual + 1)
+    turns[many] = others[last[many] - 1] - others[first[many]]
+    return turns
 
 
 def slow(seconds: Floats, judged: Mask, ratio: float, spreads: float, least: float) -> Slow:

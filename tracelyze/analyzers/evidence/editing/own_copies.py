@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, script_lines
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -13,6 +13,34 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _NAMES: Final = (ast.Name, ast.Attribute)
+REFERENCES: Final = frozenset(  # as the collector knows them: collectors/program/lines/script_text.py
+    {"ref", "ref_model", "ref_net", "ref_policy", "reference", "reference_model", "reference_policy", "policy_ref"}
+) | {"model_ref"}
+
+
+def made(process: Process) -> Location | None:
+    """The only line that makes a reference. What keeps the one that it was given, under the same name, makes none,
+    and is named where no other line does."""
+    lines = process.locations("reference")
+    return script_lines.only_of([one for one in lines if not _keeps(one.source)] or lines)
+
+
+def _keeps(source: str) -> bool:
+    """Whether a line assigns what is named as its target: `self.policy, self.reference = policy, reference`."""
+    line = parsed_line.parse(source)
+    if line is None or not isinstance(line.statement, ast.Assign):
+        return False
+    targets, values = (
+        one.elts if isinstance(one, ast.Tuple) else [one] for one in (line.statement.targets[0], line.statement.value)
+    )
+    pairs = list(zip(targets, values, strict=False))
+    named = [(_last(a), _last(b)) for a, b in pairs if _last(a) in REFERENCES]
+    return bool(named) and all(a == b for a, b in named)
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of a variable or an attribute; empty for anything else."""
+    return ast.unparse(node).rpartition(".")[2] if isinstance(node, _NAMES) else ""
 
 
 def of_model(process: Process, place: Location | None, called: Location | None = None) -> str:
@@ -23,14 +51,22 @@ def of_model(process: Process, place: Location | None, called: Location | None =
     reference, model = "reference", "model"
     if isinstance(made, ast.Assign) and len(made.targets) == 1 and isinstance(made.targets[0], _NAMES):
         known = {one.removeprefix("self.") for one in own_names.trained(process)}
+        asked = _asked(made.value)
         given = [made.value] if isinstance(made.value, _NAMES) else ast.walk(made.value)
         named = {ast.unparse(one) for one in given if isinstance(one, _NAMES)}
         own = named if isinstance(made.value, _NAMES) else {one for one in named if one.removeprefix("self.") in known}
-        reference, model = ast.unparse(made.targets[0]), own.pop() if len(own) == 1 else model
+        reference, model = ast.unparse(made.targets[0]), own.pop() if len(own) == 1 else asked or model
     called_as, used = _handed_over(process, called, reference) if place is None and called is not None else ("", "")
     model = called_as or model
     copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
     return f"import copy  # at the top of the file\n\n{copied}" + (f"\n\n{used}" if used else "")
+
+
+def _asked(value: ast.expr) -> str:
+    """What a method without arguments is called on: `policy` in `policy.get_base_model()`."""
+    if not isinstance(value, ast.Call) or value.args or value.keywords or not isinstance(value.func, ast.Attribute):
+        return ""
+    return ast.unparse(value.func.value) if isinstance(value.func.value, _NAMES) else ""
 
 
 def _handed_over(process: Process, called: Location, reference: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed import reference_levels
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import own_copies
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -25,9 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     rows = [row for row in measured if row["step"] > first]
     if not rows:
         return Skipped("no model was called without autograd on the input of the trained one", "not-applicable")
-    alike = [
-        row for row in rows if (row["same"] and not row["adapters_off"]) or row["shared"] == 1 or row["equal"] == 1
-    ]
+    alike = [row for row in rows if not row["adapters_off"] and (row["same"] or 1 in (row["shared"], row["equal"]))]
     if 0 < len(alike) == len(rows) < limits["looks"]:
         return Skipped(f"the two are the same in {plural(len(rows), 'measurement')}: {limits['looks']:.0f} are needed")
     if len(alike) < limits["looks"] or len(alike) < limits["share"] * len(rows):
@@ -58,7 +56,7 @@ def _finding(
     apart = not one and not any(row["shared"] == 1 for row in alike)
     process, assigned = optimization.process, None if one or apart else _assigned(optimization.process)
     written = _written_over(process, limits) if apart else None
-    made, diff = script_lines.only(process, "reference"), line_edits.given_copies(process, assigned)
+    made, diff = own_copies.made(process), line_edits.given_copies(process, assigned)
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
     exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
     said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")

@@ -141,6 +141,8 @@ class References(Signal):
         chosen = dict(list(own.items())[::step][:TENSORS])
         theirs = dict(reference.named_parameters())
         pairs = [(p, theirs[name]) for name, p in chosen.items() if name in theirs and theirs[name].shape == p.shape]
+        if not pairs and {id(p) for p in own.values()} <= {id(q) for q in theirs.values()}:
+            pairs = [(p, p) for p in chosen.values()]  # a part of the model, or a wrapper around it: names differ
         row = {
             "step": self.progress.steps,
             "model": call.model.number,
