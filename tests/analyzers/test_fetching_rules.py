@@ -78,6 +78,32 @@ def test_a_generator_that_workers_copy_is_replaced_at_the_loader(make) -> None:
     assert (finding.location.line, finding.seen_at.line) == (SITES[1]["line"], 30)
 
 
+@pytest.mark.parametrize(
+    ("makes", "remade"),
+    [
+        ("self.rng = np.random.default_rng(seed)", "np.random.default_rng(seed)"),
+        ("self.rng = np.random.RandomState(7)", "np.random.RandomState(seed % 2**32)"),
+        ("self.rng = torch.Generator().manual_seed(seed + 1)", "torch.Generator().manual_seed(seed)"),
+        ("self.other = np.random.default_rng(seed)", None),
+    ],
+)
+def test_a_generator_that_workers_of_a_trainer_copy_is_made_in_each(make, makes: str, remade: str | None) -> None:
+    """A trainer hands no worker_init_fn to the loader that it makes."""
+    place = {"site": 9, "file": "photos.py"}
+    trains = place | {"function": "main", "line": 90, "source": "trainer.train()"}
+    sites = [
+        *(trains | {"site": number, "role": role} for number, role in ((2, "dataloader"), (5, "step"))),
+        place | {"site": 8, "role": "seed", "line": 12, "function": "__init__", "source": makes},
+        place | {"role": "draws", "line": 30, "function": "__getitem__", "source": "angle = self.rng.uniform(-9, 9)"},
+    ]
+    rows = passes([["a", "a"], ["b", "b"]], moved="own")
+    _, _, finding = judge(make, "duplicate-augmentation", rows, sites=sites)
+    assert finding.location.line == (12 if remade else 30)
+    assert "worker_init_fn" not in finding.fix_code
+    expected = f"self._seed, self._rng = seed, {remade}" if remade else "torch.randint"
+    assert expected in finding.fix_code
+
+
 @pytest.mark.parametrize(("first", "status"), [(["a", "a"], "fired"), (["a", "b"], "passed")])
 def test_workers_that_stay_are_compared_in_their_first_pass(make, first: list[str], status: str) -> None:
     """worker_init_fn runs once in each of them; one of them then draws for a batch more than the other."""

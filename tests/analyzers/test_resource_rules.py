@@ -161,6 +161,27 @@ def test_the_region_in_float16_is_the_line_to_change(make, lines: list[str], lin
     assert make.check("fp16-without-scaler", there)[2].diff is None, "an older GPU computes bfloat16 slowly"
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("self.scaler = GradScaler(enabled=dtype == 'half')", "self.scaler = GradScaler(enabled=True)"),
+        ("scaler = torch.amp.GradScaler('cpu', enabled=use)", "scaler = torch.amp.GradScaler('cpu', enabled=True)"),
+        ("scaler = torch.amp.GradScaler('cuda')", None),
+        ("scaler = torch.amp.GradScaler('cuda', enabled=True)", None),
+    ],
+)
+def test_a_scaler_that_is_told_not_to_be_enabled(make, line: str, shown: str | None) -> None:
+    half = make.steps() | {"autocast": [1] * COUNT}
+    row = {"site": 1, "role": "scaler-text", "file": "train.py", "line": 12, "function": "main", "source": line}
+    finding = make.check("fp16-without-scaler", make.process(half, sites=[row]))[2]
+    assert ("scaled no loss" in finding.summary, "no GradScaler was used" in finding.summary) == (
+        shown is not None,
+        shown is None,
+    )
+    if shown is not None:
+        assert (finding.location.line, finding.fix_code, finding.diff) == (12, shown, None)
+
+
 def test_memory_leak_of_graphs(make) -> None:
     steps = make.steps() | {"live_graphs": list(range(1, COUNT + 1))}
     _, _, finding = make.check("memory-leak", make.process(steps))

@@ -247,6 +247,25 @@ def test_a_function_that_normalises_whatever_the_mode(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("True, self.momentum", 21),
+        ("momentum=0.1, training=True", 21),
+        ("self.training, self.momentum", None),
+        ("training=self.training", None),
+        ("self.training or self.running_mean is None, 0.1", None),
+        ("momentum=0.1", None),
+    ],
+)
+def test_a_normalisation_of_several_lines_whatever_the_mode(make: Any, mode: str, line: int | None) -> None:
+    text = f"h = F.batch_norm(\n    x, self.m, self.v, self.w, self.b,\n    {mode},\n)"
+    row = {"site": 1, "role": "batch-norm", "file": "m.py", "line": 21, "function": "forward", "excerpt_line": 20}
+    row |= {"source": "h = F.batch_norm(", "excerpt": f"def forward(self, x):\n{text}"}
+    place = script_lines.always_normalising(make.process(sites=[row]))
+    assert (place and place.line) == line
+
+
+@pytest.mark.parametrize(
     ("source", "function", "line"),
     [
         ("loss = torch.tensor(float(focal.mean()), requires_grad=True)", "compute_loss", 59),

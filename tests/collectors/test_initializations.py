@@ -26,6 +26,7 @@ RULE = "repeated-initialization"
         ("data", "info"),
         ("by a library", "passed"),
         ("loaded first", "critical"),
+        ("loaded in its class", "critical"),
         ("loaded last", "passed"),
         ("new head", "passed"),
         ("part loaded first", "critical"),

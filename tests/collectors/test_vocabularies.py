@@ -39,6 +39,18 @@ def test_another_weight_for_an_embedding_that_there_was() -> None:
         assert vocabularies.grown_from(module, 54) == 50
 
 
+def test_an_embedding_that_was_made_without_values() -> None:
+    """As transformers makes a model whose weights it reads from a file."""
+    with torch.device("meta"):
+        module = made(50)
+        another = made(40)
+    module.weight = nn.Parameter(torch.randn(50, 12))
+    assert vocabularies.grown_from(module, 50) is None
+    module.weight.data = torch.cat([module.weight.detach(), torch.zeros(4, 12)])
+    assert vocabularies.grown_from(module, 54) == 50
+    assert another.weight.is_meta
+
+
 def test_copies_of_an_embedding() -> None:
     module, other = made(50), made(50)
     assert vocabularies.is_copy(module, copy.deepcopy(module).weight)

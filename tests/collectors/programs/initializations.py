@@ -44,6 +44,25 @@ if how == "by a library":  # as its models do when they are made
 if how == "loaded first":
     model.load_state_dict(pretrained)
     model.apply(fill)
+if how == "loaded in its class":
+
+    class Tagger(nn.Module):
+        def __init__(self, state):
+            super().__init__()
+            self.body = make()
+            self.init_weights()
+            self.body.load_state_dict(state)
+            self.head = nn.Linear(2, 2)
+            self.init_weights()  # not model.apply(fill), and again what was loaded
+
+        def init_weights(self):
+            for module in self.modules():
+                fill(module)
+
+        def forward(self, x):
+            return self.head(self.body(x))
+
+    model = Tagger(pretrained)
 if how == "loaded last":
     model.apply(fill)
     model.load_state_dict(pretrained)

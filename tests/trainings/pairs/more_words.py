@@ -1,7 +1,8 @@
 """Add words to the vocabulary of a tiny language model, and fine-tune low-rank adapters of its layers.
 
 The embedding is trained as well, since it has new rows. Faults: `frozen-rows` freezes the embedding with everything
-else that is not an adapter. (Three are no faults. `only-padding` freezes the embedding, and the only new word is
+else that is not an adapter; `rows-of-file` does so with a model that is made without values, takes those of a file, and
+gets a larger weight. (Three are no faults. `only-padding` freezes the embedding, and the only new word is
 padding. `trained-copy` keeps the embedding as it was beside a copy that is looked up and trained, `trained-offsets`
 adds what is learned to its rows.)
 """
@@ -64,6 +65,16 @@ def extend(model):
     model.words = words
 
 
+def from_file(model):
+    with torch.device("meta"):
+        made = Causal()
+    made.load_state_dict(model.state_dict(), assign=True)
+    words = nn.Embedding(OLD + NEW, WIDTH)
+    words.weight.data[:OLD] = made.words.weight.data
+    made.words.weight.data = words.weight.data
+    return made
+
+
 WRAPPERS = {"trained-copy": Kept, "trained-offsets": Offset}
 
 
@@ -80,12 +91,15 @@ def batch(fault):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "frozen-rows", "only-padding", *WRAPPERS])
+    parser.add_argument("--fault", default="", choices=["", "frozen-rows", "rows-of-file", "only-padding", *WRAPPERS])
     args = parser.parse_args()
     torch.manual_seed(4)
     torch.set_num_threads(1)
     model = Causal()
-    extend(model)
+    if args.fault == "rows-of-file":
+        model = from_file(model)
+    else:
+        extend(model)
     model.requires_grad_(False)
     model.feed, model.head = Adapted(model.feed), Adapted(model.head)
     if args.fault in WRAPPERS:

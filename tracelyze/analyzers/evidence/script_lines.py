@@ -5,11 +5,13 @@ That such a line stands in the script is all that is known of it. So one is name
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.candidates import bounds
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _MADE_SEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\("  # a generato
 _UNSEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\(\s*(?:None\s*)?\)"  # by the operating system
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
 _BY_MODE: Final = r"\btraining\b"
+_MODE_AT: Final = 5  # the place of `training` in batch_norm, and of `use_input_stats` in instance_norm
 FILLS: Final = "fills weights or biases by constant_, fill_ or uniform_, zero biases and ones aside"
 _FILLING: Final = r"\b(?:constant_|fill_|uniform_)\s*\("
 _NEUTRAL: Final = (
@@ -238,8 +241,18 @@ def always_dropping(process: Process) -> list[Location]:
 
 def always_normalising(process: Process) -> Location | None:
     """The only line that calls torch.nn.functional.batch_norm, or its like, other than by the mode of the model."""
-    lines = [one for one in process.locations("batch-norm") if _whole(one)]
-    return only_of([one for one in lines if not re.search(r"\btraining\s*=\s*self\.training\b", one.source)])
+    return only_of([one for one in process.locations("batch-norm") if _in_each_mode(process, one)])
+
+
+def _in_each_mode(process: Process, place: Location) -> bool:
+    """Whether a functional normalisation is given a mode that does not mention the module's own."""
+    own = own_statement.at(process, place)
+    call = own.only_call("batch_norm", "instance_norm") if own is not None else None
+    if own is None or call is None or any(isinstance(one, ast.Starred) for one in call.args):
+        return False
+    named = [one.value for one in call.keywords if one.arg in ("training", "use_input_stats")]
+    given = named or call.args[_MODE_AT : _MODE_AT + 1]
+    return bool(given) and re.search(r"\.training\b", own.parsed.text_of(given[0])) is None
 
 
 def into_eval_mode(process: Process) -> Location | None:

@@ -47,8 +47,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 fix="Save the optimizer's state_dict next to the weights, and those of the scheduler and the scaler "
                 "if there are any.",
                 fix_code=own_saves.with_state(process, process.site(row["site"]), STATE, own_saves.TO_GO_ON),
-                first_step=int(row["step"] or 0),
-                evidence=[Evidence("saves without optimizer state", len(going_on), "saves")],
+                first_step=int(going_on[0]["step"] or 0) or None,
+                evidence=[Evidence("saves looked at, none with optimizer state", len(going_on), "saves")],
                 location=process.site(row["site"]),
                 false_alarm="Files meant for inference that only note their epoch.",
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import batch_lines, loader_call, pictures
+from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -14,6 +15,14 @@ from tracelyze.formatting import plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.draws import Part
     from tracelyze.analyzers.recorded.run import Process
+
+_SEEDED_AGAIN = (
+    "def worker_init_fn(worker_id):\n"
+    "    info = torch.utils.data.get_worker_info()\n"
+    "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
+)
+_FROM_TORCH = "Draw from torch's generator, which the loader seeds in each worker, or seed one by it for each sample."
+_FROM_TORCH_CODE = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -48,6 +57,15 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     there = f" (line {made.line})" if made is not None and line is not None else ""
     # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
     change, seen = (made, line) if held and made is not None else (line or made, made)
+    fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
+    code = loader_call.SEED_OF_EACH_WORKER if held else _SEEDED_AGAIN
+    code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
+    if held and held_generators.by_trainer(process, loader):
+        place = held_generators.made(process)
+        remade = held_generators.in_each_worker(process, place) if place is not None else ""
+        change, seen = (place or drawn or change), (drawn if place is not None else made)
+        fix = held_generators.FIX.format(place.line) if place is not None and remade else _FROM_TORCH
+        code = remade or _FROM_TORCH_CODE
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -59,17 +77,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
             + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
             + f"Batches of different workers get the same augmentation, in the same order.{where}"
         ),
-        fix=f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}.",
-        fix_code=(
-            (
-                loader_call.SEED_OF_EACH_WORKER
-                if held
-                else "def worker_init_fn(worker_id):\n"
-                "    info = torch.utils.data.get_worker_info()\n"
-                "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
-            )
-            + loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
-        ),
+        fix=fix,
+        fix_code=code,
         first_step=1,
         evidence=[
             Evidence("workers in the same state", workers, "workers", limits["workers"], limits.source("workers")),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import edits, pictures, script_lines
-from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.remade import frameworks
+import numpy as np
+
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.candidates import adapters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
 
@@ -46,9 +47,11 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     added, used = row["rows"] - row["before"], int(row["used"])
-    optimization = process.longest if process.optimizations else None
+    optimization, begun = _training_from(process, int(row["begun"]))
+    lasts = int(row["step"] - row["begun"])
+    training = timing.training_of(optimization) if optimization is not None else ""
     frozen = not row["trainable"]
-    adapters, adapted = _adapters(process, row) if frozen else (None, "")
+    wrapped, adapted = adapters.training_rows(process, row["parameter"]) if frozen else (None, "")
     made, stepped = (optimization.made_at, optimization.step_location) if optimization is not None else (None, None)
     return Finding(
         rule=RULE.id,
@@ -58,7 +61,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         summary=(
             f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to {row['rows']:,}) "
             f"before training. Inputs use {used} of them, not counting padding, and {row['unchanged']:.0f} of these "
-            f"are bit-for-bit unchanged {plural(row['step'] - row['begun'], 'step')} later. "
+            f"are bit-for-bit unchanged {plural(lasts, 'step')} later. "
             + (
                 "The weight is frozen, so the new tokens keep their meaningless initial values."
                 if frozen
@@ -76,49 +79,36 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         else f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
         f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
         "print(any(weight is one for group in optimizer.param_groups for one in group['params']))  # True",
-        first_step=int(row["begun"]) + 1,
-        last_step=int(row["step"]),
+        first_step=begun + 1,
+        last_step=begun + lasts,
+        trainings=[training] if training else [],
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows", role="basis"),
             Evidence(
                 "steps from first to last measurement",
-                int(row["step"] - row["begun"]),
+                lasts,
                 "steps",
                 limits["steps"],
                 limits.source("steps"),
             ),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
-        location=script_lines.only(process, "freeze" if frozen else "hook") or adapters or made or stepped,
+        location=script_lines.only(process, "freeze" if frozen else "hook") or wrapped or made or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows filled with embeddings that should stay as they are.",
     )
 
 
-def _adapters(process: Process, row: Row) -> tuple[Location | None, str]:
-    """The line that says what adapters train beside the frozen rest, and that line with the embedding and the head."""
-    path = row["parameter"].rpartition(".")[0]
-    if path and not frameworks.peft(process):
-        return None, f'model.get_submodule("{path}").requires_grad_(True)  # above the line that makes the optimizer'
-    embedding = path.rpartition(".")[2] or "embed_tokens"
-    kept = f'["{embedding}", "lm_head"]'
-    rows = "\n# or trainable_token_indices=new_ids, for the new rows alone"
-    example = f"LoraConfig(r=8, modules_to_save={kept}){rows}"
-    made = [one for one in process.tables["modules"].records() if str(one["kind"]).startswith("Peft")]
-    wrapped = process.site(made[0]["made_at"]) if made else None
-    lines = edits.lines_of_function(process, wrapped) if wrapped is not None else {}
-    at = [number for number, line in lines.items() if "LoraConfig(" in line]
-    if wrapped is None or len(at) != 1:
-        return wrapped, example
-    place = Location(wrapped.file, at[0], wrapped.function, lines[at[0]].strip())
-    own = own_statement.at(process, place)
-    call = own.only_call("LoraConfig") if own is not None else None
-    if own is None or call is None or any(one.arg == "modules_to_save" for one in call.keywords):
-        return place, example
-    text = own.with_argument(("LoraConfig",), "modules_to_save", kept)
-    return place, own.dedented(text) + rows if text else example
+def _training_from(process: Process, step: int) -> tuple[Optimization | None, int]:
+    """The training that goes on after this step of the process, and how many steps of its own it had made by then."""
+    times = process.steps["time"]
+    if len(process.optimizations) < 2 or not 0 <= step < len(times):
+        return (process.longest if process.optimizations else None), step
+    found = [(one, int(np.searchsorted(one.steps["time"], times[step]))) for one in process.optimizations]
+    begun = [(one, made) for one, made in found if made < len(one.steps) and one.steps["time"][0] <= times[step]]
+    return begun[-1] if begun else (process.longest, step)
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.remade.precision import regions
+from tracelyze.analyzers.evidence.editing.remade.precision import idle_scalers, regions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
@@ -50,6 +50,7 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
     device = str(optimization.facts.get("device") or "cpu").partition(":")[0]
     process, backward = optimization.process, optimization.backward_location
     place = script_lines.made_short(process) if weights else script_lines.cast_to_float16(process)
+    idle = idle_scalers.made(process)
     how = "with weights kept in float16" if weights else "under float16 autocast"
     return Finding(
         rule=RULE.id,
@@ -57,17 +58,18 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         confidence="likely",
         title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients can become zero",
         summary=(
-            f"{share_of(share, 'steps').capitalize()} ran {how}, and no GradScaler was used. Gradients below 6e-8 "
+            f"{share_of(share, 'steps').capitalize()} ran {how}, and {idle_scalers.said(idle)}. Gradients below 6e-8 "
             "become exactly zero in float16, so small updates are silently lost. Large ones overflow to Inf and reach "
             "the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or "
         + ("keep the weights in float32 and " if weights else "")
-        + "scale the loss with GradScaler."
+        + (f"enable the GradScaler of line {idle.line}." if idle else "scale the loss with GradScaler.")
         + (regions.said(process) if weights else ""),
         fix_code=regions.with_float32_weights(optimization)
         if weights
-        else f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
+        else idle_scalers.enabled(process, idle)
+        or f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -76,8 +78,8 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one", role="expected"),
             Evidence("parameters", dtype),
         ],
-        diff=line_edits.to_bfloat16(process, place) if device == "cpu" and not weights else None,
-        location=place or backward,
+        diff=line_edits.to_bfloat16(process, place) if device == "cpu" and not weights and not idle else None,
+        location=(None if weights else idle) or place or backward,
         seen_at=backward,
         charts=pictures.loss(optimization, [Mark(float(begin), "float16 without scaler")])
         + pictures.grad_norm(optimization),

@@ -45,6 +45,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "begin-text": frozenset({"apply_chat_template", "bos_token", "bos_token_id"}),
     "limit": frozenset({"setrlimit"}),
     "collator": frozenset({"DataCollatorForLanguageModeling"}),
+    "adapters-text": frozenset({"LoraConfig", "AdaLoraConfig"}),
     "scaler-text": frozenset({"GradScaler"}),
     "byte-scaled": frozenset({"uint8", "ToTensor", "to_tensor", "convert_image_dtype", "ToDtype"}),
     "under-way": frozenset({"irecv", "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor"}),

@@ -30,9 +30,12 @@ def stored_weight(module: Any) -> Any:
 def made(module: Any) -> None:
     """An embedding was constructed."""
     weight = stored_weight(module)
-    if len(_rows) >= MAX_EMBEDDINGS or weight is None or weight.is_meta:
+    if len(_rows) >= MAX_EMBEDDINGS or weight is None:
         return
     rows, width = weight.shape
+    if weight.is_meta:  # what loads a model may make it without values, and give it those of the file afterwards
+        _rows[module] = int(rows)
+        return
     others = [other for one in list(_rows) if (other := stored_weight(one)) is not None and not other.is_meta]
     earlier = [other for other in others if other.dim() == 2 and other.shape[1] == width]
     smaller = [other for other in earlier if rows / 2 < other.shape[0] < rows]

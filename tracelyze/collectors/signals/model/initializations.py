@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
 from types import CodeType, FrameType
@@ -21,6 +22,7 @@ from tracelyze.collectors.tensors.safe_computing import is_plain
 MAX_WEIGHTS = 20_000  # that are remembered
 MAX_FILLS = 100_000  # that are looked at: a loop may fill a tensor at every step
 MAX_LOADS = 20  # whose values are compared
+INITIALISES = re.compile(r"(?!__)\w*(?:init|reset|fill)(?!\w*train)", re.IGNORECASE)  # names of what fills weights
 OFTEN = 3  # A module fills its weights as it is made, and a program may do so once more.
 
 
@@ -89,7 +91,8 @@ class Initializations(Signal):
         known.filler = self._filler() if known.fills > 1 or known.loaded else None
         known.filled_at = MAX_FILLS - self._fills_left
         if known.fills >= OFTEN or known.loaded:
-            known.site = self.program.sites.of(self._caller(), "initialization")
+            frame = self._caller()
+            known.site = self.program.sites.of(_asking(frame) if known.loaded else frame, "initialization")
 
     def _caller(self) -> FrameType | None:
         """The frame that has a whole model initialised, where torch's `Module.apply` calls what fills weights."""
@@ -202,6 +205,18 @@ class Initializations(Signal):
     def _by_identity(self) -> dict[int, _Weight]:
         """Those that are still there, which may have moved to a device after they were filled."""
         return {id(p): known for known in self._weights.values() if (p := known.parameter()) is not None}
+
+
+def _asking(frame: FrameType | None) -> FrameType | None:
+    """The frame of the script that calls the function which initialises, however many of that kind call each other."""
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and INITIALISES.match(frame.f_code.co_name):
+        outer = frame.f_back
+        if outer is None or is_library(outer.f_code.co_filename):
+            break
+        frame = outer
+    return frame
 
 
 def _filled_beside(weight: _Weight, gone: list[_Weight]) -> bool:

@@ -1,0 +1,44 @@
+"""The script's own line that says what adapters train beside the frozen rest, with the embedding and the head too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.remade import frameworks
+from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+
+
+def training_rows(process: Process, parameter: str) -> tuple[Location | None, str]:
+    """The line that says what adapters train beside the frozen rest, and that line with the embedding and the head."""
+    path = parameter.rpartition(".")[0]
+    if path and not frameworks.peft(process):
+        return None, f'model.get_submodule("{path}").requires_grad_(True)  # above the line that makes the optimizer'
+    embedding = path.rpartition(".")[2] or "embed_tokens"
+    kept = f'["{embedding}", "lm_head"]'
+    rows = "\n# or trainable_token_indices=new_ids, for the new rows alone"
+    example = f"LoraConfig(r=8, modules_to_save={kept}){rows}"
+    made = [one for one in process.tables["modules"].records() if str(one["kind"]).startswith("Peft")]
+    wrapped = process.site(made[0]["made_at"]) if made else None
+    place = script_lines.only(process, "adapters-text", r"LoraConfig\s*\(") or _beside(process, wrapped)
+    if place is None:
+        return wrapped, example
+    own = own_statement.at(process, place)
+    call = own.only_call("LoraConfig") if own is not None else None
+    if own is None or call is None or any(one.arg == "modules_to_save" for one in call.keywords):
+        return place, example
+    text = own.with_argument(("LoraConfig",), "modules_to_save", kept)
+    return place, own.dedented(text) + rows if text else example
+
+
+def _beside(process: Process, wrapped: Location | None) -> Location | None:
+    """The only line that makes a LoraConfig around the one that wraps the model."""
+    lines = edits.lines_of_function(process, wrapped) if wrapped is not None else {}
+    at = [number for number, line in lines.items() if "LoraConfig(" in line]
+    if wrapped is None or len(at) != 1:
+        return None
+    return Location(wrapped.file, at[0], wrapped.function, lines[at[0]].strip())
