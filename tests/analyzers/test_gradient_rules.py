@@ -71,6 +71,55 @@ def test_one_of_two_optimizers_behind_one_backward_is_cleared_after_its_step(mak
     assert (diff.line, diff.removed, diff.added) == (49, [], ["    opt_centers.zero_grad()"])
 
 
+TWICE = {  # lines of a loop, and at which of them (from line 40 on) the one is cleared that never is: opt_b
+    "side by side": "opt_a.zero_grad(); opt_a.zero_grad(); loss.backward(); opt_a.step(); opt_b.step()",
+    "behind the steps": "loss.backward(); opt_a.step(); opt_b.step(); opt_a.zero_grad(); opt_a.zero_grad()",
+    "in turns": "opt_a.zero_grad(set_to_none=True); loss_a.backward(); opt_a.step(); "
+    "opt_a.zero_grad(set_to_none=True); loss_b.backward(); opt_b.step()",
+    "scaled": "opt_a.zero_grad(); opt_a.zero_grad(); scaler.scale(loss).backward(); scaler.step(opt_a); "
+    "scaler.step(opt_b)",
+}
+MEANT = {
+    "cleared as well": "opt_a.zero_grad(); opt_a.zero_grad(); if late: opt_b.zero_grad(); loss.backward(); "
+    "opt_a.step(); opt_b.step()",
+    "two losses": "opt_a.zero_grad(); loss_a.backward(); opt_a.zero_grad(); loss_b.backward(); opt_a.step(); "
+    "opt_b.step()",
+    "no backward in between": "loss.backward(); opt_a.zero_grad(); opt_a.zero_grad(); opt_a.step(); opt_b.step()",
+}
+
+
+@pytest.mark.parametrize("lines", [*TWICE, *MEANT])
+def test_a_clearing_that_was_copied_is_the_line_to_change(make, lines) -> None:
+    text = (TWICE | MEANT)[lines].split("; ")
+    part = {"file": "train.py", "excerpt": "\n".join(f"        {one}" for one in text), "excerpt_line": 40}
+    roles = {"zero_grad": "zero_grad", "backward": "backward", "step": "step"}
+    sites = [
+        {"site": 7 + at, "role": role, "line": 40 + at, "source": one, **part}
+        for at, one in enumerate(text)
+        for name, role in roles.items()
+        if f"{name}(" in one
+    ]
+    steps = [row["site"] for row in sites if row["role"] == "step"]
+    backwards = [row["site"] for row in sites if row["role"] == "backward"]
+    both = [
+        {"optimizer": at, "name": "SGD", "backward_site": backwards[-1 if at else 0], "site": steps[at]}
+        for at in (0, 1)
+    ]
+    columns = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "grads_carried": [0, 0] + [8 * (index % 2) for index in range(COUNT - 2)],
+    }
+    found = make.check("partial-zero-grad", make.process(columns, optimizers=both, sites=sites))[2]
+    if lines in MEANT:
+        assert found.location.line == 40 + text.index("opt_b.step()")
+        return
+    twice = next(one for one in text if text.count(one) > 1)
+    line = 40 + len(text) - 1 - text[::-1].index(twice)
+    assert (found.location.line, found.diff.line) == (line, line)
+    assert (found.diff.removed, found.diff.added) == ([f"        {twice}"], [f"        {twice.replace('_a', '_b')}"])
+    assert f"Line {line} clears what another line there clears already." in found.summary
+
+
 def test_without_an_optimizer_the_fix_names_none(make) -> None:
     steps = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
     process = make.process(steps, optimizers=[{"optimizer": 0, "name": "ByHand", "device": "cpu"}])

@@ -186,6 +186,13 @@ ZERO_GRAD: Final = (
         lines=("loss.backward()", "table_optimizer.step()"),
     ),
     faulty(
+        "one_cleared_twice",
+        "partial-zero-grad",
+        consequences=BLOW_UP,
+        lines=("enc_opt.zero_grad(set_to_none=True)",),
+        fast=True,
+    ),
+    faulty(
         "only_backbone_cleared",
         "partial-zero-grad",
         consequences=BLOW_UP,

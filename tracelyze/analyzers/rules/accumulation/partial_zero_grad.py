@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import called, edits, pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import own_clears
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -49,6 +50,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     kept = f"{which} tensors kept their old gradients in {percent(share)} of the steps, while the others were cleared"
     if whole:
         which, kept = "All", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
+    repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
+    said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -58,7 +61,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients"
             + (". " if share == 1 else " since these were cleared last. ")
             + (
-                f"Another optimizer's gradients are cleared at each step; those{name} are not."
+                f"Another optimizer's gradients are cleared at each step; those{name} are not.{said}"
                 if alone
                 else "The clearing call misses them: it clears a sub-module, a parameter group or another optimizer."
             )
@@ -75,7 +78,8 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        location=optimization.zero_grad_location or optimization.step_location,
+        location=repeat[0] if repeat else optimization.zero_grad_location or optimization.step_location,
+        seen_at=optimization.step_location if repeat else None,
         charts=pictures.over_steps(
             optimization,
             "Gradients that an earlier step had already used",
@@ -84,7 +88,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
-        diff=edits.clear_after_own_step(optimization) if whole else edits.clear_all(optimization),
+        diff=repeat[1] if repeat else (edits.clear_after_own_step if whole else edits.clear_all)(optimization),
     )
 
 
