@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers import diagnose
+from tracelyze.analyzers.evidence.settings import constants
 
 COUNT = 400
 NAN = float("nan")
@@ -320,6 +321,49 @@ def test_overfitting(make) -> None:
     assert finding.cost.share == pytest.approx(0.7, abs=0.02)
     slight = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.605, 0.68, 14)])
     assert make.check("overfitting", overfitted(make, slight))[2].severity == "info"
+
+
+LOOPS = [
+    {"site": 5, "role": "epochs", "line": 30, "source": "for epoch in range(params['epochs']):"},
+    {"site": 6, "role": "constant", "line": 4, "source": '"epochs": 20,', "name": "epochs", "own_name": "epochs"}
+    | {"value": "20"},
+    {"site": 7, "role": "load_state_dict", "line": 50, "source": "model.load_state_dict(best_state)"},
+]
+
+
+@pytest.mark.parametrize(
+    ("planned", "line", "seen"),
+    [([20], 4, 30), ([40], 30, 12), ([], 12, None), ([20, 20], 12, None)],
+    ids=["set by a constant", "given elsewhere", "no loop over epochs", "several loops"],
+)
+def test_a_training_that_overfits_stops_in_its_loop_over_epochs(make, planned, line, seen) -> None:
+    losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    evals = make.evals(20, COUNT // 20) | {"loss": losses.tolist(), "site": [4] * 20}
+    sites = [{"site": 4, "role": "forward", "line": 12, "source": "return model(x)"}, *LOOPS[: 2 if planned else 0]]
+    events = [{"kind": "epochs-planned", "value": float(one)} for one in planned]
+    process = make.process(evals=evals, events=events, sites=[{"file": "train.py", **row} for row in sites])
+    finding = constants.at_its_constant(make.check("overfitting", process)[2], process)
+    assert (finding.location.line, finding.seen_at and finding.seen_at.line) == (line, seen)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({}, "Line 50 loads the best weights again, so only time is lost"),
+        ({"taken_at": 400}, "Keep the weights"),  # the last ones
+        ({"step": 200}, "Keep the weights"),  # and trained on
+        ({"own": 8}, "Keep the weights"),  # the model's own memory
+        ({"from_other": True}, "Keep the weights"),
+    ],
+    ids=["the best", "the last", "midway", "aliased", "of another model"],
+)
+def test_weights_that_are_loaded_again_at_the_end_are_kept_already(make, state, words) -> None:
+    losses = np.concatenate([np.linspace(2, 0.6, 6), np.linspace(0.62, 1.3, 14)])
+    load = {"step": 400, "given": 8, "expected": 8, "missing": 0, "own": 0, "taken_at": 120, "site": 7, **state}
+    evals = make.evals(20, COUNT // 20) | {"loss": losses.tolist()}
+    finding = make.check("overfitting", make.process(evals=evals, more={"loads": [load]}, sites=LOOPS))[2]
+    assert finding.fix.startswith(words)
+    assert ("best.pt" in finding.fix_code) == words.startswith("Keep")
 
 
 @pytest.mark.parametrize(

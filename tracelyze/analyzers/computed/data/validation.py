@@ -94,6 +94,12 @@ def place(process: Process, row: int) -> Location | None:
     return next((process.site(one["site"]) for one in process.loaders.records() if one["loader"] == loader), None)
 
 
+def place_after(process: Process, step: int) -> Location | None:
+    """The line that calls the model in the validation after this step."""
+    here = passes(process) & (process.evals["after_step"] == step)
+    return place(process, int(np.argmax(here))) if here.any() else None
+
+
 def begins_at(process: Process, site: float) -> Location | None:
     """The first statement of the function that evaluates at this site; None where it trains, or none is known."""
     at = process.site(site)

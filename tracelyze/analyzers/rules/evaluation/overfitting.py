@@ -10,7 +10,7 @@ from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import trainer_examples
+from tracelyze.analyzers.evidence.settings import stopping
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import evaluated_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -19,7 +19,6 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.diagnosis import Location
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -74,18 +73,15 @@ def _rise_of_few(losses: Floats, limits: Limits) -> statistics.Rise | None:
     return statistics.Rise(float(losses[lowest]), lowest, end, margin)
 
 
-def _validated_at(process: Process, step: int) -> Location | None:
-    """The line of the validation after this step, behind which the best weights would be kept."""
-    here = validation.passes(process) & (process.evals["after_step"] == step)
-    return validation.place(process, int(np.argmax(here))) if here.any() else None
-
-
 def _finding(
     optimization: Optimization, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
 ) -> Finding:
     best, last = int(after[seen.lowest]), int(after[-1])
     share = seen.end / seen.minimum - 1
     wasted = timing.numbers(optimization) > best
+    fix, code = stopping.advice(optimization.process, best)
+    loop, number_of_epochs = stopping.loop(optimization.process) or (None, None)
+    validated = validation.place_after(optimization.process, best)
     return Finding(
         rule=RULE.id,
         severity="warning" if share >= limits["grave"] else "info",
@@ -96,9 +92,8 @@ def _finding(
             f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What the "
             "model has learned since then does not carry over to new data."
         ),
-        fix="Keep the weights with the best validation loss, and stop when it stops improving. To get further: more "
-        "or augmented data, weight decay or dropout, a smaller model.",
-        fix_code=trainer_examples.STOP_EARLY,
+        fix=fix,
+        fix_code=code,
         first_step=best,
         last_step=last,
         first_second=timing.second_at(optimization, int(np.argmax(wasted))) if wasted.any() else None,
@@ -115,7 +110,9 @@ def _finding(
             Evidence("training loss at the end", train[1]),
         ],
         cost=timing.cost_of(optimization, wasted),
-        location=_validated_at(optimization.process, best),
+        location=loop or validated,
+        seen_at=validated if loop else None,
+        setting=number_of_epochs,
         charts=pictures.loss(optimization, [Mark(float(best), "lowest validation loss")]),
         false_alarm="A classifier may become overconfident while its accuracy still improves: check the accuracy, too.",
     )
