@@ -163,6 +163,39 @@ def test_the_line_of_a_loader_that_is_made_anew_around_another(collect: Collect,
     assert [line.partition(" =")[0] for line in lines] == ["first", "second", "again"]
 
 
+HELPED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def make(data, shuffle=False):
+    return DataLoader(data, batch_size=8, shuffle=shuffle)
+
+def main():
+    return DataLoader(data, batch_size=8)
+
+data = TensorDataset(torch.randn(32, 4))
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for loader in (make(data), main(), DataLoader(data, batch_size=8)):
+    for (x,) in loader:
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_the_line_that_asks_a_function_for_a_loader(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HELPED)
+    done = collect(sys.executable, str(script))
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    asked = [process.site(row["called_at"]) for row in process.loaders.records()]
+    assert [place and place.line for place in asked] == [14, None, None], "a function without parameters decides alone"
+    assert [(one.line, one.function) for one in process.locations("loader-maker")] == [(5, "make")]
+
+
 def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import wandb\nwandb.login(key='0123456789abcdef0123456789abcdef01234567')\ntrain(" + "x" * 500)

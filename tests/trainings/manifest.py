@@ -778,6 +778,13 @@ SETTINGS: Final = (
     ),
     pair("leaf_sorting", "sliced"),
     faulty(
+        "helper_left_in_order",
+        "no-shuffle",
+        consequences=(*NOISY_VALIDATION, *BLOW_UP),
+        lines=("training = loader_of(",),
+        fast=True,
+    ),
+    faulty(
         "folders_one_by_one",
         "no-shuffle",
         consequences=(*NOISY_VALIDATION, *BLOW_UP),

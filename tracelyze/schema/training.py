@@ -241,6 +241,7 @@ LOADERS = Table(
         Column("takes_epoch", "string", "", "attribute of the loader that has a set_epoch, and is to shuffle"),
         Column("site", "int32", "", "line of the script that iterates the loader (table sites)"),
         Column("made_at", "int32", "", "line of the script that makes the loader (table sites, role dataloader)"),
+        Column("called_at", "int32", "", "line of the script that calls the function of its own with that line"),
         Column("read_by", "int32", "", "line that defines its dataset's __getitem__ or __iter__; null if a library's"),
         Column("collated_by", "int32", "", "line of its collate_fn that takes the first sample, or defines it"),
         Column(

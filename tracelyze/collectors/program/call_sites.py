@@ -46,6 +46,20 @@ class Sites:
             frame = frame.f_back
         return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
 
+    def around(self, role: str, maker: str) -> int | None:
+        """Number of the line of the script that called, with arguments, the innermost function of the script on the
+        stack, whose own first line gets the role `maker`; None where a library called it."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and is_library(frame.f_code.co_filename):
+            frame = frame.f_back
+        above = (
+            frame.f_back if frame is not None and frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount else None
+        )
+        if frame is None or above is None or is_library(above.f_code.co_filename):
+            return None
+        self.at(maker, frame.f_code, frame.f_code.co_firstlineno)
+        return self.of(above, role)
+
     def of(self, frame: FrameType | None, role: str, whole_line: bool = False) -> int | None:
         """Number of the innermost line of the script, from `frame` on. `whole_line`: calls on a line are one site."""
         while frame is not None:

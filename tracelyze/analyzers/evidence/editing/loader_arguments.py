@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import edits, loader_call
+from tracelyze.analyzers.evidence.datasets import loader_helpers
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
 from tracelyze.diagnosis import Diff, Location, Setting
@@ -106,7 +107,20 @@ def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[fl
         imported = "from torch.utils.data import DataLoader, RandomSampler\n\n"
         return fix, f"{imported}loader = DataLoader(dataset, batch_size={size}, sampler=RandomSampler(dataset))", None
     fix = "Shuffle the training data, and leave the validation data as they are."
+    asked = _asked_to_shuffle(process, loader, training)
+    if asked is not None and asked.code:
+        return fix, asked.code, asked.diff
     return fix, example(process, loader, {"shuffle": "True"}), diff
+
+
+def _asked_to_shuffle(
+    process: Process, loader: Mapping[str, Any], training: Iterable[float]
+) -> loader_helpers.Asked | None:
+    """Where a function of the script's own is asked for this loader, and decides by that whether it shuffles."""
+    alike = {one["loader"] for one in process.loaders.records() if one["called_at"] == loader.get("called_at")}
+    return loader_helpers.asking(
+        process, loader, "shuffle", POSITIONS.index("shuffle"), "True", bool(alike - set(training))
+    )
 
 
 def _drawn(process: Process, loader: Mapping[str, Any]) -> str:
@@ -121,9 +135,13 @@ def _drawn(process: Process, loader: Mapping[str, Any]) -> str:
 
 
 def ordered_at(process: Process, loader: Mapping[str, Any]) -> Location | None:
-    """The line that says in which order a loader reads: the one that makes its DistributedSampler, or the loader."""
-    sampler = distributed_sampler(process, loader) if "Distributed" in str(loader.get("sampler")) else None
-    return sampler[0] if sampler else process.loader_location(dict(loader))
+    """The line that says in which order a loader reads: the one that makes its DistributedSampler, that asks a function
+    for a loader which shuffles or does not, or that makes the loader."""
+    if "Distributed" in str(loader.get("sampler")):
+        sampler = distributed_sampler(process, loader)
+        return sampler[0] if sampler else process.loader_location(dict(loader))
+    asked = _asked_to_shuffle(process, loader, ())
+    return asked.place if asked is not None else process.loader_location(dict(loader))
 
 
 def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Location, str] | None:
@@ -147,6 +165,8 @@ def setting_of_shuffle(process: Process, loader: Mapping[str, Any], training: It
     alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
     if "Distributed" in str(loader.get("sampler")):
         return None  # it is the sampler that is told
+    if _asked_to_shuffle(process, loader, training) is not None:
+        return None  # it is the function that is told
     return None if alike - set(training) else Setting(("shuffle",), (False,), "True")
 
 

@@ -63,6 +63,7 @@ class Loader(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._made: ByIdentity[int | None] = ByIdentity()
+        self._called: ByIdentity[int | None] = ByIdentity()
         self._batches_of: ByIdentity[int | None] = ByIdentity()  # by sampler of batches: the line of its loader
         self._numbers: ByIdentity[int] = ByIdentity()
         self._passes: ByIdentity[_Pass] = ByIdentity()  # by iterator
@@ -84,6 +85,7 @@ class Loader(Signal):
         site = self._batches_of.get(batches)
         if site is None:
             site = self.program.sites.here("dataloader")
+            self._called[loader] = self.program.sites.around("loader-call", "loader-maker")
             if loader.batch_size is not None and batches is not None:  # Its sampler of batches is its own.
                 self._batches_of[batches] = site
         self._made[loader] = site
@@ -98,7 +100,7 @@ class Loader(Signal):
             row = describe(loader, number, self.program.sites.here("loader"))
             self._batch_sizes[number] = row["batch_size"]
             sites = self.program.sites
-            row["made_at"] = self._made.get(loader)
+            row["made_at"], row["called_at"] = self._made.get(loader), self._called.get(loader)
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
