@@ -416,6 +416,30 @@ def test_a_loss_that_falls_until_an_operation_of_it_has_no_result(make) -> None:
     assert told.startswith("net.0.bias was not finite any more when this loss was computed.")
 
 
+def test_weights_that_a_root_of_zero_broke_a_step_before(make) -> None:
+    steps = make.steps() | {"loss": [0.7] * 300 + [float("nan")] * 100}
+    loss = {"kind": "nonfinite-loss", "step": 300, "name": "net.bias", "text": "", "value": 0.0, "time": 1.0}
+    event = {"kind": "spoiled-weights", "step": 300, "name": "net.bias", "text": "sqrt at 0", "time": 1.0}
+    text = "    d = torch.sqrt((a - b).pow(2).sum(1))"
+    line = {"site": 9, "role": "singular", "file": "train.py", "line": 12, "function": "forward"}
+    line |= {"source": text.strip(), "excerpt": text, "excerpt_line": 12}
+    _, _, finding = make.check("loss-nonfinite", make.process(steps, events=[loss, event], sites=[line]))
+    assert "The derivative of sqrt at 0 is not finite, and line 12 takes one." in finding.summary
+    assert (finding.location.line, finding.diff.line) == (12, 12)
+    assert finding.diff.added == ["    d = torch.sqrt((a - b).pow(2).sum(1) + 1e-8)"]
+    twice = [line, line | {"site": 10, "line": 40}]
+    _, _, several = make.check("loss-nonfinite", make.process(steps, events=[loss, event], sites=twice))
+    assert "The derivative of sqrt at 0 is not finite, and this loss is made with it." in several.summary
+    assert several.diff is None
+    assert "1e-8" in several.fix_code
+    for other in (
+        steps | {"loss": [0.7] * 299 + [70.0] + [float("nan")] * 100},
+        steps | {"lr": [0.1] * 300 + [0.9] * 100},
+    ):
+        _, _, blown = make.check("loss-nonfinite", make.process(other, events=[loss, event], sites=[line]))
+        assert "derivative" not in blown.summary, "training blew up"
+
+
 @pytest.mark.parametrize(
     ("source", "complement"),
     [

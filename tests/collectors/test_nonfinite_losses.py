@@ -14,6 +14,7 @@ from tracelyze.analyzers import diagnose  # noqa: E402
 from tracelyze.collectors.signals.loss.nonfinite_operations import (  # noqa: E402
     broken_weight,
     first_broken,
+    spoiled_by,
     taken_in,
 )
 
@@ -61,6 +62,30 @@ def test_what_came_in_is_not_blamed_on_the_operation() -> None:
     broken = torch.nn.Parameter(torch.tensor([1.0, float("nan")]))
     assert broken_weight(torch, (broken * 2.0).sum().grad_fn) is broken
     assert broken_weight(torch, (leaf(3e38, 3e38) * 2.0).sum().grad_fn) is None, "finite, though their sum is not"
+
+
+def test_what_can_have_broken_weights_while_the_loss_was_a_number() -> None:
+    broken, whole = leaf(float("nan"), 1.0), leaf(1.0, 2.0)
+    assert spoiled_by(torch, broken.square().sum().sqrt().grad_fn) == ["sqrt at 0"]
+    assert spoiled_by(torch, broken.clamp(-1, 1).acos().mean().grad_fn) == ["acos at 1"]
+    assert spoiled_by(torch, (broken.square().sum().sqrt() * whole.sum()).grad_fn) == ["sqrt at 0"]
+    assert spoiled_by(torch, (whole.square().sum().sqrt() + broken.sum()).grad_fn) == [], "of other weights"
+    assert spoiled_by(torch, (whole * broken).square().sum().sqrt().grad_fn) == [], "its other weights are whole"
+    for loss in (
+        broken.log().mean(),
+        (1 / broken).mean(),
+        torch.softmax(broken, 0).log().mean(),
+        broken.square().sum(),
+    ):
+        assert spoiled_by(torch, loss.grad_fn) == [], "there the loss itself would have been none before"
+    kept = broken.square().sum()
+    for loss in ((kept + 1e-8).sqrt(), kept.clamp_min(1e-12).sqrt(), kept.view(1).add(1e-6).sqrt().sum()):
+        assert spoiled_by(torch, loss.grad_fn) == [], "kept away from 0"
+    assert spoiled_by(torch, (kept + whole.square().sum() * 0).sqrt().grad_fn) == [], "its other weights are whole"
+    assert spoiled_by(torch, (kept + broken.sum()).sqrt().grad_fn) == ["sqrt at 0"]
+    assert spoiled_by(torch, torch.where(broken > 0, broken.log(), broken).sum().grad_fn) == [
+        "log at 0 in a branch that where() hides"
+    ]
 
 
 SCRIPT = """

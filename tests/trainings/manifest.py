@@ -593,6 +593,13 @@ EVALUATION: Final = (
 )
 
 NUMBERS: Final = (
+    faulty(
+        "same_reading_twice",
+        "loss-nonfinite|nonfinite-gradients",
+        consequences=POISONED,
+        lines=("return torch.sqrt(squares)",),
+        fast=True,
+    ),
     pair("vae", "log-zero", "loss-nonfinite|nonfinite-gradients", consequences=POISONED, fast=True),
     pair(
         "crane_mixture",

@@ -16,6 +16,7 @@ EVENT_KINDS: Final = {
     "kept-graph": "gradients were asked for after a backward that kept its graph: it may be what that was kept for",
     "nonfinite-gradient": "the first tensors whose gradient holds NaN or Inf",
     "nonfinite-loss": "a loss that holds NaN or Inf: which operation made it, or which weight was not finite before",
+    "spoiled-weights": "operations of such a loss that can have made the gradients NaN which broke its weights before",
     "nonfinite-taken-in": "what a layer took in then was not finite before any gradient: its weight, and what it held",
     "flat-loss": "operations without a derivative lie in every way from a loss to the parameters: which (name)",
     "empty-loss": "a loss of an evaluation is a mean over no elements, and so NaN",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, script_lines
@@ -53,6 +54,32 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
     example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]
     code = "\n".join(line.strip() for line in diff.added) if diff else example
     return _FIX + _BRANCH * (HIDDEN in operation), code, diff
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """What can have broken the weights a step before a loss was no number: a sentence, what to do, and where."""
+
+    told: str
+    fix: str
+    code: str
+    diff: Diff | None
+    place: Location | None
+
+
+def spoiled(process: Process, step: int) -> Spoiled | None:
+    """Of the loss of this step (the first is 1), whose weights were not finite any more; None where its operations do
+    not tell anything."""
+    rows = [row for row in process.events.records() if row["kind"] == "spoiled-weights" and row["step"] == step - 1]
+    if not rows or not rows[0]["text"]:
+        return None
+    operations = str(rows[0]["text"])
+    place = script_lines.singular_of(process, operations.split(", "))
+    first = re.split(r",| in a branch", operations)[0]
+    name, _, edge = first.partition(" at ") if " at " in first else (first, "", "")
+    what = f"The derivative of {name} at {edge} is not finite" if edge else f"The derivative of a {name} is not finite"
+    stands = f"line {place.line} takes one" if place is not None else "this loss is made with it"
+    return Spoiled(f"{what}, and {stands}.", *advice(process, operations, place), place)
 
 
 def told(operations: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import afterwards, broken_operation
+from tracelyze.analyzers.evidence.loss import afterwards, broken_operation, singular_gradients
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.analyzers.signatures import hidden_nan
@@ -34,8 +35,7 @@ FIX_CODE = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The first NaN or Inf among the measured losses of each optimizer."""
-    findings: list[Finding] = []
-    count = 0
+    findings, count = list[Finding](), 0
     for optimization in process.optimizations:
         hidden = hidden_nan.since(optimization)
         bad = (optimization.steps.known("loss") & ~np.isfinite(optimization.steps["loss"])) | hidden
@@ -64,13 +64,17 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     affected, zeroed = np.arange(len(bad)) >= first, hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
     fix, code = broken_operation.fix(optimization.process, begin) or (FIX, FIX_CODE)
+    place, blew_up = broken_operation.line(optimization.process, begin), re.search("blew up|learning rate rose", before)
+    spoiled = singular_gradients.spoiled(optimization.process, begin) if not blew_up else None
+    if spoiled:
+        before, fix, code, place = f"{before} {spoiled.told}", spoiled.fix, spoiled.code, spoiled.place or place
     return Finding(
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="likely" if hidden and zeroed else "certain",
         title=f"The loss{timing.name_of(optimization)} {told} at step {begin:,}",
         summary=f"{before} {harm}",
-        fix=BLEW_UP if "blew up" in before or "learning rate rose" in before else fix,
+        fix=BLEW_UP if blew_up else fix,
         fix_code=code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
@@ -79,12 +83,13 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
             Evidence("first loss that is not finite", what, "", "finite", "a loss is a number"),
             Evidence("steps without a finite loss", total, "steps"),
             *([Evidence("logged in their place", 0.0, "", None, hidden_nan.WHO[zeroed])] * hidden),
-            Evidence("last finite loss before", _last_finite(steps["loss"][:first]), ""),
+            Evidence("last finite loss before", next(filter(np.isfinite, steps["loss"][:first][::-1].tolist()), None)),
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
         cost=timing.cost_of(optimization, bad if recovered else affected),
-        location=broken_operation.line(optimization.process, begin) or optimization.loss_location,
+        location=place or optimization.loss_location,
         seen_at=optimization.loss_location,
+        diff=spoiled.diff if spoiled else None,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A loss that is meant to be Inf for rejected samples, and is never used for a step, is harmless.",
     )
@@ -123,11 +128,6 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
         false_alarm="A loss that is meant to be Inf for rejected samples.",
     )
     return [finding]
-
-
-def _last_finite(values: np.ndarray) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite[-1]) if len(finite) else None
 
 
 RULE = Rule(

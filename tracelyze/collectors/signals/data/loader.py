@@ -62,8 +62,7 @@ class Loader(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._made: ByIdentity[int | None] = ByIdentity()
-        self._called: ByIdentity[int | None] = ByIdentity()
+        self._made: ByIdentity[tuple[int | None, int | None]] = ByIdentity()  # its line, and that which called for it
         self._batches_of: ByIdentity[int | None] = ByIdentity()  # by sampler of batches: the line of its loader
         self._numbers: ByIdentity[int] = ByIdentity()
         self._passes: ByIdentity[_Pass] = ByIdentity()  # by iterator
@@ -82,13 +81,13 @@ class Loader(Signal):
     def loader_made(self, loader: Any) -> None:
         """A DataLoader was constructed. One around another, as a framework makes it, has the line of that other one."""
         batches = _batches(loader)
-        site = self._batches_of.get(batches)
+        site, called = self._batches_of.get(batches), None
         if site is None:
             site = self.program.sites.here("dataloader")
-            self._called[loader] = self.program.sites.around("loader-call", "loader-maker")
+            called = self.program.sites.around("loader-call", "loader-maker")
             if loader.batch_size is not None and batches is not None:  # Its sampler of batches is its own.
                 self._batches_of[batches] = site
-        self._made[loader] = site
+        self._made[loader] = site, called
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
@@ -100,7 +99,7 @@ class Loader(Signal):
             row = describe(loader, number, self.program.sites.here("loader"))
             self._batch_sizes[number] = row["batch_size"]
             sites = self.program.sites
-            row["made_at"], row["called_at"] = self._made.get(loader), self._called.get(loader)
+            row["made_at"], row["called_at"] = self._made.get(loader) or (None, None)
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)

@@ -13,6 +13,7 @@ from tracelyze.collectors.tensors import saved_values
 
 MAX_NAMED = 3
 HIDES = ("Where",)  # one branch of its results
+HIDDEN = " in a branch that where() hides"
 POWER = "a power below 1 at 0"
 SINGULAR = {
     "Sqrt": "sqrt at 0", "Rsqrt": "rsqrt at 0", "Pow": POWER,
@@ -41,25 +42,29 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
             and id(node) in leads_to_broken
             and id(node) not in leads_to_finite
         ):
-            hidden = " in a branch that where() hides" if id(node) in behind_where else ""
-            found.setdefault(what + hidden)
+            found.setdefault(what + HIDDEN * (id(node) in behind_where))
     names = [what for what in found if not what.startswith(POWER)] or list(found)  # most powers are squares
     return names[:MAX_NAMED]
 
 
 def _can_be_singular(node: Any) -> bool:
-    """Not a division by what is not trained, or by what is kept above 0 (clamp, as in normalize)."""
-    if saved_values.kind(node) != "Div":
+    """Not a division by what is not trained, or by what is kept above 0 (clamp, as in normalize); nor a root of that,
+    or of what a constant is added to."""
+    operation = saved_values.kind(node)
+    if operation not in ("Div", "Sqrt"):
         return True
-    divisor = node.next_functions[1][0] if len(node.next_functions) > 1 else None
+    given = node.next_functions[operation == "Div" :]
+    taken = given[0][0] if given else None
     for _ in range(_MOST_SHAPES):
-        if divisor is None or saved_values.kind(divisor) not in SHAPES:
+        if taken is None or saved_values.kind(taken) not in SHAPES:
             break
-        divisor = divisor.next_functions[0][0] if divisor.next_functions else None
-    if divisor is not None and saved_values.kind(divisor) in ("ClampMin", "Clamp"):
-        least = getattr(divisor, "_saved_min", None)
+        taken = taken.next_functions[0][0] if taken.next_functions else None
+    if taken is not None and saved_values.kind(taken) in ("ClampMin", "Clamp"):
+        least = getattr(taken, "_saved_min", None)
         return not (isinstance(least, (int, float)) and least > 0)
-    return divisor is not None
+    if operation == "Sqrt" and taken is not None and saved_values.kind(taken) == "Add":
+        return sum(one is not None for one, _ in taken.next_functions) > 1
+    return taken is not None
 
 
 def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:

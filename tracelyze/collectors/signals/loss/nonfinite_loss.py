@@ -13,7 +13,13 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.loss.nonfinite_operations import Broken, broken_weight, first_broken, taken_in
+from tracelyze.collectors.signals.loss.nonfinite_operations import (
+    Broken,
+    broken_weight,
+    first_broken,
+    spoiled_by,
+    taken_in,
+)
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
@@ -66,10 +72,13 @@ class NonfiniteLoss(Signal):
             weight = broken_weight(self.torch, root)
             broken = [] if weight is not None else first_broken(self.torch, root)[:MAX_NAMED]
             given = None if broken or weight is not None else taken_in(self.torch, root)
+            spoiled = spoiled_by(self.torch, root) if weight is not None and self._looked_into == 1 else []
         name = "" if weight is None else self.program.calls.parameter_name(weight) or "A weight"
         reaches = bool(broken) and broken[0].reaches
         named = list(dict.fromkeys(one.what for one in broken))
         self.context.record_event("nonfinite-loss", name, ", ".join(named), value=float(reaches))
+        if spoiled:
+            self.context.record_event("spoiled-weights", name, ", ".join(spoiled))
         self.program.sites.wanted.add("singular")
         if len(broken) == 1 and broken[0].kind != "Div":
             self._seek(broken[0], CALLED.get(broken[0].kind, (broken[0].kind.lower(),)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from tracelyze.collectors.signals.gradients import singular_operations
 from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
@@ -72,6 +73,7 @@ _BETWEEN: Final = 4  # operations between a mask and its softmax that keep -inf 
 _KEEPS: Final = frozenset({"ToCopy", "Alias", "Div", "Mul"})
 _GIVEN: Final = ("self", "other", "mat1", "input")
 _VIEWS: Final = frozenset({"T", "Transpose", "Permute", "View", "Unsqueeze", "Expand", "ToCopy"})
+_FINITE_AT_THE_EDGE: Final = ("sqrt at 0", "acos at 1", "asin at 1", "acosh at 1")
 _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", "tensor2")
 
 
@@ -136,14 +138,26 @@ def _leaf(node: Any) -> Any:
 
 def broken_weight(torch: Any, root: Any) -> Any:
     """A tensor at the end of this graph that is not finite itself; None if all are, or too many to look at."""
+    return next((leaf for leaf in _leaves(root) if not _all_finite(torch, leaf)), None)
+
+
+def spoiled_by(torch: Any, root: Any) -> list[str]:
+    """What can have made the gradients NaN that broke these weights a step before, when the loss was still a number:
+    operations whose values are finite where their derivatives are not."""
+    leaves = _leaves(root)
+    broken = {id(leaf) for leaf in leaves if not _all_finite(torch, leaf)}
+    found = singular_operations.suspects(root, {id(leaf) for leaf in leaves} - broken, broken)
+    return [what for what in found if what in _FINITE_AT_THE_EDGE or singular_operations.HIDDEN in what]
+
+
+def _leaves(root: Any) -> list[Any]:
     order, _ = saved_values.graph_behind(root, CHOOSES)
-    leaves = [leaf for node in order if (leaf := getattr(node, "variable", None)) is not None]
-    for leaf in leaves[:MAX_LEAVES]:
-        value = _number(torch, leaf)
-        # Added up in float64, which no sum of float32 leaves.
-        if value is not None and not bool(value.sum(dtype=torch.float64).isfinite()):
-            return leaf
-    return None
+    return [leaf for node in order if (leaf := getattr(node, "variable", None)) is not None][:MAX_LEAVES]
+
+
+def _all_finite(torch: Any, leaf: Any) -> bool:
+    value = _number(torch, leaf)  # Added up in float64, which no sum of float32 leaves.
+    return value is None or bool(value.sum(dtype=torch.float64).isfinite())
 
 
 def _number(torch: Any, value: Any) -> Any:
