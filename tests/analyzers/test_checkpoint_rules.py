@@ -158,6 +158,28 @@ def test_a_scheduler_is_restored_after_the_optimizer_whose_rate_it_leaves(make, 
     assert '"scheduler": scheduler.state_dict()' not in finding.fix_code
 
 
+def test_a_file_without_the_optimizer_is_mended_where_it_is_written(make) -> None:
+    """By its only line; one that is read may be written by several, or by the program before."""
+    writes = 'torch.save({"model": model.state_dict(), "epoch": epoch}, path)'
+    sites = [
+        {"site": 8, "role": "checkpoint", "file": "run.py", "line": 30, "function": "run", "source": writes},
+        {"site": 9, "role": "checkpoint", "file": "run.py", "line": 12, "function": "run"}
+        | {"source": "state = torch.load(path)"},
+    ]
+    weights = {"optimizer": False, "optimizer_restored": False, "keys": "epoch model"}
+    rows = [SAVE | weights | {"site": 8}, LOAD | weights | {"site": 9}]
+    _, _, finding = judge(make, "resume-discontinuity", rows, sites=sites)
+    assert (finding.location.line, finding.seen_at.line) == (30, 12)
+    assert finding.fix_code.splitlines()[:2] == [
+        'torch.save({"model": model.state_dict(), "epoch": epoch, "optimizer": optimizer.state_dict()}, path)',
+        "state = torch.load(path)",
+    ]
+    _, _, finding = judge(make, "resume-discontinuity", [*rows, SAVE | weights | {"site": 9}], sites=sites)
+    assert (finding.location.line, finding.seen_at) == (12, None)
+    whole = [SAVE | {"site": 8}, LOAD | {"site": 9, "optimizer_restored": False}]
+    assert judge(make, "resume-discontinuity", whole, sites=sites)[2].location.line == 12, "it holds what is needed"
+
+
 def test_an_example_writes_what_the_file_lacks_beside_what_it_holds(make) -> None:
     weights = {"optimizer": False, "optimizer_restored": False, "keys": "epoch net"}
     _, _, finding = judge(make, "resume-discontinuity", [SAVE | weights, LOAD | weights])

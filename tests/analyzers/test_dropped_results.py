@@ -47,6 +47,7 @@ def test_the_line_that_masks_labels_in_vain(make: Any) -> None:
         ("target-in-input", [MASKED]),
         ("loss-broadcast", [MASKED]),
         ("exploding-gradients", ["x.clamp(0, 1)"]),
+        ("exploding-gradients", ["a.data.mul(0.9).add(b, alpha=0.1)"]),
         ("weights-not-loaded", [MASKED]),
         ("dead-relu", [MASKED]),
     ],
@@ -75,6 +76,7 @@ def test_not_where_the_script_evaluates(make: Any) -> None:
         ("input-normalization", "x.sub(mean).div(std)", "x = x.sub(mean).div(std)"),
         ("padding-in-loss", "labels.view(-1).masked_fill(pad, -100)", "do(this)"),  # of another shape
         ("exploding-gradients", "p.grad.clamp(-1, 1)", "p.grad.clamp_(-1, 1)"),
+        ("exploding-gradients", "w.data.clamp(-c, c)", "w.data.clamp_(-c, c)"),
         ("ema-not-updated", "a.data.mul(0.9).add(b, alpha=0.1)", "a.data.mul_(0.9).add_(b, alpha=0.1)"),
         ("memory-leak", "hidden.detach()", "hidden = hidden.detach()"),
     ],

@@ -581,6 +581,13 @@ def test_a_critic_that_nothing_bounds(make) -> None:
     assert "bounds nothing" in finding.summary
     assert outcome(level, added, sites=[slope])[0] == "skipped", "an image's gradient that is looked at"
     assert outcome(grown, grown, sites=[slope])[0] == "skipped", "no loss below zero"
+    some = np.exp(np.linspace(0, 4.2, COUNT))
+    bounds = slope | {"role": "dropped", "function": "constrain"}
+    for text in ("w.data.clamp(-c, c)", "p.clamp(-0.01, 0.01)"):
+        in_vain = bounds | {"source": text, "excerpt": f"    {text}"}
+        assert outcome(some, -grown, sites=[in_vain])[0] == "fired", "the bounded weights are dropped"
+        assert outcome(level, -grown, sites=[in_vain])[0] == "skipped"
+    assert outcome(some, -grown)[0] == "skipped"
 
 
 def test_nonfinite_gradients_before_the_loss(make) -> None:

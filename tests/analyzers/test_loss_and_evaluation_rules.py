@@ -197,6 +197,11 @@ def test_functional_dropout_that_ignores_the_mode(make) -> None:
     _, _, finding = make.check("eval-in-train-mode", make.process(evals=evals))
     assert "training=self.training" in finding.fix_code
     assert finding.confidence == "likely"  # dropout may be sampled by a repeated input within one batch
+    begun = make.evals() | {"dropouts": [0, 20, 20, 20], "after_step": [0, 100, 200, 300]}
+    summary = make.check("eval-in-train-mode", make.process(evals=begun))[2].summary
+    assert "in 3 of 3 validation passes" in summary, "before the first step nobody looks into fused attention"
+    some = begun | {"after_step": [50, 100, 200, 300]}
+    assert "in 3 of 4" in make.check("eval-in-train-mode", make.process(evals=some))[2].summary
 
 
 @pytest.mark.parametrize(

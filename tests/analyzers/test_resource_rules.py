@@ -454,6 +454,34 @@ def test_one_allocation_that_is_too_large_by_itself(make, name: str, text: str, 
 
 
 @pytest.mark.parametrize(
+    ("shapes", "through", "step", "line"),
+    [
+        (["24x78", "24x75", "24x60", "24x78"], 137, 417, 60),
+        (["24x78", "24x75", "24x60", "24x78"], 112, 417, 79),  # an evaluation
+        (["24x78", "24x75", "24x60", "24x78"], 137, 2, 79),  # it never fitted
+        (["24x78", "24x78", "24x78", "24x78"], 137, 417, 79),  # all as wide
+        (["24x78", "16x78", "24x78", "8x78"], 137, 417, 79),
+    ],
+)
+def test_a_batch_that_is_far_longer_than_those_before(make, shapes, through: int, step: int, line: int) -> None:
+    text = f'File "/home/me/train.py", line {through}, in main\nFile "/home/me/train.py", line 79, in forward\n'
+    text += "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes"
+    where = {"source": "scores = q @ k.transpose(-1, -2)", "file": "train.py", "line": 79}
+    events = [row | where for row in exception("RuntimeError", text, step=step)]
+    place = {"file": "train.py", "function": "main", "source": "..."}
+    roles = {"training-call": 137, "evaluation": 112, "collate": 60}
+    sites = [place | {"site": at, "role": role, "line": at} for role, at in roles.items()]
+    batches = [{"step": at, "loader": 0, "trained": True, "field": "0", "shape": one} for at, one in enumerate(shapes)]
+    process = make.process(
+        events=events, end=Exit("exception", 1), facts={"host_memory_bytes": 64 * 2**30}, sites=sites,
+        loaders=[{"loader": 0, "dataset": "Logs", "iterable": False, "collated_by": 60}], more={"batches": batches},
+    )  # fmt: skip
+    finding = make.check("out-of-memory", process)[2]
+    assert finding.location.line == line
+    assert ("lengths of 60 to 78" in finding.summary) is (line == 60)
+
+
+@pytest.mark.parametrize(
     ("kept", "peak", "said"),
     [
         (lambda part: 2e9, lambda part: 8e9 + 60e9 * max(0.0, part - 0.6), "its inputs grew"),

@@ -292,6 +292,7 @@ CONSEQUENCES: Final = (
                 "The optimizer also holds the teacher, which is not meant to be saved."),
     Consequence("resume-discontinuity", ("weights-not-loaded", "repeated-initialization", "checkpoint-mismatch"),
                 "Training resumes from different weights than it had."),
+    Consequence("no-checkpoint", ("resume-discontinuity",), "The file that lacks the optimizer's state is that one."),
     Consequence("reference-is-policy", ("snapshot-aliased",), "A copy that shares its memory is no reference."),
     # memory and speed
     Consequence("memory-leak", ("retain-graph",), "Graphs that are retained are kept."),

@@ -45,7 +45,11 @@ _ORDERS: Final = _Missing(frozenset({"permutation", "randperm", "shuffle"}))
 _DETACHES: Final = _Missing(frozenset({"detach"}))
 _COPIES: Final = _Missing(frozenset({"clone"}))
 _BOUNDED: Final = _Missing(_BOUNDS | {"where"}, never=r"\.grad\b")
-_CLIPPED: Final = _Missing(_BOUNDS | {"mul", "div"}, says=r"\.grad\b", in_place=True)
+_OF_WEIGHTS: Final = r"\.data\b|\b(?:p|w|params?|parameters?|weights?)\.cl(?:amp|ip)"
+_CLIPPED: Final = _Missing(
+    _BOUNDS | {"mul", "div"}, says=rf"\.grad\b|{_OF_WEIGHTS}", never=r"\.data\.(?:mul|div)\b", in_place=True
+)
+_WEIGHTS_BOUNDED: Final = _Missing(_BOUNDS, says=_OF_WEIGHTS, never=r"\.grad\b")
 _WRITTEN_TO_STATE: Final = _Missing()
 _MISSING: Final = {
     "padding-in-loss": _Missing(_MASKS, never=r"\binf\b|\bfinfo\b|\bscores\b|\battn_w"),
@@ -71,6 +75,11 @@ _MISSING: Final = {
     "sampler-mismatch": _WRITTEN_TO_STATE,
 }
 """By the id of the rule."""
+
+
+def bounds_weights(process: Process) -> Location | None:
+    """The only statement that computes bounded weights and drops them."""
+    return _only(process, _WEIGHTS_BOUNDED)
 
 
 def at_its_line(finding: Finding, process: Process) -> Finding:

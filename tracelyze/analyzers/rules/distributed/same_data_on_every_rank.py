@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import batches_of_ranks, script_lines
+from tracelyze.analyzers.evidence.candidates import unprepared
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 
@@ -90,7 +91,7 @@ def _finding(
     ranks, batches = len(compared) + 1, min(places for places, _ in compared.values())
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     by_hand = first.loader == passes.NO_LOADER
-    fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
+    line, fix, code = unprepared.divided(process, loader, by_hand)
     source = "no loader" if by_hand else f"sampler {loader.get('sampler')}"
     if loader.get("iterable"):
         source = f"{loader.get('dataset') or 'a data set'}, an IterableDataset, which no sampler divides"
@@ -117,7 +118,7 @@ def _finding(
         ],
         cost=Cost(spent * part, part) if spent else None,
         ranks=[process.rank, *compared],
-        location=process.loader_location(loader) or script_lines.drawn_batches(process),
+        location=line or process.loader_location(loader) or script_lines.drawn_batches(process),
         seen_at=process.site(loader.get("site")) or (optimization.loss_location if optimization else None),
         false_alarm="Ranks that hold parts of one model should see the same data.",
     )  # fmt: skip

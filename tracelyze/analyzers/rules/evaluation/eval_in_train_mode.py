@@ -37,9 +37,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped) & ~sampled
     functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train & ~sampled
     count = int(judged.sum())
-    for bad, is_functional in ((forgotten, False), (functional, True)):
-        if bad.sum() >= limits["share"] * count:
-            return [_finding(process, judged, bad, is_functional, limits)]
+    seen = judged & (dropped | (np.nan_to_num(evals["after_step"]) > 0))  # fused dropouts are watched from a step on
+    for bad, among, is_functional in ((forgotten, judged, False), (functional, seen, True)):
+        if bad.any() and bad.sum() >= limits["share"] * among.sum():
+            return [_finding(process, among, bad, is_functional, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
         return Passed(f"no module of the model depends on the mode ({plural(count, 'validation pass')})")
     said = f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
@@ -49,8 +50,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _acts(process: Process) -> Mask:
     """Passes in which modules in train mode had an effect, shape [evals].
 
-    torch's own are counted only if their rate is not 0. Others, such as attention that reads its mode for a dropout
-    which may have probability 0, had one if a dropout dropped values.
+    torch's own are counted only if their rate is not 0; others, such as attention, if a dropout dropped values.
     """
     evals = process.evals
     own = np.array([not kinds or any(kind in kinds for kind in TORCHS) for kinds in evals.text("modules")], dtype=bool)

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import crash_families, device_memory, single_allocations
 from tracelyze.analyzers.computed.device_memory import Holders
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.datasets import long_batches
 from tracelyze.analyzers.recorded.deaths import last_exception
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Location, Mark
@@ -43,6 +44,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
     else:
         whole = single.why if single and not shared else _why(step, held, device_memory.course(optimization))
     fix, code = single_allocations.advice("shared" if shared else kind, single)
+    long = long_batches.of(process, step, text) if single is not None and not shared else None
+    if long is not None:
+        whole, fix, code = f"{whole} {long.why}", long.fix, long_batches.CODE
     title = f"Out of {kind} memory{when}"
     if held is not None and shared:
         title += f": other programs hold {size(held.of_others)} of {size(held.whole or 0)}"
@@ -65,7 +69,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 *sizes,
                 *_held(held),
             ],
-            location=where,
+            location=(long.made_at if long else None) or where,
+            seen_at=where if long and long.made_at else None,
             charts=pictures.memory(optimization, [Mark(float(step or 0), "out of memory")]) if optimization else [],
             false_alarm=""
             if held is not None and held.told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.editing import own_loads, own_names, own_statement
+from tracelyze.analyzers.evidence.editing import own_loads, own_names, own_saves, own_statement
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
@@ -239,11 +239,13 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     fix = _FIX.get(lost.how, "Save the state of the optimizer along with the weights, and restore both.").format(
         **words
     )
+    written = _written(process, row) if lost.how == "not in file" else None
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
     if lost.names[:2] == ["optimizer", "scheduler"] and lost.how != "renewed":
         fix += OPTIMIZER_FIRST
+    saved = own_saves.with_state(process, written, {"optimizer": "optimizer.state_dict()"}, "") if written else ""
     return Finding(
         rule=rule,
         severity=lost.severity,
@@ -256,22 +258,30 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         fix_code=REGISTER
         if whole
         else own_loads.in_example(
-            _code(lost, (row["keys"] or "").split(), never_read(facts), _made(process, made)), process, read
+            _code(lost, (row["keys"] or "").split(), never_read(facts), _made(process, made), saved), process, read
         ),
         first_step=1 if training else step + 1,
         first_second=row["time"],
         trainings=[training] if training else [],
         evidence=evidence,
-        location=(made if lost.how == "renewed" else None) or read,
-        seen_at=read if lost.how == "renewed" else None,
+        location=(made if lost.how == "renewed" else written) or read,
+        seen_at=read if lost.how == "renewed" or written is not None else None,
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is meant to start from these weights with a fresh optimizer or schedule.",
     )
 
 
-def _code(lost: Lost, keys: list[str], unread: list[str], made: str) -> str:
+def _written(process: Process, row: Row) -> Location | None:
+    """The only line that writes the file which was read; None where several do, or another program did."""
+    rows = process.tables["checkpoints"].records()
+    sites = {one["site"] for one in rows if one["action"] == "save" and one["file"] and one["file"] == row["file"]}
+    return process.site(sites.pop()) if len(sites) == 1 else None
+
+
+def _code(lost: Lost, keys: list[str], unread: list[str], made: str, saved: str) -> str:
     """What restores the lost states, and saves them where the file holds none. `keys`: the outermost ones of the
-    file; `unread`: those of them that are never read; `made`: the statement that makes the optimizer which steps."""
+    file; `unread`: those of them that are never read; `made`: the statement that makes the optimizer which steps;
+    `saved`: the one that writes the file, with the state of the optimizer."""
     if lost.names == ["average"]:
         return f'ema.load_state_dict(checkpoint["{unread[0] if unread else "ema"}"])'
     if lost.names == ["epoch counter"]:
@@ -293,6 +303,8 @@ def _code(lost: Lost, keys: list[str], unread: list[str], made: str) -> str:
     saving = [f"torch.save({{**saved, {states}}}, path)  # saved: what is written to the file today"]
     if lost.how == "in file":
         saving = []
+    elif saved:
+        saving = [saved]
     elif lost.how == "bare":  # the file holds the weights without a key of their own
         saving = [f'torch.save({{"model": model.state_dict(), {states}}}, path)  # where the file is written']
         loads.insert(0, 'model.load_state_dict(checkpoint["model"])')

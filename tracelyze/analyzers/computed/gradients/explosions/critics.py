@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.candidates import dropped
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
@@ -42,7 +43,8 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
 
     A discriminator's cross-entropy, hinge or squared error is never below zero, and neither is the error of a critic
     that values actions. A penalty or a bound on the weights keeps the critic's norm near its first level: it grew by
-    0.2 to 28 times in 19 such trainings, and by 37 to 430 times in three as short ones without.
+    0.2 to 28 times in 19 such trainings, and by 37 to 430 times in three as short ones without. Where the script drops
+    the bounded weights that it computes, less growth tells.
     """
     both = optimization.process.optimizations
     if len(both) != 2 or len(optimization.process.trainings) > 1 or style.weighs_choices(optimization.process):
@@ -55,7 +57,8 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
     slope, graphed = _constant_slope(optimization)
     lowest = float(np.min(statistics.block_medians(loss, BLOCKS)))
     below = int((loss < 0).sum())
-    if (lowest >= 0 and (slope is None or below < BELOW)) or min(own[0], others[0]) < limits["ratio"]:
+    ratio = limits["ratio"] if dropped.bounds_weights(optimization.process) is None else limits["unbounded"]
+    if (lowest >= 0 and (slope is None or below < BELOW)) or min(own[0], others[0]) < ratio:
         return None
     begin, name = own[1], timing.training_of(optimization)
     step = timing.step_at(optimization, begin)
@@ -85,10 +88,8 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, begin),
         evidence=[
-            Evidence("late norm over first norm, critic", own[0], "", limits["ratio"], limits.source("ratio")),
-            Evidence(
-                "late norm over first norm, other optimizer", others[0], "", limits["ratio"], limits.source("ratio")
-            ),
+            Evidence("late norm over first norm, critic", own[0], "", ratio, limits.source("ratio")),
+            Evidence("late norm over first norm, other optimizer", others[0], "", ratio, limits.source("ratio")),
             Evidence("lowest loss of the critic, median of a tenth of the run", lowest)
             if lowest < 0
             else Evidence("losses of the critic below zero", below, "losses", BELOW),

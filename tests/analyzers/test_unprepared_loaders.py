@@ -1,0 +1,54 @@
+"""same-data-on-every-rank where Accelerate or Fabric wraps the model and is not given the loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelyze.analyzers.evidence.candidates import unprepared
+
+PREPARES = "model, optimizer, val_loader = acc.prepare(model, optimizer, val_loader)"
+
+
+def found(make: Any, line: str, reads: str = "for x, y in train_loader:", function: str = "run") -> Any:
+    place = {"file": "train.py", "function": "run"}
+    sites = [
+        place | {"site": 1, "role": "module", "line": 97, "source": line, "excerpt": line, "excerpt_line": 97},
+        place | {"site": 2, "role": "loader", "line": 101, "source": reads, "function": function},
+    ]
+    modules = [{"model": 0, "module": "", "kind": "DistributedDataParallel", "made_at": 1}]
+    modules += [{"model": 0, "module": "module", "kind": "Net", "made_at": 5}]
+    process = make.process(sites=sites, more={"modules": modules})
+    return unprepared.of(process, {"loader": 0, "site": 2})
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            PREPARES,
+            "model, optimizer, val_loader, train_loader = acc.prepare(model, optimizer, val_loader, train_loader)",
+        ),
+        ("model = acc.prepare(model)", "train_loader = acc.prepare(train_loader)  # below line 97"),
+        (
+            "self.model, self.optimizer = self.fabric.setup(net, optimizer)",
+            "train_loader = self.fabric.setup_dataloaders(train_loader)  # below line 97",
+        ),
+    ],
+)
+def test_the_line_that_is_not_given_the_loader(make: Any, line: str, code: str) -> None:
+    left = found(make, line)
+    assert (left.line.line, left.code) == (97, code)
+
+
+def test_in_another_function_the_name_may_be_another(make: Any) -> None:
+    left = found(make, PREPARES, "for step, batch in enumerate(self.loader):", "fit")
+    assert left.code == "self.loader = acc.prepare(self.loader)  # below line 97"
+
+
+@pytest.mark.parametrize(
+    "line", ["model, train_loader = acc.prepare(model, train_loader)", "model = DistributedDataParallel(model)"]
+)
+def test_none_where_it_is_given_or_torch_wraps_the_model(make: Any, line: str) -> None:
+    assert found(make, line) is None

@@ -1,0 +1,75 @@
+"""The line that hands a model to Accelerate or Fabric, which would divide the data too, and leaves out the loader."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import batches_of_ranks
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_HANDS_OVER: Final = re.compile(r"(?P<holder>[A-Za-z_][\w.]*)\.(?P<method>prepare|prepare_model|setup|setup_module)\(")
+_OVER: Final = re.compile(r"\bfor .+ in (?:\w+\()*(?P<loader>[A-Za-z_][\w.]*)")
+_FABRIC: Final = ("setup", "setup_module")
+_WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP", "_FabricModule")
+
+
+class Unprepared(NamedTuple):
+    """The line, what to change and an example."""
+
+    line: Location
+    fix: str
+    code: str
+
+
+def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple[Location | None, str, str]:
+    """How to give each rank samples of its own, in words and as code, and the line of such a library that may do so."""
+    left = None if by_hand else of(process, loader)
+    if left is not None:
+        return left.line, left.fix, left.code
+    fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
+    return None, fix, code
+
+
+def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
+    """The only line that has the model wrapped by such a library, unless it names the loader that the loop reads."""
+    rows = [row for row in process.tables["modules"].records() if str(row["kind"]).startswith(_WRAPPERS)]
+    places = {row["made_at"] for row in rows if row["made_at"] is not None}
+    place = process.site(places.pop()) if len(places) == 1 else None
+    hands = _HANDS_OVER.search(place.source) if place is not None else None
+    read = process.site(loader.get("site"))
+    over = _OVER.search(read.source) if read is not None else None
+    if place is None or hands is None or read is None or over is None:
+        return None
+    name, holder = over["loader"], hands["holder"]
+    if re.search(rf"(?<![\w.]){re.escape(name)}\b", place.source):
+        return None
+    if hands["method"] in _FABRIC:
+        fix = f"Hand the loader to {holder}.setup_dataloaders() as well: it gives each rank samples of its own."
+        return Unprepared(place, fix, f"{name} = {holder}.setup_dataloaders({name})  # below line {place.line}")
+    fix = f"Pass the loader to {holder}.prepare() as well: it gives each rank samples of its own."
+    together = _together(process, place, name) if (read.file, read.function) == (place.file, place.function) else ""
+    return Unprepared(place, fix, together or f"{name} = {holder}.prepare({name})  # below line {place.line}")
+
+
+def _together(process: Process, place: Location, name: str) -> str:
+    """The line with the loader as one more argument and result; empty where it does not take and give several."""
+    own = own_statement.at(process, place)
+    call = own.only_call("prepare") if own is not None else None
+    statement = own.parsed.statement if own is not None else None
+    if own is None or call is None or not isinstance(statement, ast.Assign) or statement.value is not call:
+        return ""
+    target = statement.targets[0]
+    if not isinstance(target, ast.Tuple) or call.keywords or len(target.elts) != len(call.args):
+        return ""
+    if any(isinstance(one, ast.Starred) for one in (*target.elts, *call.args)):
+        return ""
+    parts = {target.elts[-1]: own.parsed.text_of(target.elts[-1]), call.args[-1]: own.parsed.text_of(call.args[-1])}
+    return own.dedented(own.parsed.with_parts({node: f"{text}, {name}" for node, text in parts.items()}))
