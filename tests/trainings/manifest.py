@@ -1170,6 +1170,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("turbine_power", "smooth-maps", "constant-output", consequences=STUCK),
     pair("one_cycle_vae", "left-early", "stops-short"),
     faulty("recurrence_out_of_bounds", "exploding-gradients", consequences=BLOW_UP, lines=("loss.backward()",)),
+    pair("tide_tables", "counts-batches", "stops-short", lines=("if made >= total_updates:",), fast=True),
     faulty("iterator_made_once", "stops-short", lines=("batches = iter(",), fast=True),
     faulty("generator_for_all_epochs", "stops-short", lines=("batches = noisy(train)",), fast=True),
     faulty("return_in_the_loop", "stops-short", lines=("for epoch in range(epochs):",), fast=True),

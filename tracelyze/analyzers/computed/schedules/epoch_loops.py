@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.schedules import shared_generators
+from tracelyze.analyzers.computed.schedules import counted_batches, shared_generators
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -29,6 +29,10 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     if len(planned) != 1 or len(process.optimizations) != 1 or planned[0] < limits["epochs"]:
         return None
     optimization = process.optimizations[0]
+    length = _length(process)
+    mistaken = counted_batches.finding(optimization, rule, int(planned[0]), length, limits) if length else None
+    if mistaken is not None and not worse_at_the_end(process) and not process.locations("waits"):
+        return mistaken
     done = _whole_passes(process, optimization) or _whole_epoch(optimization)
     if done is None or done >= limits["part"] * planned[0]:
         return None
@@ -48,18 +52,29 @@ def _whole_passes(process: Process, optimization: Optimization) -> int | None:
 
     Epochs that take some batches each by `next` have no passes of their own.
     """
-    loaders = {int(one) for one in validation.training_loaders(process)}
-    rows = [row for row in process.loaders.records() if not row["iterable"] and _by_for(process, row)]
-    lengths = {int(row["loader"]): row["length"] for row in rows}
-    steps = optimization.steps
-    if len(loaders) != 1 or not loaders <= lengths.keys() or not steps.has("loader_first"):
+    steps, length = optimization.steps, _length(process)
+    if length is None or not steps.has("loader_first"):
         return None
-    length = lengths[loaders.pop()]
     fed = np.nan_to_num(steps["loader_batches"])
     begins = np.flatnonzero(steps["loader_first"] == 1)
     if not length or not len(begins) or not fed[-1]:  # batches that are kept, as by itertools.cycle, are fed no more
         return None
     return len(begins) if fed[begins[-1] :].sum() >= length - 1 else None  # an accumulation may leave its last batches
+
+
+def _length(process: Process) -> int | None:
+    """Batches in a pass over the only training loader, by a `for`."""
+    loaders = {int(one) for one in validation.training_loaders(process)}
+    rows = [row for row in process.loaders.records() if not row["iterable"] and _by_for(process, row)]
+    lengths = {int(row["loader"]): row["length"] for row in rows}
+    return lengths[loaders.pop()] if len(loaders) == 1 and loaders <= lengths.keys() else None
+
+
+def worse_at_the_end(process: Process) -> bool:
+    """Whether the last validation was not the best: a loop may be left for that."""
+    _, losses, _ = validation.curve(process)
+    known = losses[np.isfinite(losses)]
+    return len(known) > 2 and int(np.argmin(known)) < len(known) - 1
 
 
 def _whole_epoch(optimization: Optimization) -> int | None:

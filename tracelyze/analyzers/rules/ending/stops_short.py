@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import used_up_iterators, validation
+from tracelyze.analyzers.computed.data import used_up_iterators
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.schedules import epoch_loops, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
@@ -55,16 +55,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     part = row["steps"] / row["horizon"]
     if part >= limits["part"]:
         return Passed(f"{row['name']} came to {percent(min(part, 1.0))} of its length")
-    if _stopped_early(process):
+    if epoch_loops.worse_at_the_end(process):
         return Passed(f"{row['name']} came to {percent(part)} of its length, and validation had stopped to improve")
     return [_finding(optimization, row, part, limits)]
-
-
-def _stopped_early(process: Process) -> bool:
-    """Whether the last validation was not the best: a loop may stop for that."""
-    _, losses, _ = validation.curve(process)
-    known = losses[np.isfinite(losses)]
-    return len(known) > 2 and int(np.argmin(known)) < len(known) - 1
 
 
 def _finding(optimization: Optimization, row: dict[str, Any], part: float, limits: Limits) -> Finding:
