@@ -133,6 +133,24 @@ def test_a_sampler_of_the_script_that_nobody_tells_the_epoch(make) -> None:
     assert "loader shuffles" not in finding.title + finding.summary
 
 
+def test_a_set_epoch_for_another_sampler(make) -> None:
+    """Beside batch_sampler=, `loader.sampler` is one that nothing asks. The line that calls it is the one to change."""
+    call = {"site": 41, "role": "set-epoch", "file": "a.py", "line": 12, "function": "begin"}
+    loader = RANDOM | {"loader": 0, "sampler": "DistributedSampler", "takes_epoch": "batch_sampler.sampler"}
+
+    def found(source: str) -> Any:
+        return judge(
+            make, "same-order-every-epoch", epochs(shuffled([1] * 5)), [loader], sites=[call | {"source": source}]
+        )[2]
+
+    finding = found("loader.sampler.set_epoch(epoch)")
+    assert finding.location.line == 12
+    assert "another one, which nothing asks" in finding.summary
+    finding = found("loader.batch_sampler.sampler.set_epoch(epoch)")
+    assert finding.location.line == 12
+    assert "another one" not in finding.summary
+
+
 DRAW = {"site": 3, "role": "split", "file": "t.py", "line": 9, "function": "main", "source": "p = torch.randperm(n)"}
 SEED = {"site": 4, "role": "reseed", "file": "t.py", "line": 8, "function": "run", "source": "random.seed(42)"}
 

@@ -539,3 +539,29 @@ def test_a_recorded_number_of_classes_says_what_a_guess_costs(make) -> None:
     assert judge(80, 10, loss=other[:80], varies=4e-7)[0] == "passed", "a few steps"
     assert judge(400, 5, lr=[1e-6 * min(index, 100) for index in range(400)])[0] == "fired", "after the warm-up"
     assert judge(400, 5, lr=[1e-6 * index**3 for index in range(400)])[0] == "passed", "still warming up"
+
+
+def test_a_loss_that_came_down_to_a_guess(make) -> None:
+    """And no further, in training as in validation: labels that belong to other inputs look like this."""
+
+    def judge(evaluated: list[float], classes: int = 8, late: float = 2.072, early: float = 2.19) -> Any:
+        losses = [early + (late - early) * min(1.0, at / 200) + 0.003 * (at % 3) for at in range(600)]
+        call = {"function": "cross_entropy", "training": True, "reduction": "mean", "target_integer": True}
+        shape = {"input_shape": f"32x{classes}"}
+        calls = [call | shape | {"step": at, "value": losses[at]} for at in range(0, 600, 20)]
+        after = [(number + 1) * 600 // len(evaluated) for number in range(len(evaluated))]
+        evals = {"after_step": after, "loss": evaluated, "forwards": [5] * len(after), "grad_mode": [0] * len(after)}
+        evals |= {"samples": [500] * len(after), "trained": [True] * len(after), "site": [3] * len(after)}
+        steps = make.steps(600) | {"loss": losses}
+        return make.check("loss-plateau", make.process(steps, evals=evals, more={"loss_calls": calls}))
+
+    status, _, finding = judge([2.097, 2.09, 2.087, 2.093, 2.09])
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert finding.title.endswith("ln 8, in training and validation")
+    assert "2.09 at best" in finding.summary
+    assert judge([2.097, 2.09])[0] == "passed", "two passes"
+    assert judge([2.097, 2.09, 2.02, 1.99])[0] == "passed", "it learned what carries over"
+    assert judge([2.2, 2.5, 2.9, 3.4])[0] == "passed", "it is surer than it should be"
+    assert judge([2.097, 2.09, 2.09], late=1.9)[0] == "passed", "training data are learned"
+    assert judge([2.097, 2.09, 2.09], early=2.0)[0] == "passed", "it was better"
+    assert judge([0.70, 0.69, 0.693], classes=2, late=0.692, early=0.75)[0] == "passed", "of yes and no little is known"

@@ -60,6 +60,9 @@ def receive(box):
     work = dist.irecv(box, src=0)  # under-way
     work.wait()  # wait-text
 
+def files(folder):
+    return sorted(os.listdir(folder))  # listing
+
 def freeze(model):
     model.body.requires_grad_(False)  # freeze
     for p in model.parameters():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import guessing, timing
 from tracelyze.analyzers.signatures import evaluated_losses, metrics
 from tracelyze.diagnosis import Confidence
@@ -28,6 +29,7 @@ ONE_BATCH = (
 _CLASSES = (2, 10, 100, 1000)  # of the usual tasks; ln of a large number is near that of its neighbours
 _BLOCKS = 10
 _BEGIN = 3  # losses: a model that leaves a worse level within a few steps stood elsewhere at first
+_SEVERAL = 3  # classes
 _WARM = 0.5  # of the largest rate, at the median step: a rate that climbs all the time is half of it there, and no more
 
 
@@ -45,6 +47,7 @@ class Flat:
     metric: str = ""
     value: float | None = None
     preference: bool = False
+    settled: bool = False
 
 
 def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
@@ -86,6 +89,38 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
             sure: Confidence = "likely" if preference or recorded else "possible"
             return Flat(middle, int(steps[0]), guess, change, named, why, sure, preference=preference)
     return None
+
+
+def settled(optimization: Optimization, limits: Limits) -> Flat | None:
+    """A loss that came down to ln of the number of its classes, and no further, while every validation pass stands at
+    it as well, or above: what little it falls below is learned by heart.
+
+    Two classes do not count: what can be said of yes and no is often little, and no fault.
+    """
+    known = np.isfinite(optimization.steps["loss"])
+    losses, steps = optimization.steps["loss"][known], timing.numbers(optimization)[known]
+    classes = guessing.classes(optimization)
+    if len(losses) < limits["losses"] or not classes or classes < _SEVERAL or not _has_warmed_up(optimization):
+        return None
+    guess, level = log(classes), statistics.block_medians(losses, _BLOCKS)
+    late, floor = level[_BLOCKS // 2 :], (1 - limits["near"]) * guess
+    _after, evaluated, _samples = validation.curve(optimization.process)
+    if (
+        steps[-1] - steps[0] < limits["recorded"]
+        or (np.abs(late / guess - 1) > limits["near"]).any()
+        or level.min() < floor
+        or len(evaluated) < limits["passes"]
+        or not np.isfinite(evaluated).all()
+        or float(evaluated.min()) < floor
+        or statistics.median(evaluated) > (1 + limits["standing"]) * guess
+    ):
+        return None
+    why = (
+        f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input. In "
+        f"{len(evaluated)} validation passes the loss was {number(float(evaluated.min()))} at best."
+    )
+    change, named = float(late.max() / late.min() - 1), f", ln {classes}, in training and validation"
+    return Flat(statistics.median(late), int(steps[0]), guess, change, named, why, "likely", settled=True)
 
 
 def _has_warmed_up(optimization: Optimization) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import loader_call
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
+
+
+_OF_THE_LOADER: Final = re.compile(r"(?<!batch_sampler)\.sampler\.set_epoch\s*\(")
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,11 @@ def of(process: Process, loader: Mapping[str, Any]) -> Untold | None:
             f"{loader['sampler']} has a set_epoch, so its order should follow the epoch number: either nothing passes "
             "it that number, or it does not read it."
         )
-        place = place or (called[0] if len(called) == 1 else None)
     if len(called) == 1:
+        place = place or called[0]
         why += f" Line {called[0].line} calls a set_epoch: is it reached, and on this sampler?"
+        if holder.startswith("batch_sampler") and _OF_THE_LOADER.search(called[0].source):
+            why += f" Beside batch_sampler=, the loader's `sampler` is another one, which nothing asks; see `{holder}`."
     return Untold(
         why=why,
         fix=f"Call set_epoch(epoch) on the loader's {holder} before iterating over the loader.",

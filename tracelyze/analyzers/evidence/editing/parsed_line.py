@@ -54,6 +54,9 @@ class ParsedLine:
                 return self.with_parts({one.value: value})
         if any(one.arg is None for one in call.keywords):
             return None
+        only = call.args[0] if len(call.args) == 1 and not call.keywords else None
+        if isinstance(only, ast.GeneratorExp) and self._span(only)[1] == self._span(call)[1]:  # their brackets are one
+            return self.with_parts({only: f"({self.text_of(only)}, {name}={value})"})
         end = self._span(call)[1] - len(")")
         inside = self.text.encode()[:end].decode().rstrip()
         comma = "" if inside.endswith(("(", ",")) else ","

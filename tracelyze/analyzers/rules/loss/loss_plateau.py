@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.datasets import rows_apart
+from tracelyze.analyzers.evidence.datasets import listed_names, rows_apart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -17,6 +17,15 @@ from tracelyze.formatting import number, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+ANY = (
+    "Check that the optimizer holds the parameters, that the learning rate is not too small, that labels match their "
+    "inputs, and that the model can overfit a single batch."
+)
+PAIRED = (
+    "Print a few inputs with their labels, as they come out of the loader: what is read or sorted in two orders is "
+    "paired wrongly. Then check that the model can overfit a single batch, and that its learning rate suits it."
+)
+LISTED = "Look each label up by the name of its file, or order both alike, such as by the numbers in the names."
 PREFERENCE = (
     "Check that policy and reference are two models, that the optimizer holds the policy's parameters, that its "
     "learning rate is not too small, and that chosen and rejected answers differ."
@@ -29,7 +38,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
-    seen = flat_losses.at_a_guess(optimization, limits) or flat_losses.without_skill(process, limits)
+    seen = (
+        flat_losses.at_a_guess(optimization, limits)
+        or flat_losses.settled(optimization, limits)
+        or flat_losses.without_skill(process, limits)
+    )
     if seen is None:
         known = np.isfinite(optimization.steps["loss"])
         if int(known.sum()) < limits["losses"]:
@@ -39,18 +52,18 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("the loss moved, or it stays at a level that nothing shows to be a bad one")
     affected = timing.numbers(optimization) >= seen.first
     apart = None if seen.preference else rows_apart.of(process)
+    listed = listed_names.of(process) if apart is None and not seen.preference else None
+    place = apart.place if apart else listed.place if listed else None
+    fix = PREFERENCE if seen.preference else PAIRED if seen.settled else ANY
     return [
         Finding(
             rule=RULE.id,
             severity="warning",
             confidence=seen.confidence,
             title=f"Nothing is learned: the loss stands at {number(seen.level)}{seen.named}",
-            summary=seen.summary + (apart.said() if apart else ""),
-            fix=PREFERENCE
-            if seen.preference
-            else "Check that the optimizer holds the parameters, that the learning rate is not too small, that labels "
-            "match their inputs, and that the model can overfit a single batch.",
-            fix_code=flat_losses.ONE_BATCH,
+            summary=seen.summary + (apart.said() if apart else listed.said() if listed else ""),
+            fix=LISTED if listed else fix,
+            fix_code=(listed.example if listed else "") or flat_losses.ONE_BATCH,
             first_step=seen.first,
             last_step=timing.last_step(optimization),
             evidence=[
@@ -63,9 +76,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
             cost=timing.cost_of(optimization, affected),
-            location=apart.place if apart else optimization.loss_location,
+            location=place or optimization.loss_location,
             diff=apart.diff if apart else None,
-            seen_at=optimization.loss_location if apart else None,
+            seen_at=optimization.loss_location if place else None,
             charts=pictures.loss(optimization, [Mark(float(seen.first), "plateau")]),
             false_alarm="A run that was stopped during warm-up, or a task with nothing to learn.",
         )
@@ -87,6 +100,9 @@ RULE = Rule(
         Threshold("losses", 30, "losses", "three in each tenth"),
         Threshold("steps", 500, "steps", "a warm-up lasts a few hundred steps"),
         Threshold("recorded", 300, "steps", "of a run whose number of classes is recorded, at a rate that has risen"),
+        Threshold(
+            "passes", 3, "passes", "of validation, all at the loss of a guess: one or two may come before it learns"
+        ),
         Threshold("silent", 100, "steps", "at which no input makes a difference, while each step moves the weights"),
         Threshold("same", 1e-5, "", "of the targets' deviation: a hundred times what float32 rounds away, and no more"),
         Threshold("looked", 10, "calls", "a last layer of zeros says the same at the first one or two"),

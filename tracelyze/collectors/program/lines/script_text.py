@@ -50,6 +50,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "byte-scaled": frozenset({"uint8", "ToTensor", "to_tensor", "convert_image_dtype", "ToDtype"}),
     "under-way": frozenset({"irecv", "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor"}),
     "wait-text": frozenset({"wait"}),  # of requests, among others
+    "listing": frozenset({"listdir", "scandir", "glob", "iglob", "rglob", "iterdir"}),
     "step-text": frozenset({"step"}),  # of an optimizer, a scheduler or a scaler: what its line says tells
     "rate-scheduler": frozenset(
         {"PiecewiseLinear", "LinearCyclicalScheduler", "CosineAnnealingScheduler"}
