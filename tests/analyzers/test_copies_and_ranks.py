@@ -328,8 +328,9 @@ def test_optimizers_that_share_nothing_or_all(make) -> None:
     assert make.check("shared-parameter-two-optimizers", make.process())[0] == "skipped"
 
 
-def loading(make: Any, workers: int, wait: float, cpus: int = 2) -> Any:
+def loading(make: Any, workers: int, wait: float, cpus: int = 2, kept: bool = False) -> Any:
     loaders = [{"loader": 0, "dataset": "Images", "iterable": False, "length": 100, "num_workers": workers}]
+    loaders[0]["persistent_workers"] = kept
     steps = make.steps() | {"loader_wait": [wait] * COUNT}
     return make.check("too-many-workers", make.process(steps, loaders=loaders, facts={"cpus": cpus}))
 
@@ -337,6 +338,11 @@ def loading(make: Any, workers: int, wait: float, cpus: int = 2) -> Any:
 def test_workers_beyond_the_processors(make) -> None:
     status, _, finding = loading(make, 10, 0.02)
     assert (status, finding.severity) == ("fired", "warning")
+    assert "for workers to start" in finding.summary
+    assert "with persistent_workers=True" in finding.fix
+    kept = loading(make, 10, 0.02, kept=True)[2]
+    assert "for the first batches of epochs" in kept.summary, "they start once"
+    assert "persistent_workers" not in kept.fix
     assert loading(make, 10, 0.001)[0] == "passed", "nobody waits"
     assert loading(make, 4, 0.02)[0] == "passed", "two for each processor"
     assert loading(make, 10, 0.02, cpus=16)[0] == "passed"

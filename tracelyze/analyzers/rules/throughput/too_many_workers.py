@@ -42,7 +42,9 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
     optimization = process.longest
     loader, processors = optimization.loader, plural(cpus, "processor")
     wanted = kept_workers.staying(process, loader, max(1, cpus - 1))
-    stay = ", with persistent_workers=True" if len(wanted) > 1 else ""
+    kept = bool(loader.get("persistent_workers"))
+    stay = ", with persistent_workers=True" if len(wanted) > 1 and not kept else ""
+    of_that = "for the first batches of epochs" if kept else "for workers to start"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -50,7 +52,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         title=f"{workers} loader workers share {processors}: training waits {percent(cost.share or 0)} of the time",
         summary=(
             f"The loader starts {workers} workers; the process may use {processors}. The training still waits "
-            f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that for workers to start. More "
+            f"{duration(cost.seconds or 0.0)} for data, {duration(starting)} of that {of_that}. More "
             "workers than processors are no faster: they take turns, and each costs start-up time and memory."
         ),
         fix=f"Start with {plural(max(1, cpus - 1), 'worker')}{stay}, and make samples cheaper.",
@@ -61,7 +63,7 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         evidence=[
             Evidence("workers over processors", workers / cpus, "times", limits["times"], limits.source("times")),
             Evidence("time waited for data", cost.share, "share", limits["wait"], limits.source("wait")),
-            Evidence("of that, for workers to start", starting, "s"),
+            Evidence(f"of that, {of_that}", starting, "s"),
         ],
         cost=cost,
         setting=Setting(("num_workers",), (workers,), wanted["num_workers"]),
