@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.computed.ranks import clip_norms
 from tracelyze.diagnosis import Exit
 
 COUNT = 200
@@ -320,6 +321,23 @@ def test_parts_of_one_model_that_are_clipped_apart(make) -> None:
     assert (finding.severity, finding.ranks) == ("critical", [0, 1])
     assert "by 50%" in finding.title, "coefficients of 1/4 and 1/2"
     assert "(4 and 2 at step 1)" in finding.summary
+    assert "scale = (max_norm /" in finding.fix_code
+
+
+@pytest.mark.parametrize(
+    ("source", "limit", "last"),
+    [
+        ("norm = nn.utils.clip_grad_norm_(net.parameters(), cfg.clip)", "cfg.clip", "norm = squares.sqrt()"),
+        ("clip_grad_norm_(net.parameters(), max_norm=0.5)", "0.5", "        p.grad.mul_(scale)"),
+        ("clip_grad_norm_(net.parameters(), 2 * base)", "(2 * base)", "        p.grad.mul_(scale)"),
+    ],
+)
+def test_a_clip_by_the_norm_of_the_whole_model_in_own_words(make, source: str, limit: str, last: str) -> None:
+    site = {"site": 9, "role": "clip", "file": "t.py", "line": 4, "function": "main", "source": source}
+    code = clip_norms.example(make.process(sites=[site | {"excerpt_line": 4, "excerpt": f"    {source}"}]))
+    assert "for p in net.parameters():" in code
+    assert f"scale = ({limit} / (squares" in code
+    assert code.split("\n")[-1] == last
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.rule import Passed, Skipped
 from tracelyze.formatting import plural
 
@@ -21,6 +23,33 @@ Clip = tuple[float, float, float]
 
 RETURNED = 2  # steps.grad_norm_source: what the clip returned
 MOST_STEPS = 500
+
+
+_EXAMPLE: Final = """squares = sum(p.grad.pow(2).sum() for p in {weights} if p.grad is not None)
+dist.all_reduce(squares)  # parts that every rank holds must count once
+scale = ({limit} / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+for p in {weights}:
+    if p.grad is not None:
+        p.grad.mul_(scale)"""
+
+
+def example(process: Process) -> str:
+    """A clip by the norm of the whole model, in the words of the script's own clip where that is known."""
+    own = own_statement.at(process, process.location("clip"))
+    call = own.only_call("clip_grad_norm_") if own is not None else None
+    if own is None or call is None or any(isinstance(one, ast.Starred) for one in call.args):
+        return _EXAMPLE.format(weights="model.parameters()", limit="max_norm")
+    named = {one.arg: one.value for one in call.keywords}
+    weights = call.args[0] if call.args else named.get("parameters")
+    limit = call.args[1] if len(call.args) > 1 else named.get("max_norm")
+    code = _EXAMPLE.format(
+        weights=own.parsed.text_of(weights) if weights is not None else "model.parameters()",
+        limit=own.parsed.operand(limit) if limit is not None else "max_norm",
+    )
+    statement = own.parsed.statement
+    if isinstance(statement, ast.Assign) and statement.value is call and isinstance(statement.targets[0], ast.Name):
+        code += f"\n{statement.targets[0].id} = squares.sqrt()"
+    return code
 
 
 def clips_of(process: Process) -> dict[int, Clip]:

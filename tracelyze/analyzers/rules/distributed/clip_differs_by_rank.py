@@ -64,7 +64,7 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
             "gradient."
         ),
         fix=FIX,
-        fix_code=EXAMPLE,
+        fix_code=clip_norms.example(process),
         first_step=min(ranks[first].by_step),
         ranks=[first, *differ],
         evidence=[
@@ -92,7 +92,7 @@ def _copies_finding(process: Process, first: int, scaled: dict[int, Scaled], lim
             "updated differently and drift apart."
         ),
         fix=FIX,
-        fix_code=EXAMPLE,
+        fix_code=clip_norms.example(process),
         first_step=most.step,
         ranks=[first, *scaled],
         evidence=[
@@ -108,12 +108,6 @@ def _copies_finding(process: Process, first: int, scaled: dict[int, Scaled], lim
 FIX = (
     "Clip by the norm of the whole model, and all gradients alike: sum the squares over the ranks that hold its parts "
     "first. With FSDP call the wrapper's own clip_grad_norm_."
-)
-EXAMPLE = (
-    "squares = sum(p.grad.pow(2).sum() for p in model.parameters() if p.grad is not None)\n"
-    "dist.all_reduce(squares)  # parts that every rank holds must count once\n"
-    "scale = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)\n"
-    "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.mul_(scale)"
 )
 
 RULE = Rule(
