@@ -188,3 +188,25 @@ def test_a_loss_among_more_and_more_classes_rises_by_itself(make, classes: float
     steps = make.steps(COUNT) | {"loss": [2.0 + 5.0 * min(1.0, step / 100) for step in range(COUNT)]}
     process = make.process(steps, evals={}, more={"loss_calls": calls})
     assert make.check("loss-divergence", process)[0] == status
+
+
+def test_first_updates_that_replace_the_weights_of_a_model_that_learns_half(make) -> None:
+    random = np.random.default_rng(3)
+    losses = [1.5, 3.5, 1.8, 2.9, *np.linspace(1.4, 0.9, COUNT - 4) * np.exp(random.normal(0, 0.05, COUNT - 4))]
+
+    def weights(*norms: float) -> dict[str, Any]:
+        looks = [
+            {"step": step, "optimizer": 0, "elements": 64, "weight_norm": norm, "update_norm": 0.5, "parameter": "w"}
+            for step, norm in zip((1, 2, 11, 40), norms, strict=True)
+        ]
+        return {"parameters": looks}
+
+    replaced = weights(1.0, 1.5, 3.5, 4.5)
+    status, finding = run(make, [0.1] * COUNT, losses, tables=replaced)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "possible")
+    assert "of its start" in finding.title
+    assert run(make, [0.1] * COUNT, losses, tables=weights(1.0, 1.1, 1.2, 1.4))[0] == "passed", "the weights are kept"
+    learned = [loss * (0.5 if at > 50 else 1.0) for at, loss in enumerate(losses)]
+    assert run(make, [0.1] * COUNT, learned, tables=replaced)[0] == "passed", "it learns more than half"
+    noisy = [loss * (3.0 if at % 40 == 39 else 1.0) for at, loss in enumerate(losses)]
+    assert run(make, [0.1] * COUNT, noisy, tables=replaced)[0] == "passed", "the first losses are no burst"

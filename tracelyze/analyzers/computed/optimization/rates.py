@@ -50,6 +50,7 @@ class TooHigh:
     lowest: float
     update: float | None = None  # share of a weight's norm that one update made up
     stuck: bool = False  # the loss does not grow on and on, but it does not fall either
+    partly: float | None = None  # or it fell to this share of its start, and no further
     at_once: bool = True  # it grew from the first steps on
     above: bool = True  # nor ever gets below its start for good
     constant: bool = False  # and the model gives one answer to everything
@@ -146,13 +147,25 @@ def stuck(optimization: Optimization, seen: Curve, limits: Limits) -> TooHigh | 
     thrown |= burst and reached >= limits["ever"] and _often(updates, limits["large"], limits)
     fell_early = int(levels.argmin()) * SMOOTH < len(early)
     thrown |= fell_early and reached >= limits["hardly"] and _often(updates, limits["update"], limits)
-    if not thrown:
+    partly = None if thrown else _partly(loss, updates, ratios.growth(optimization, until), limits)
+    if not thrown and partly is None:
         return None
     largest = float(updates.max())
     # What the first update does shows at the step after it; gradients that are never cleared count from there, too.
     begin, shown = int(seen.rows[0]), int(seen.rows[1])
     rate, highest, above = _highest_rate(seen, int(limits["early"])), float(loss.max()), reached >= limits["regained"]
-    return TooHigh(shown, begin, rate, None, highest, float(loss.min()), largest, stuck=True, above=above)
+    lowest_loss = float(loss.min())
+    return TooHigh(shown, begin, rate, None, highest, lowest_loss, largest, stuck=True, partly=partly, above=above)
+
+
+def _partly(loss: Floats, updates: Floats, growth: float, limits: Limits) -> float | None:
+    """The share of its start at which the loss ended, if that is high, and the first updates have replaced the weights:
+    they made the loss burst, by more than it varies later, and the weights grow to a multiple."""
+    ended = statistics.median(loss[-len(loss) // 4 :]) / float(loss[0])
+    start = float(loss[:SMOOTH].max())
+    burst = start >= limits["doubled"] * max(float(loss[0]), float(loss[len(loss) // 2 :].max()))
+    replaced = growth >= limits["outgrown"] and bool((updates >= limits["large"]).any())
+    return ended if burst and replaced and ended >= limits["half"] else None
 
 
 def _broken_by_a_batch(loss: Floats) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import rates, style
-from tracelyze.analyzers.computed.schedules import endless_warmups, schedulers
+from tracelyze.analyzers.computed.schedules import lower_rates, schedulers
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.optimization.rates import TooHigh
@@ -37,26 +37,11 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
     marks = [Mark(float(raised), "rate raised" if found.stable else "training begins")]
     title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
-    if found.stable:
-        fix = (
-            f"Go back to a checkpoint from before step {raised}. Change what raises the rate so that it stays at "
-            f"{number(found.stable)} or below; until then cap the rate each time after it was changed."
-        )
-        code = (
-            "# right after each scheduler.step(), or wherever the loop sets the rate:\n"
-            f'for group in optimizer.param_groups:\n    group["lr"] = min(group["lr"], {found.stable:.2g})'
-        )
-        fix, code = endless_warmups.endless(optimization, found.stable) or (fix, code)
-    else:
-        fix = "Try a tenth and a hundredth of the learning rate, from fresh weights."
-        if found.stable_below:
-            fix = f"Normalise inputs and targets: as they are, a rate above {number(found.stable_below)} diverges."
-        elif not (found.constant or found.stuck):
-            fix += " If inputs or targets are in the hundreds, normalise them first."
-        code = schedulers.with_rate(optimization, found.lower)
+    fix, code = lower_rates.remedy(optimization, found)
     return Finding(
         rule=RULE.id,
-        severity="critical", confidence="likely",
+        severity="warning" if found.partly else "critical",
+        confidence="possible" if found.partly else "likely",
         title=title,
         summary=summary,
         fix=fix,
@@ -97,6 +82,12 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
         return f"{title}the model ends with one answer for all", (
             f"{first}, which leaves nothing of the initial weights. The loss then settled and stayed there: "
             "predictions hardly differ from sample to sample, as with dead or saturated units, and never recover."
+        )
+    if found.partly:
+        return f"{title}the loss stays at {percent(found.partly)} of its start", (
+            f"{first}, and the loss went up to {number(found.highest)}: little is left of the weights as they were "
+            f"drawn. In the last quarter of the run it is at {percent(found.partly)} of its start. A lower rate may "
+            "reach further; a loss that cannot get lower looks the same."
         )
     if found.stuck:
         where, lower = "stays near its start", "hardly"
@@ -141,6 +132,9 @@ RULE = Rule(
         Threshold("hardly", 0.85, "share", "of the first loss: a guess is 5 to 15% better than weights as drawn"),
         Threshold("burst", 10, "", "times the first loss: twice what a bad start loses in its first steps"),
         Threshold("ever", 0.6, "share", "of the first loss: what was below it had begun to learn, and lost it again"),
+        Threshold("doubled", 2, "", "times its start and its later peaks: a burst of the first 8 steps, not noise"),
+        Threshold("outgrown", 3, "", "times the weights as drawn: two thirds of them then came from the updates"),
+        Threshold("half", 0.5, "share", "of the first loss: half is gone where something is learned"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
     ),
