@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -477,7 +479,29 @@ def test_the_line_that_gives_a_batch_normalisation_its_momentum(make, source: st
     module = {"model": 0, "module": "norm", "kind": "BatchNorm2d", "made_at": 7}
     finding = with_momentum(make, 0.99, 0.2, modules=[module], sites=[site])[2]
     assert finding.fix_code == example
-    assert (finding.location is not None) == ("MOMENTUM" in source)
+    assert finding.location.line == 9
+
+
+@pytest.mark.parametrize(("optimizer", "line"), [(None, 3), (0.9, 3), (0.99, 9)])
+def test_a_momentum_that_is_set_elsewhere(make, optimizer: float | None, line: int) -> None:
+    text = "NORM = dict(momentum=0.99, eps=1e-3)"
+    sites = [
+        {"site": 7, "role": "module", "line": 9, "source": "self.norm = nn.BatchNorm2d(width, **NORM)"},
+        {"site": 8, "role": "constant", "line": 3, "source": text, "excerpt": text, "excerpt_line": 3}
+        | {"name": "momentum", "own_name": "momentum", "value": "0.99"},
+    ]
+    random = np.random.default_rng(0)
+    process = make.process(
+        make.steps() | {"loss": (0.7 * np.exp(random.normal(0, 0.25, COUNT))).tolist()},
+        evals=make.evals(20, 20) | {"loss": (0.7 * np.exp(random.normal(0, 0.2, 20))).tolist()},
+        models=[{"model": 0, "name": "Net", "parameters": 4, "elements": 899, "momentum": 0.99}],
+        optimizers=[{"optimizer": 0, "name": "SGD", "options": json.dumps({"lr": 0.1, "momentum": optimizer})}],
+        sites=[{"file": "net.py", **row} for row in sites],
+        more={"modules": [{"model": 0, "module": "norm", "kind": "BatchNorm2d", "made_at": 7}]},
+    )
+    finding = constants.at_its_constant(make.check("validation-fluctuation", process)[2], process)
+    assert finding.location.line == line
+    assert finding.diff is None or finding.diff.added == ["NORM = dict(momentum=0.1, eps=1e-3)"]
 
 
 @pytest.mark.parametrize(

@@ -227,3 +227,27 @@ def test_of_a_training(collect: Collect, tmp_path: Path) -> None:
     (process,) = collect(sys.executable, str(script)).run.processes
     (row,) = (row for row in process.sites.records() if row["role"] == "constant" and row["name"] == "lr")
     assert (row["line"], row["value"], row["function"]) == (10, "0.01", "main")
+
+
+@pytest.mark.starts_programs
+def test_an_odd_momentum_of_batchnorm_is_looked_for_by_name(collect: Collect, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import torch
+NORM = dict(momentum=0.97, eps=1e-3)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4, **NORM))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+"""
+    )
+    for text, lines in ((script.read_text(), [3]), (script.read_text().replace("0.97", "0.03"), [])):
+        script.write_text(text)
+        (process,) = collect(sys.executable, str(script)).run.processes
+        found = [
+            row["line"] for row in process.sites.records() if row["role"] == "constant" and row["name"] == "momentum"
+        ]
+        assert found == lines

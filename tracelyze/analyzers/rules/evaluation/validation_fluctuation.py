@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import batch_statistics
@@ -9,7 +10,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
-from tracelyze.diagnosis import Evidence, Finding, Mark
+from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import listed, number, percent
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         ],
         fix_code="" if momentum is None else code,
         diff=edit if momentum is not None else None,
-        location=made[0] if momentum is not None and made else None,
+        location=None if momentum is None else made[0] if made else batch_statistics.normalisation(process),
+        setting=None if made else _setting(process, momentum),
         charts=pictures.loss(optimization, [Mark(float(begin), "first validation")]),
         false_alarm="A small validation set, or early epochs in which the model still learns in jumps.",
     )]  # fmt: skip
@@ -112,6 +114,14 @@ def _momentum(process: Process, limits: Limits) -> float | None:
     validated = process.evals["model"][validation.passes(process)] if process.evals.has("model") else ()
     known = [row["momentum"] for row in process.models.records() if row["model"] in validated]
     return max((one for one in known if one is not None and one >= limits["momentum"]), default=None)
+
+
+def _setting(process: Process, momentum: float | None) -> Setting | None:
+    """The momentum as a setting of the script, where no optimizer has the same, whose line that might be."""
+    options = [json.loads(str(one.facts.get("options") or "{}")) for one in process.optimizations]
+    if momentum is None or any(isinstance(one, dict) and one.get("momentum") == momentum for one in options):
+        return None
+    return Setting(("momentum",), (momentum,), "0.1", called="^momentum ")
 
 
 RULE = Rule(

@@ -34,6 +34,7 @@ MAX_SITES = 40
 MAX_PARTS = 20_000  # modules of a model that are gone through
 MAX_ROWS = 2000
 MAX_LISTED = 100  # modules of a list
+LITTLE = 0.9
 ATTENDING = ("Transformer", "MultiheadAttention")  # how torch's classes begin that are given a mask when called
 OWN = ("_modules", "_parameters", "_buffers")  # where torch keeps what is registered
 
@@ -119,6 +120,8 @@ class ScriptLines(Signal):
                 if isinstance(code, CodeType) and not is_library(code.co_filename):
                     self._kinds.append(kind)
                     self._files.add(code.co_filename)
+            if "BatchNorm" in kind.__name__ and _keeps_little(vars(part).get("momentum")):
+                self.program.sites.wanted.add("momentum")
             holder = sites.get(name.rpartition(".")[0]) if name else None
             site = construction.modules.site_of(part, "module", self.program.sites, running)
             sites[name] = holder if site is None else site
@@ -231,6 +234,11 @@ class ScriptLines(Signal):
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:
                 self.program.sites.add("softmax", code.co_filename, line, code.co_name)
+
+
+def _keeps_little(momentum: Any) -> bool:
+    """Whether running averages with this weight of the newest batch keep next to nothing of those before."""
+    return type(momentum) is float and momentum >= LITTLE
 
 
 def _attending(parts: dict[str, Any]) -> set[str]:

@@ -24,6 +24,8 @@ USING: Final = frozenset({
     "step-text", "dropout", "length", "scaler-text",
 })  # fmt: skip
 """Roles of lines that may use a setting by its name."""
+SOUGHT: Final = frozenset({"momentum"})
+"""Settings that are looked for by name once an object has an odd value of them, whatever line makes that object."""
 MOST: Final = 200  # lines
 MOST_FILES: Final = 60
 MOST_CHARACTERS: Final = 600_000  # of all files, some 15,000 lines: they are read on a thread of ours
@@ -71,6 +73,7 @@ class Constants:
         asked = {name for file, line in uses for name in self._names_at(file, line)}
         schedulers = {(file, line) for role, file, line in known if role == "scheduler"}
         asked |= {name for file, line in schedulers for name in self._names_in_functions(file, line)}
+        asked |= SOUGHT & self._sites.wanted
         self._open([file for file in self._script_files() if any(name in _text_of(file) for name in asked)])
         by_name: dict[str, list[tuple[str, Given]]] = defaultdict(list)
         for file, known_file in list(self._files.items()):
