@@ -304,7 +304,7 @@ def test_the_line_of_a_batch_that_was_timed(make: Any) -> None:
 
     finding = timed("900 of 1000")
     assert (finding.location.file, finding.location.line, finding.location.function) == ("data.py", 7, "parse")
-    assert "most of it in parse, at line 7: x = float(part)." in finding.summary
+    assert "most of it in parse, above all at line 7: x = float(part)." in finding.summary
     assert timed("400 of 1000").location.file == "train.py", "no function stands out"
     assert timed("900 of 1000", loader=3.0).location.file == "train.py", "another loader"
     assert timed("900 of 1000", num_workers=1).location.line == 7

@@ -51,7 +51,7 @@ def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, m
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
         return Place(change)
     # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
-    words = "most of it in {}, at line" if timed is not None else "mostly in {}, seen most often at line"
+    words = "most of it in {}, above all at line" if timed is not None else "mostly in {}, seen most often at line"
     how = words.format(slow.function) if line is not None else "made by line"
     told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
