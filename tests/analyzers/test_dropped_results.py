@@ -77,6 +77,7 @@ def test_not_where_the_script_evaluates(make: Any) -> None:
         ("padding-in-loss", "labels.view(-1).masked_fill(pad, -100)", "do(this)"),  # of another shape
         ("exploding-gradients", "p.grad.clamp(-1, 1)", "p.grad.clamp_(-1, 1)"),
         ("exploding-gradients", "w.data.clamp(-c, c)", "w.data.clamp_(-c, c)"),
+        ("exploding-gradients", "torch.clamp(p.data, -c, max=c)", "p.data.clamp_(-c, max=c)"),
         ("ema-not-updated", "a.data.mul(0.9).add(b, alpha=0.1)", "a.data.mul_(0.9).add_(b, alpha=0.1)"),
         ("memory-leak", "hidden.detach()", "hidden = hidden.detach()"),
     ],

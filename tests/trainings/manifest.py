@@ -643,6 +643,13 @@ NUMBERS: Final = (
     faulty("rate_grows_each_epoch", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
     faulty("rate_jumps_late", f"learning-rate-schedule|{DIVERGES}", consequences=(*BLOW_UP, *DIVERGES.split("|"))),
     faulty("critic_without_penalty", "exploding-gradients", consequences=BLOW_UP, fast=True),
+    pair(
+        "wave_spectra",
+        "bounded-in-vain",
+        "exploding-gradients",
+        consequences=BLOW_UP,
+        lines=("weight.data.clamp(-BOX, BOX)",),
+    ),
     pair("tide_scenarios", "constant-penalty", "exploding-gradients", consequences=BLOW_UP, lines=("slope = grad(",)),
     faulty("regulariser_sign", "exploding-gradients|loss-nonfinite|nonfinite-gradients", consequences=BLOW_UP),
     faulty("discount_above_one", "exploding-gradients|loss-divergence|loss-nonfinite", consequences=BLOW_UP),

@@ -179,6 +179,10 @@ def _is_plain(node: ast.expr) -> bool:
 
 def _in_place(own: OwnStatement, call: ast.Call) -> str:
     """The statement with each of its methods as the one that changes the tensor: `p.mul_(0.9).add_(q, alpha=0.1)`."""
+    if isinstance(call.func, ast.Attribute) and name_of(call.func.value) == "torch" and _target(call) is call.args[0]:
+        rest = [own.parsed.text_of(one) for one in call.args[1:]]
+        rest += [f"{one.arg}={own.parsed.text_of(one.value)}" for one in call.keywords if one.arg]
+        return f"{own.parsed.text_of(call.args[0])}.{call.func.attr}_({', '.join(rest)})"
     node: ast.expr = call
     methods: list[str] = []
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
