@@ -68,6 +68,27 @@ def test_a_function_that_is_left_to_python_as_a_whole(make: Any) -> None:
     assert judged(make, dropped | {"site": None}, WHOLE)[0] == "passed"  # a loop in a library
 
 
+@pytest.mark.parametrize(
+    ("source", "example"),
+    [
+        ("self.active = (h > 0).float().mean().item()", "self.active = (h > 0).float().mean().detach()"),
+        ("stats['norm'] = float(h.norm())", "stats['norm'] = h.norm().detach()"),
+        ("self.share = float(a / b)", "self.share = (a / b).detach()"),
+        ("scale = h.abs().max().item()", ""),  # which the lines below may need as a number
+        ("self.log.append(h.mean().item())", ""),
+        ("self.ratio = h.mean().item() / 2", ""),
+    ],
+)
+def test_a_number_that_a_forward_keeps_may_stay_a_tensor(make: Any, source: str, example: str) -> None:
+    site = {"site": 3, "role": "compiled", "file": "net.py", "line": 60, "function": "forward", "source": source}
+    site |= {"excerpt": f"        {source}", "excerpt_line": 60}
+    process = make.process(make.steps(400), sites=[site], more={"compilations": [broken(), WHOLE, REST]})
+    code = make.check(RULE, process)[2].fix_code
+    assert "fullgraph=True" in code
+    assert (f"\n{example}  # in place of line 60" in code) == bool(example)
+    assert (".detach()" in code) == bool(example)
+
+
 def test_nothing_is_called_whole_where_no_graph_was_made(make: Any) -> None:
     assert judged(make, WHOLE | {"operators": None})[0] == "skipped"
 

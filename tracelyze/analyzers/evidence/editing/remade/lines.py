@@ -77,10 +77,31 @@ def chosen_by_where(process: Process, place: Location | None) -> str:
 
 
 def compiled(process: Process, place: Location | None) -> str:
-    """How to find every break, and the line at which one is without it, where that only chooses between values."""
-    chosen = chosen_by_where(process, place)
+    """How to find every break, and the line at which one is without it, where that only chooses between values or keeps
+    one for later."""
+    chosen = chosen_by_where(process, place) or _kept_as_tensor(process, place)
     whole = "model = torch.compile(model, fullgraph=True)  # raises at any break that is left"
     return f"{whole}\n{chosen}" if chosen else whole
+
+
+def _kept_as_tensor(process: Process, place: Location | None) -> str:
+    """The line that keeps a number of the model in an attribute or a container, with the tensor in its place; empty for
+    another one, whose number Python may need right there."""
+    own = own_statement.at(process, place)
+    made = own.parsed.statement if own is not None else None
+    if own is None or place is None or not isinstance(made, ast.Assign) or len(made.targets) != 1:
+        return ""
+    value, stored = made.value, isinstance(made.targets[0], ast.Attribute | ast.Subscript)
+    if not stored or not isinstance(value, ast.Call) or value.keywords or "\n" in own.text:
+        return ""
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "item" and not value.args:
+        tensor: ast.expr = value.func.value
+    elif isinstance(value.func, ast.Name) and value.func.id == "float" and len(value.args) == 1:
+        tensor = value.args[0]
+    else:
+        return ""
+    text = own.dedented(own.parsed.with_parts({value: f"{own.parsed.operand(tensor)}.detach()"}))
+    return f"{text}  # in place of line {place.line}: its .item() where that is read, outside"
 
 
 def named(code: str, process: Process, place: Location | None) -> str:
