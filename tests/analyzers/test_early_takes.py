@@ -91,6 +91,7 @@ def train(model, x):
     [
         (POST + USE + WAIT, "h = bufs[i].clone()"),
         (APPENDED + USE + WAIT, "h = bufs[i].clone()"),
+        (POST + USE.replace("].clone()", "].detach().clone()") + WAIT, "h = bufs[i].detach().clone()"),
         (POST.replace("bufs)]", "bufs)]\n    for s in sends: s.wait()") + USE + WAIT, ""),  # what else is waited for?
         (POST + USE.replace("bufs[i].clone().requires_grad_()", "bufs[i]").replace("stage(h)", "stage(bufs[i])")
          + WAIT, "stage(bufs[i])"),

@@ -235,7 +235,7 @@ def finding(process: Process, rule: str, found: EarlyTake) -> Finding:
         "belongs to other inputs than those that were sent" if own.receives else "is not what the ranks put together"
     )
     work = f"{own.works}[{found.element}]" if own.many and found.element else own.works
-    called = f", which line {found.called} calls" if found.called is not None else ""
+    called = f", which line {found.called} calls," if found.called is not None else ""
     wait = f"{work}.wait()" if found.element or not own.many else f"for work in {own.works}:\n    work.wait()"
     return Finding(
         rule=rule,
@@ -243,9 +243,9 @@ def finding(process: Process, rule: str, found: EarlyTake) -> Finding:
         confidence="likely",
         title=f"Buffers are read before {full}, in {found.function}",
         summary=(
-            f"Line {own.line} begins to fill {what}, and only line {found.waits} waits for that. Line "
-            f"{found.reads}{called} before, reads them already: it may get what they held before, as of the step "
-            f"before, or a part of it. What is computed from that {result}."
+            f"Line {own.line} begins to fill {what}, and only line {found.waits} waits for that. Before it does, line "
+            f"{found.reads}{called} reads them: it may get what they held (zeros, or the values of the step before), "
+            f"or a part of that. What is computed from it {result}."
         ),
         fix=f"Wait in front of line {found.reads} for what it reads, and no longer in line {found.waits}"
         + (": with Gloo a second wait() for one message never returns." if own.receives else "."),

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tracelyze.analyzers.computed.ranks import early_reads
 from tracelyze.analyzers.computed.ranks.under_way.functions import elements_of
 from tracelyze.analyzers.evidence.editing.parsed_line import is_function_of_torch, name_of
+
+_VIEWS: Final = frozenset(
+    (
+        "detach",
+        "view",
+        "view_as",
+        "reshape",
+        "flatten",
+        "squeeze",
+        "unsqueeze",
+        "transpose",
+        "permute",
+        "requires_grad_",
+    )
+)
 
 
 class Begun(NamedTuple):
@@ -91,6 +106,8 @@ def _of_many(
 
 def element_of(node: ast.AST, own: Begun, elements: dict[str, str]) -> str | None:
     """The index of a buffer, or what stands for it; None where this is none of them."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+        node = node.func.value
     if not isinstance(node, ast.expr):
         return None
     if not own.many:
