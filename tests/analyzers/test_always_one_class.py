@@ -30,3 +30,37 @@ def test_one_answer_to_everything(make, change, severity) -> None:
     _, _, finding = make.check("class-imbalance", skewed(make, **change))
     assert finding.severity == severity
     assert ("nearly always answers" in finding.title) == (severity == "warning")
+
+
+def test_batches_that_were_looked_at_because_of_their_loss_say_nothing_of_the_shares(make) -> None:
+    """A rare class costs more, so that such batches hold more of it than others do."""
+    process = skewed(make)
+    rows = [row | {"alert": False} for row in process.tables["batches"].records()]
+    odd = [row | {"batch": 90 + at, "step": 90 + at, "alert": True} for at, row in enumerate(rows)]
+    odd = [row | {"classes": '{"0": 50, "1": 14}'} for row in odd]
+    calls = list(process.tables["loss_calls"].records())
+    _, _, finding = make.check("class-imbalance", make.process(more={"batches": rows + odd, "loss_calls": calls}))
+    assert finding.title.startswith("95% of the targets")
+    assert "Of 512 targets checked" in finding.summary
+    few = make.process(more={"batches": rows[:1] + odd, "loss_calls": calls})
+    assert make.check("class-imbalance", few)[0] == "passed", "without them there are too few"
+
+
+def test_the_loader_is_named_where_a_framework_computes_the_loss(make) -> None:
+    sites = [
+        {"site": 1, "role": role, "file": "a.py", "line": 95, "function": "main", "source": "trainer.run(loader)"}
+        for role in ("loss", "backward", "step")
+    ]
+    made = {"site": 2, "role": "dataloader", "file": "a.py", "line": 63, "function": "main", "source": "DataLoader(x)"}
+    tables = {name: list(skewed(make).tables[name].records()) for name in ("batches", "loss_calls")}
+    loaders = [{"loader": 0, "dataset": "Cards", "length": 10, "batch_size": 64, "num_workers": 0, "made_at": 2}]
+    steps = make.steps() | {"loader": [0] * 400}
+    process = make.process(steps, sites=[*sites, made], loaders=loaders, more=tables)
+    assert make.check("class-imbalance", process)[2].location.line == 63
+    own = [row | {"line": 90, "source": "loss = criterion(x, y)"} if row["role"] == "loss" else row for row in sites]
+    assert (
+        make.check("class-imbalance", make.process(steps, sites=[*own, made], loaders=loaders, more=tables))[
+            2
+        ].location.line
+        == 90
+    )

@@ -223,6 +223,29 @@ def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
         assert finding.title.startswith("21 single batches")
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((-1.0, 999.9), "field 1 reaches 1,000 or more in all 21 of these batches that were looked at, and in none of"),
+        ((-9999.0, 3.0), "field 1 reaches -9,999 or less in all 21 of these"),
+        ((-1.0, 9.0), "wrong labels or units"),  # within the tail of the others
+    ],
+)
+def test_values_far_beyond_all_others_in_bad_batches(make, values: tuple[float, float], said: str) -> None:
+    losses = corrupt(25, 3.0)
+    bad = {int(step) for step in np.flatnonzero(losses > 2.5) if step >= 60}
+    rows = [
+        {"loader": 0, "epoch": 0, "batch": step, "step": step, "trained": True, "field": name}
+        | dict(zip(("min", "max"), values if step in bad and name == "1" else (-2.0, 4.0), strict=True))
+        for step in sorted({*bad, *range(60, 600, 10)})
+        for name in ("0", "1")
+    ]
+    steps = {**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [32] * len(losses)}
+    _, _, finding = make.check("loss-spikes", make.process(steps=steps, more={"batches": rows}))
+    assert said in finding.summary
+    assert ("Leave such values out" in finding.fix) == ("reaches" in said)
+
+
 @pytest.mark.parametrize(("factor", "status"), [(600.0, "fired"), (6.0, "passed")])
 def test_single_batches_that_also_came_in_the_first_epoch(make, factor: float, status: str) -> None:
     """What is wrong with the data is wrong from the first epoch on; then only a loss far above all others says so."""

@@ -476,6 +476,17 @@ def test_exploding_gradients_is_silent(make, norm) -> None:
     assert make.check("exploding-gradients", make.process(make.steps() | {"grad_norm": norm.tolist()}))[0] == "passed"
 
 
+@pytest.mark.parametrize(("lone", "status"), [(True, "passed"), (False, "fired")])
+def test_norms_that_were_measured_where_single_losses_stood_out(make, lone: bool, status: str) -> None:
+    """Late steps are looked at seldom, and where the loss stands out: most of the late norms are of such batches."""
+    odd = np.arange(COUNT) % 12 == 0
+    loss = np.where(odd, 900.0, 1.0) if lone else np.where(np.arange(COUNT) < 300, 1.0, 900.0)
+    norm = [float(loss[step]) if step < 100 or odd[step] or step % 40 == 5 else None for step in range(COUNT)]
+    norm = [1.0 if step < 100 else value for step, value in enumerate(norm)]
+    steps = make.steps() | {"grad_norm": norm, "loss": loss.tolist()}
+    assert make.check("exploding-gradients", make.process(steps))[0] == status
+
+
 def test_a_loss_that_runs_away_below_zero_is_an_explosion(make) -> None:
     growth = np.exp(np.linspace(0, 14, COUNT))
     steps = make.steps() | {"grad_norm": growth.tolist(), "loss": (1 - growth).tolist()}

@@ -64,7 +64,7 @@ DEVICES = Table(
 
 BATCHES = Table(
     "batches",
-    "Some batches of every pass over a loader, chosen by their place in it: a row per field (inputs, targets, ...).",
+    "Batches of every pass over a loader, by their place in it or an alert: a row per field (inputs, targets, ...).",
     (
         Column("time", "float64", "s", "on the process's monotonic clock"),
         Column("step", "int64", "", "optimizer steps done before"),
@@ -84,6 +84,7 @@ BATCHES = Table(
         Column("classes", "string", "", "integer targets, one per sample: how often each value occurs, as JSON"),
         Column("prints", "string", "", "prints of the first samples, equal for equal content; - for constant content"),
         Column("print", "string", "", "one print of all of these samples"),
+        Column("alert", "bool", "", "looked at because its loss was out of the ordinary, not by its place"),
     ),
 )
 

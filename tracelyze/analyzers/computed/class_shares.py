@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from math import isclose, log, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -11,7 +13,8 @@ from tracelyze.analyzers.computed.data import loss_calls
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 BINARY: Final = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 _LOOKED_AT: Final = 64  # targets of a call, at most, that its spread is of
@@ -133,6 +136,45 @@ def _count(row: Row) -> int:
 
 def _is_one_each(shape: str | None) -> bool:
     return str(shape or "").removesuffix("x1").isdigit()
+
+
+def classes(process: Process, enough: float) -> Counter[str]:
+    """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used.
+
+    Of the field with the most of one class, where several hold classes. What was looked at because of its loss counts
+    only where there is not `enough` else: rare classes cost more.
+    """
+    by_place, whole = _counted(process, alerts=False), _counted(process, alerts=True)
+    found = [
+        max(one.values(), key=lambda it: max(it.values(), default=0), default=Counter()) for one in (by_place, whole)
+    ]
+    return found[0] if found[0].total() >= enough else found[1]
+
+
+def _counted(process: Process, alerts: bool) -> dict[str, Counter[str]]:
+    """The classes of each field, with or without batches that were looked at because of their loss."""
+    counted: dict[str, Counter[str]] = {}
+    for name, rows in fields(process).items():
+        for row in rows:
+            if alerts or not row["alert"]:
+                counted.setdefault(name, Counter()).update(json.loads(row["classes"]))
+    binary = bool(loss_calls.lines(process, BINARY))
+    for row in process.tables["batches"].records():
+        sizes = loss_calls.sizes(row["shape"])
+        single = binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1
+        if row["trained"] and single and (alerts or not row["alert"]):
+            whole = row["mean"] is not None and isclose(row["mean"], 1 - row["zeros"], rel_tol=0, abs_tol=1e-6)
+            if whole and row["min"] in (0.0, 1.0) and row["max"] in (0.0, 1.0):  # nothing but zeros and ones
+                ones = round((1 - row["zeros"]) * sizes[0])
+                counted.setdefault(str(row["field"]), Counter()).update({"0": sizes[0] - ones, "1": ones})
+    return {name: +one for name, one in counted.items()}
+
+
+def sampled_at(optimization: Optimization, line: Location | None) -> Location | None:
+    """The line that makes the loader, where a framework's loop computes the loss, and no line of the script does."""
+    step = optimization.step_location
+    in_loop = line is not None and step is not None and (line.file, line.line) == (step.file, step.line)
+    return (in_loop and optimization.process.site(optimization.loader.get("made_at"))) or line
 
 
 def fields(process: Process) -> dict[str, list[Row]]:

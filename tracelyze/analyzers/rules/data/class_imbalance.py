@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from math import isclose
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import class_shares
-from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -23,7 +20,7 @@ WEIGH = ". Unless you already do, weight the classes in the loss, or sample the 
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The targets of the batches that were trained on, class by class."""
-    counts = _classes(process)
+    counts = class_shares.classes(process, limits["targets"])
     total = sum(counts.values())
     if total < limits["targets"]:
         if (seen := class_shares.at_the_loss(process, int(limits["pure"]))) and seen.targets >= limits["targets"]:
@@ -41,26 +38,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     if share < limits["share"]:
         return Passed(f"the most frequent of {len(counts)} classes makes up {percent(share)} of the targets")
     return [_finding(process, most, share, counts, limits)]
-
-
-def _classes(process: Process) -> Counter[str]:
-    """How often each class was met: integers, one for each sample, or zeros and ones where a binary loss is used.
-
-    Of the field with the most of one class, where several hold classes.
-    """
-    fields: dict[str, Counter[str]] = {}
-    for name, rows in class_shares.fields(process).items():
-        for row in rows:
-            fields.setdefault(name, Counter()).update(json.loads(row["classes"]))
-    binary = bool(loss_calls.lines(process, class_shares.BINARY))
-    for row in process.tables["batches"].records():
-        sizes = loss_calls.sizes(row["shape"])
-        if row["trained"] and binary and "float" in str(row["dtype"]) and sizes and max(sizes[1:], default=1) == 1:
-            whole = row["mean"] is not None and isclose(row["mean"], 1 - row["zeros"], rel_tol=0, abs_tol=1e-6)
-            if whole and row["min"] in (0.0, 1.0) and row["max"] in (0.0, 1.0):  # nothing but zeros and ones
-                ones = round((1 - row["zeros"]) * sizes[0])
-                fields.setdefault(str(row["field"]), Counter()).update({"0": sizes[0] - ones, "1": ones})
-    return max((+one for one in fields.values()), key=lambda one: max(one.values(), default=0), default=Counter())
 
 
 def _always(process: Process, most: str, share: float, limits: Limits) -> bool:
@@ -117,7 +94,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
                 role="basis",
             ),
         ],
-        location=line,
+        location=class_shares.sampled_at(optimization, line) if exact or weighed else line,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",

@@ -41,7 +41,8 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     measured = steps.known("grad_norm") & ~timing.skipped(optimization)
     broken = np.flatnonzero(measured & ~np.isfinite(steps["grad_norm"]))
     until = int(broken[0]) if len(broken) else len(steps)
-    rows = np.flatnonzero(measured & (steps["grad_norm"] > 0))
+    usual = measured & (steps["grad_norm"] > 0)
+    rows = np.flatnonzero(usual & (len(broken) > 0 or ~loss_alongside.lone_batches(steps["loss"], limits)))
     rows = rows[rows < until]
     norm = steps["grad_norm"][rows]
     if len(norm) < (limits["norms"] / 2 if len(broken) else limits["norms"]):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -51,6 +52,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
     share, value = texts.mean(rows, "pad_share"), int(counted[0]["pad_target"])
     by_hand = line.function == loss_calls.WRITTEN
+    made = None if by_hand else copied_labels.line(process, line.location)
     least = f"at least {percent(math.floor(share * 100) / 100)}"  # a row's first such target may be its end symbol
     return loss_calls.finding(
         process,
@@ -68,11 +70,12 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         ),
         fix=FIX_WRITTEN
         if by_hand
-        else f"Give padded positions a target that the loss ignores, usually -100. If no real token has class {value}, "
-        "setting it as ignore_index is enough.",
+        else "Give padded positions a target that the loss ignores, usually -100."
+        + (f" If no real token has class {value}, setting it as ignore_index is enough." if made is None else ""),
         fix_code=MASKED.format(value=value)
         if by_hand
-        else "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
+        else (made and copied_labels.masked(made))
+        or "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
         "labels = labels.masked_fill(input_ids == pad_id, -100)\n"
         f"# or, only if no real token has class {value}, as a class of tags may be:\n"
         f"# labels = labels.masked_fill(labels == {value}, -100)",
@@ -87,6 +90,7 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
             ),
             Evidence("class of these targets", value),
         ],
+        change=made,
         false_alarm="A model that must produce the padding itself, such as one that writes all positions at once.",
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.evidence.candidates import lost_loads
 from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
@@ -23,6 +24,7 @@ _ALIKE = (
 )
 _FOLLOWS = "Updates follow a policy that never acted, and clipping starts off centre."
 _CORRECTED = "Weights in the loss correct this only up to their limit, and their noise grows with the gap."
+_DROPOUT = "Dropout is active in one of them at least."
 _OTHERWISE = "A temperature, a mask or limits of actions that apply in one of them only do that."
 
 
@@ -33,17 +35,16 @@ def check(process: Process, limits: Limits) -> Outcome:
         return logged
     seen = policies.apart(process, limits)
     found = [_before_updates(process, one, limits) for one in seen if isinstance(one, policies.Apart)]
-    others = [one for one in seen if not isinstance(one, policies.Apart)]
     if found or isinstance(logged, Passed) or not seen:
         return found or logged
-    return min(others, key=lambda one: isinstance(one, Skipped))
+    return min((one for one in seen if not isinstance(one, policies.Apart)), key=lambda one: isinstance(one, Skipped))
 
 
 def _logged(process: Process, limits: Limits) -> Outcome:
     """A gap of log-probabilities that grows, or importance ratios beyond what clipping allows."""
     gap, ratio = metrics.metric(process, "logp_gap"), metrics.metric(process, "importance")
     seen = gap or ratio
-    if gap is None and ratio is None:
+    if seen is None:
         return Skipped(_ABSENT, "not-applicable")
     if gap is not None and len(gap) >= limits["steps"]:
         first, last = gap.ends()
@@ -57,13 +58,12 @@ def _logged(process: Process, limits: Limits) -> Outcome:
             over = np.abs(ratio.values - 1.0) > limits["ratio"]
             late = Evidence("distance of the ratio from 1", later, "", limits["ratio"], limits.source("ratio"))
             return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late)]
-    if seen is None or len(seen) < limits["steps"]:
-        return Skipped(f"{plural(len(seen or ()), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
+    if len(seen) < limits["steps"]:
+        return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
 
 
 def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Finding:
-    begin = int(seen.steps[first])
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -77,28 +77,28 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
         fix="Check that weights are synchronised after every step and in the same precision; correct with truncated "
         "importance sampling.",
         fix_code="GRPOConfig(vllm_importance_sampling_correction=True)",
-        first_step=begin,
+        first_step=int(seen.steps[first]),
         last_step=int(seen.steps[-1]),
         evidence=[late, Evidence("column", seen.name)],
-        charts=metrics.picture("Sampler against trainer", [seen], [Mark(float(begin), "gap")]),
+        charts=metrics.picture("Sampler against trainer", [seen], [Mark(float(seen.steps[first]), "gap")]),
         false_alarm="Off-policy training on purpose, whose ratios are corrected.",
     )
 
 
 def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> Finding:
-    middle, optimization = float(np.median(seen.distances)), process.longest if process.optimizations else None
+    middle = float(np.median(seen.distances))
+    backward = process.longest.backward_location if process.optimizations else None
     what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"
-    if seen.stale:
+    copy = lost_loads.of(process, limits["looks"]) if seen.stale else None
+    if copy is not None:
         title = f"The copy that acts never takes over the policy's weights: {percent(middle)} apart"
-        why = f"A copy of the policy acts, and its weights never change. Before any update it is {what} off."
-        fix = "Load the policy's weights into the copy before each rollout."
-        fix_code = "acting.load_state_dict(policy.state_dict())   # before each rollout"
+        why = f"A copy of the policy acts, and its weights never change. Before any update it is {what} off.{copy.said}"
+        fix, fix_code = copy.fix, copy.code
     else:
         title = f"The trained policy is {percent(middle)} off the one that acted, before any update"
-        by = "Dropout is active in one of them at least." if seen.dropouts else _OTHERWISE
         why = (
             f"Its weights are those that acted, and still the probabilities of its actions are {what} off those that "
-            f"were kept when it acted: the two are not computed alike. {by}"
+            f"were kept when it acted: the two are not computed alike. {_DROPOUT if seen.dropouts else _OTHERWISE}"
         )
         fix = "Compute both probabilities alike: same temperature, masks and limits, no dropout."
         fix_code = "model.eval()   # no dropout, neither where it acts nor where it is trained\n" + _ALIKE
@@ -116,7 +116,8 @@ def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> F
             Evidence("distance of the ratio from 1", middle, "", limits["apart"], limits.source("apart")),
             Evidence("looks", len(seen.steps), "looks", limits["looks"], limits.source("looks"), role="basis"),
         ],
-        location=optimization.backward_location if optimization is not None else None,
+        location=(copy and copy.location) or backward,
+        seen_at=backward,
         charts=[chart("Before the first update", "step", "ratio from 1", seen.steps, {"distance": seen.distances})],
         false_alarm="Actions of another policy on purpose, whose ratios correct for it; inputs that are changed for "
         "training alone.",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.signatures.spikes import lone_spikes
+from tracelyze.analyzers.signatures.spikes import lone_spikes, odd_values
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, percent
 
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 # Losses whose median is the level of the one in the middle: some dozens of steps show a level and not a trend.
 _AROUND = 33
+UNKNOWN = "wrong labels or units, a broken shard, samples that were not normalised."
+CODES = (
+    "Leave such values out of the loss, or out of the data: they may stand for a missing one, or have another unit. "
+)
+CHECK = (
+    "Check the samples of these steps: their labels, their range, the file they come from. If the loader shuffles, log "
+    "the sample ids of each batch."
+)
 _FIRST = 0.1  # share of the run in which a training settles
 
 
@@ -96,6 +104,7 @@ def finding(
     """What is wrong, with the steps. `rows`: the step of each loss, as a row of the table of steps."""
     steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
     share = len(steps) / max(1, len(rows))
+    values = odd_values.told(optimization, steps)
     return Finding(
         rule=rule,
         severity="warning",
@@ -104,11 +113,9 @@ def finding(
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
             f"{number(found.height)} times that of its neighbours, and back to normal at the next. No update does "
-            "that; these batches hold different data: wrong labels or units, a broken shard, samples that were not "
-            "normalised. Each one pushes the weights the wrong way."
+            f"that; these batches hold different data: {values or UNKNOWN} Each one pushes the weights the wrong way."
         ),
-        fix="Check the samples of these steps: their labels, their range, the file they come from. If the loader "
-        "shuffles, log the sample ids of each batch.",
+        fix=(CODES if values else "") + CHECK,
         fix_code="tracelyze.log(loss=loss, batch=sample_ids)  # names the samples of each step in the next recording",
         first_step=steps[0],
         last_step=steps[-1],

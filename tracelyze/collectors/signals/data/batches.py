@@ -120,7 +120,7 @@ class Batches(Signal):
         f"batches.{name}"
         for name in (
             "time", "step", "loader", "epoch", "batch", "trained", "field", "dtype", "shape", "mean", "std", "min",
-            "max", "zeros", "nonfinite", "classes", "prints", "print",
+            "max", "zeros", "nonfinite", "classes", "prints", "print", "alert",
         )
     )  # fmt: skip
     about = "Fingerprints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
@@ -234,7 +234,7 @@ class Batches(Signal):
         else:
             self._place = batch.place
             self._places.append(batch.place)
-        rows, later = self._sample(fields)
+        rows, later = self._sample(fields, alert=True)
         if rows:
             self.resume()
             self._used.append((call, rows, later))
@@ -280,7 +280,7 @@ class Batches(Signal):
 
     def _put_alert(self, fields: list[tuple[str, Any]]) -> None:
         """Sample a batch that was trained on, because the loss is out of the ordinary."""
-        rows, later = self._sample(fields)
+        rows, later = self._sample(fields, alert=True)
         for one in rows:
             one["trained"] = True
         if rows:
@@ -321,7 +321,7 @@ class Batches(Signal):
         self._sampled = left
 
     def _sample(
-        self, fields: list[tuple[str, Any]], count: int = fingerprints.SAMPLES
+        self, fields: list[tuple[str, Any]], count: int = fingerprints.SAMPLES, alert: bool = False
     ) -> tuple[list[Row], Readback | None]:
         torch = self.torch
         on_cuda = any(tensor.is_cuda for _, tensor in fields)
@@ -332,7 +332,7 @@ class Batches(Signal):
         measured: list[Row] = []
         with torch.no_grad():
             for name, tensor in fields:
-                row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name}
+                row: Row = dict(zip(PLACE, self._place, strict=True)) | {"field": name, "alert": alert}
                 row["dtype"] = str(tensor.dtype).removeprefix("torch.")
                 row["shape"] = "x".join(str(size) for size in tensor.shape)
                 row["prints"], row["print"] = self._fingerprints.of(tensor, count)

@@ -9,8 +9,10 @@ import numpy as np
 from tracelyze.analyzers import statistics
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.table import Floats
+    from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.analyzers.rule import Limits
+
+_AROUND = 33  # losses: some dozens show a level and not a trend
 
 
 def improves(loss: Floats, limits: Limits) -> bool:
@@ -18,6 +20,19 @@ def improves(loss: Floats, limits: Limits) -> bool:
     loss = loss[np.isfinite(loss)]
     part = max(5, len(loss) // 10)
     return len(loss) >= limits["losses"] and bool(np.median(loss[-part:]) < np.median(loss[:part]))
+
+
+def lone_batches(loss: Floats, limits: Limits) -> Mask:
+    """Steps whose loss is far above those before and behind it, shape [steps]: the norm is that of a single batch.
+
+    Gradients are measured now and then, and where the loss stands out: such norms say nothing of the steps between.
+    """
+    lone = np.zeros(len(loss), dtype=bool)
+    known = np.isfinite(loss)
+    if known.sum() < limits["losses"] or loss[known].min() <= 0:
+        return lone
+    lone[known] = loss[known] > limits["leap"] * statistics.running_median(loss[known], _AROUND)
+    return lone
 
 
 def breaks_by_itself(loss: Floats, until: int, limits: Limits) -> bool:
