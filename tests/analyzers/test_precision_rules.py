@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers import diagnose
+
 COUNT = 400
 QUANTUM = 2.0**-24
 
@@ -121,6 +123,34 @@ def test_a_scaler_of_an_example_is_for_the_device_of_the_run(make, held: str, de
     half = make.steps() | {"scaler_use": [0] * 400, "losses_scaled": [1] * 400}
     _, _, finding = make.check("scaler-misuse", make.process(half, optimizers=optimizers))
     assert "GradScaler(" not in finding.fix_code, "there is one, with settings of its own"
+
+
+@pytest.mark.parametrize("clips", [True, False])
+def test_steps_without_the_scaler_on_gradients_that_are_clipped(make, clips: bool) -> None:
+    """One fault: what the clip sees is put down to it, and its example has both, in their order."""
+    columns = {
+        "scaler_use": [0] * 400,
+        "losses_scaled": [1] * 400,
+        "backwards": [1] * 400,
+        "backwards_unscaled": [0] * 400,
+    }
+    columns |= {"clipped_scaled": [1] * 400, "clips": [1] * 400} if clips else {}
+    lines = ["scaler.scale(loss).backward()", "clip_grad_norm_(net.parameters(), 1.0)", "opt.step()"]
+    sites = [
+        {"site": at, "role": role, "file": "a.py", "line": 10 + at, "function": "run", "source": line}
+        | {"excerpt_line": 10, "excerpt": "\n".join(lines)}
+        for at, (role, line) in enumerate(zip(("backward", "clip", "step"), lines, strict=True))
+    ]
+    run = make.run(make.process(make.steps() | columns, sites=sites))
+    found = {one.rule: one for one in diagnose(run, select=["scaler-misuse", "clip-before-unscale"]).findings}
+    half = found["scaler-misuse"]
+    assert half.location.line == 12
+    assert (half.diff is None) == clips
+    assert ("clip-before-unscale" in found) == clips
+    if clips:
+        assert found["clip-before-unscale"].caused_by == "scaler-misuse"
+        unscaled = ["scaler.unscale_(opt)  # before the clip", lines[1], "scaler.step(opt)", "scaler.update()"]
+        assert half.fix_code.split("\n") == unscaled
 
 
 def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:

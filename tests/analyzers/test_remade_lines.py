@@ -60,6 +60,10 @@ def test_what_makes_a_loss_infinite_is_bounded(make: Any, line: str, logarithm: 
         ("loss = torch.tensor(0.5 * a.item() + b.item(), requires_grad=True)", "loss = 0.5 * a + b"),
         ("loss = torch.tensor(loss.item(), requires_grad=True)", ""),
         ("loss = torch.tensor(a.item() + b.item()) * 2", "loss = (a + b) * 2"),
+        (
+            "loss = torch.tensor(list(d.values()), requires_grad=True).sum()",
+            "loss = torch.stack(list(d.values())).sum()",
+        ),
     ],
 )
 def test_numbers_become_the_tensors_that_they_were(make: Any, line: str, example: str) -> None:

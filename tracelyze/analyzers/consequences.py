@@ -256,6 +256,8 @@ CONSEQUENCES: Final = (
     Consequence("clipping-freezes-updates", (*UNCLEARED, "unscaled-accumulation"),
                 "Accumulated norms are cut to almost nothing by a max_norm chosen for single batches."),
     Consequence("clipping-freezes-updates", ("clip-before-unscale",), "The clip removes the loss scale."),
+    Consequence("clip-before-unscale", ("scaler-misuse",), "Nothing unscales the gradients, before the clip or after.",
+                grave=True),
     # evaluation and data
     Consequence("overfitting", ("eval-in-train-mode", "train-in-eval-mode", "batchnorm-in-validation", *UNCLEARED),
                 "Something other than training for too long makes validation worse."),

@@ -95,7 +95,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
     plain = scaled_losses.plain(optimization) if words is BESIDE else None
     place = plain.place if plain is not None else place
-    title, summary = words
+    stepped, (title, summary) = scaled_losses.stepped(optimization), words
     made = f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, as you make it today\n'
     return Finding(
         rule=RULE.id,
@@ -104,9 +104,9 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
         fix=("Make the scaler once, before the loop. " if words is ANEW else "")
-        + "Scale every loss before backward, and step with scaler.step(optimizer).",
-        fix_code=(made if words is ANEW else "")
-        + (plain.code if plain else "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"),
+        + "Scale every loss before backward, and step with scaler.step(optimizer)."
+        + stepped.fix,
+        fix_code=(made if words is ANEW else "") + (plain.code if plain else stepped.code),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -118,7 +118,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         diff=plain.diff
         if plain
-        else edits.step_by_scaler(optimization)
+        else stepped.diff
         if scaled
         else edits.scale_the_loss(optimization)
         if words in (NEVER, UNUSED)

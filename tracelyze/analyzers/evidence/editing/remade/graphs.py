@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.parsed_line import is_operand
+from tracelyze.analyzers.evidence.editing.parsed_line import is_operand, name_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -18,6 +18,8 @@ _LEFT_OUT: Final = "Leave out line {line}: what it is made of has the gradient t
 _JOIN: Final = (
     "Keep the tensors that the model gave, and join them by functions that have a gradient: stack, sum, mean."
 )
+_NUMBERS: Final = " Take the numbers (.item()) only for what is printed."
+_SEVERAL: Final = ("list", "tuple")
 _OPEN: Final = "Take the detach() out of line {line}, where it stands on the way from these parameters to the loss."
 _CUT: Final = (
     "Line {line} cuts the graph. If it stands on the way from these parameters to the loss, compute that part outside "
@@ -34,9 +36,10 @@ def of_tensors(process: Process, place: Location | None) -> tuple[str, str]:
         return _JOIN, _SKETCH
     given = call.args[0]
     text = re.sub(r"\.item\(\)|\.detach\(\)", "", own.parsed.text_of(given))
-    if isinstance(given, ast.List | ast.Name | ast.ListComp) and text == own.parsed.text_of(given):
-        return _JOIN, own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"}))
-    if isinstance(given, ast.List | ast.ListComp):
+    several = isinstance(given, ast.Call) and name_of(given.func) in _SEVERAL
+    if (several or isinstance(given, ast.List | ast.Name | ast.ListComp)) and text == own.parsed.text_of(given):
+        return _JOIN + _NUMBERS, own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"}))
+    if several or isinstance(given, ast.List | ast.ListComp):
         return _JOIN, own.dedented(own.parsed.with_parts({call: f"torch.stack({text})"}))
     whole = isinstance(own.parsed.statement, ast.Assign) and own.parsed.statement.value is call
     if whole and text == ast.unparse(own.parsed.statement.targets[0]):  # type: ignore[attr-defined]
