@@ -15,7 +15,7 @@ from tracelyze.collectors.program.lines.named_calls import LONGEST
 
 NAMES: Final = frozenset({
     "learning_rate", "detect_anomaly", "max_grad_norm", "gradient_clip_val", "max_completion_length", "response_length",
-    "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing",
+    "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing", "eval_dataset",
 })  # fmt: skip
 LONGEST_CALL: Final = 200  # lines
 
