@@ -11,7 +11,13 @@ from tracelyze.analyzers.evidence.candidates import unprepared
 PREPARES = "model, optimizer, val_loader = acc.prepare(model, optimizer, val_loader)"
 
 
-def found(make: Any, line: str, reads: str = "for x, y in train_loader:", function: str = "run") -> Any:
+def found(
+    make: Any,
+    line: str,
+    reads: str = "for x, y in train_loader:",
+    function: str = "run",
+    sampler: str = "RandomSampler",
+) -> Any:
     place = {"file": "train.py", "function": "run"}
     sites = [
         place | {"site": 1, "role": "module", "line": 97, "source": line, "excerpt": line, "excerpt_line": 97},
@@ -20,7 +26,7 @@ def found(make: Any, line: str, reads: str = "for x, y in train_loader:", functi
     modules = [{"model": 0, "module": "", "kind": "DistributedDataParallel", "made_at": 1}]
     modules += [{"model": 0, "module": "module", "kind": "Net", "made_at": 5}]
     process = make.process(sites=sites, more={"modules": modules})
-    return unprepared.of(process, {"loader": 0, "site": 2})
+    return unprepared.of(process, {"loader": 0, "site": 2, "sampler": sampler})
 
 
 @pytest.mark.parametrize(
@@ -52,3 +58,7 @@ def test_in_another_function_the_name_may_be_another(make: Any) -> None:
 )
 def test_none_where_it_is_given_or_torch_wraps_the_model(make: Any, line: str) -> None:
     assert found(make, line) is None
+
+
+def test_none_where_a_sampler_is_to_divide_the_data(make: Any) -> None:
+    assert found(make, PREPARES, sampler="DistributedSampler") is None

@@ -48,6 +48,8 @@ def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
     over = _OVER.search(read.source) if read is not None else None
     if place is None or hands is None or read is None or over is None:
         return None
+    if "Distributed" in str(loader.get("sampler")):  # it is told to divide them, by wrong numbers
+        return None
     name, holder = over["loader"], hands["holder"]
     if re.search(rf"(?<![\w.]){re.escape(name)}\b", place.source):
         return None
