@@ -140,6 +140,10 @@ def test_the_input_of_the_first_loss_that_is_not_finite(kind: str, field: str | 
         assert not broken
     else:
         assert (broken[0]["field"], broken[0]["step"], broken[0]["loader"]) == (field, 86, None)
+        assert broken[0]["alert"], "it was looked at because of its loss"
+    first = [row for row in process.tables["batches"].records() if row["step"] < 8]
+    assert first
+    assert not any(row["alert"] for row in first)
     rules = [one.rule for one in diagnose(done.run).findings]
     assert ("nonfinite-input" in rules) is (field is not None)
 
