@@ -74,6 +74,24 @@ def test_a_division_without_warnings_among_several(make: Any) -> None:
     assert preparing.line(make.process(sites=[*SITES, *rows, twice])) is None
 
 
+def test_several_lines_of_a_stretch_may_each_be_the_one(make: Any) -> None:
+    prices = ("singular", 34, "features", "    r = np.log(price[1:] / price[:-1])")
+    volumes = ("singular", 35, "features", "    v = np.log(volume[1:] / volume[:-1])")
+    process = process_with(make, *FIT, prices, volumes)
+    place = preparing.line(process)
+    fix, code = preparing.remedy(process, place)
+    assert number(place) == 34
+    assert "Lines 34 and 35" in fix
+    assert code.splitlines()[1] == "v = np.log((volume[1:] + 1e-6) / (volume[:-1] + 1e-6))"
+
+
+def test_a_logarithm_of_a_ratio_breaks_on_either_side(make: Any) -> None:
+    process = process_with(make, *FIT, ("singular", 34, "features", "    r = np.log(now / before)"))
+    fix, code = preparing.remedy(process, preparing.line(process))
+    assert "takes the logarithm of a ratio: say what it is to be where now or before is 0" in fix
+    assert code == "r = np.log((now + 1e-6) / (before + 1e-6))"
+
+
 def test_a_divisor_that_is_made_of_what_is_bounded(make: Any) -> None:
     made = ("singular", 49, "windows", "rel = (lv - mean) / (0.3 * mean)")
     assert preparing.line(process_with(make, *FIT, made, above="mean = lv.mean() + 1.0")) is None

@@ -10,6 +10,7 @@ from tracelyze.analyzers.evidence import edits, script_lines
 from tracelyze.analyzers.evidence.candidates import bounds
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import finite
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -26,6 +27,11 @@ _SPREADS_CODE: Final = (
 
 
 def line(process: Process) -> Location | None:
+    """The first of these lines."""
+    return min(lines_of(process), key=lambda one: one.line, default=None)
+
+
+def lines_of(process: Process) -> list[Location]:
     """The only line that divides between the loop's `for` and its backward; else the only function's that divides, or
     takes a logarithm or a root, of what nothing keeps away from 0, and which is neither a module's forward, the loop's
     nor that of an evaluation. Of several the only one under which NumPy's warnings are off: others would have warned.
@@ -37,26 +43,43 @@ def line(process: Process) -> Location | None:
         there = [one for one in lines if (one.file, one.function) == (loop.file, loop.function)]
         inside = [one for one in there if loop.line < one.line < end.line]
         if inside:
-            return script_lines.only_of(inside)
+            return _together(inside)
         home.add((loop.file, loop.function))
     lines = [*lines, *process.locations("singular-array")]
     lines = [one for one in lines if one.function not in (script_lines.MODULE, "forward")]
     lines = [one for one in lines if (one.file, one.function) not in home and not _REPORTS.match(one.source)]
     opened = [one for one in lines if not bounds.is_bounded(process, one)]
-    return script_lines.only_of(opened) or script_lines.only_of([one for one in opened if _is_quiet(process, one)])
+    return _together(opened) or _together([one for one in opened if _is_quiet(process, one)])
+
+
+def _together(lines: list[Location]) -> list[Location]:
+    """One for each number, in order; none where they do not stand together."""
+    return list({one.line: one for one in lines}.values()) if script_lines.only_of(lines) is not None else []
 
 
 def remedy(process: Process, place: Location | None) -> tuple[str, str]:
     """What to do about such a line, and the line with it."""
+    several = sorted(lines_of(process), key=lambda one: one.line)
+    if place is not None and len(several) > 1 and place in several:
+        return _any_of(process, several)
     own = own_statement.at(process, place)
     divisor = _only_divisor(own) if own is not None else None
     if place is None or own is None or divisor is None or "std" in own.text:
         return _SPREADS, finite.divided(process, place) or _SPREADS_CODE
     held = own.parsed.text_of(divisor)
-    fix = (
-        f"Line {place.line} divides by {held}: say what it is to be where that is 0, or take a measure without a ratio."
-    )
+    sides = " or ".join(dict.fromkeys([*(own.parsed.text_of(one.left) for one in finite.log_quotients(own)), held]))
+    does = f"divides by {held}" if sides == held else "takes the logarithm of a ratio"
+    fix = f"Line {place.line} {does}: say what it is to be where {sides if sides != held else 'that'} is 0, or take a "
+    fix += "measure without a ratio."
     return fix, _chosen(process, place, own, divisor) or finite.divided(process, place) or _SPREADS_CODE
+
+
+def _any_of(process: Process, lines: list[Location]) -> tuple[str, str]:
+    """The same for lines of which each can be the one."""
+    numbers = listed([one.line for one in lines], len(lines))
+    fix = f"Lines {numbers} divide, or take a logarithm or a root. Print which of them makes the first NaN or Inf, and "
+    fix += "say what it is to be there: an epsilon keeps both sides of a ratio away from 0."
+    return fix, "\n".join(filter(None, (finite.divided(process, one) for one in lines))) or _SPREADS_CODE
 
 
 def _chosen(process: Process, place: Location, own: OwnStatement, divisor: ast.expr) -> str:

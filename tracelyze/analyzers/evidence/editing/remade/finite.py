@@ -21,13 +21,15 @@ _NEVER_NEGATIVE: Final = ("std", "var", "norm")
 
 
 def divided(process: Process, place: Location | None) -> str:
-    """With an epsilon beside each standard deviation, else beside each divisor that is computed; of tensors as of
-    NumPy's arrays. Empty where the line does neither."""
+    """With an epsilon beside each standard deviation, else beside each divisor that is computed, and beside what it
+    divides if the line takes the logarithm of the quotient; of tensors as of NumPy's arrays. Empty where the line does
+    neither."""
     own = own_statement.at(process, place)
     if own is None or not own.is_whole:
         return ""
     parts: dict[ast.expr, str] = {one: f"({own.parsed.text_of(one)} + 1e-6)" for one in own.parsed.calls(*_SPREADS)}
-    parts = parts or {one: f"({own.parsed.text_of(one)} + 1e-6)" for one in _divisors(own.parsed.tree)}
+    both = [*_divisors(own.parsed.tree), *(one.left for one in log_quotients(own))]
+    parts = parts or {one: f"({own.parsed.text_of(one)} + 1e-6)" for one in both}
     return own.dedented(own.parsed.with_parts(parts)) if parts and not _nested(parts) else ""
 
 
@@ -54,6 +56,13 @@ def logarithms(own: OwnStatement) -> str:
             return ""
         parts[given] = f"{own.parsed.operand(given)}.clamp_min(1e-8)"
     return own.dedented(own.parsed.with_parts(parts)) if parts and own.is_whole and not _nested(parts) else ""
+
+
+def log_quotients(own: OwnStatement) -> list[ast.BinOp]:
+    """The quotients that the line takes the logarithm of: it is infinite where either side is 0."""
+    calls = own.parsed.calls(*_LOGARITHMS)
+    given = [one.args[0] if one.args else getattr(one.func, "value", None) for one in calls]
+    return [one for one in given if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)]
 
 
 def _divisors(tree: ast.AST) -> list[ast.expr]:
