@@ -12,6 +12,7 @@ import pytest
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import loaded_short
 from tracelyze.diagnosis import Exit, Location
 
 COUNT = 400  # steps, of 0.05 s each
@@ -551,4 +552,30 @@ def test_the_line_that_makes_weights_short(make, sites: list[tuple[str, int, str
         for number, (role, at, source) in enumerate(sites)
     ]
     found = script_lines.made_short(make.process(sites=rows))
+    assert (found.line if found else None) == line
+
+
+@pytest.mark.parametrize(
+    ("made", "cast", "line"),
+    [
+        ("model = AutoModel.from_pretrained(path)", "Bert(config).to(torch.bfloat16).save_pretrained(path)", 30),
+        (
+            "model = AutoModel.from_pretrained(path)",
+            "base = Bert(config).to(torch.bfloat16)\nbase.save_pretrained(path)",
+            30,
+        ),
+        ("model = AutoModel.from_pretrained(path)", "", 30),
+        ("model = AutoModel.from_pretrained(path)", "model.to(torch.bfloat16)", None),
+        ("model = Bert(config)", "Bert(config).to(torch.bfloat16).save_pretrained(path)", None),
+    ],
+)
+def test_weights_that_are_loaded_short(make, made: str, cast: str, line: int | None) -> None:
+    place = {"role": "module", "file": "train.py", "line": 30, "function": "main", "source": made}
+    sites = [{"site": 30} | place]
+    if cast:
+        first = cast.split("\n", maxsplit=1)[0]
+        sites.append({**place, "site": 31, "role": "cast", "line": 9, "function": "export", "source": first})
+        sites[-1] |= {"excerpt": cast, "excerpt_line": 9}
+    process = make.process(sites=sites, more={"modules": [{"model": 0, "module": "", "made_at": 30}]})
+    found = loaded_short.place(process)
     assert (found.line if found else None) == line

@@ -210,7 +210,7 @@ def test_a_train_method_that_nobody_calls(make) -> None:
         return make.check("train-override-bypassed", make.process(events=list(events)))
 
     status, _, finding = answer(event("train-not-called", 0))
-    assert (status, finding.severity, finding.location.line) == ("fired", "warning", 7)
+    assert (status, finding.severity, finding.seen_at.line) == ("fired", "warning", 7)
     assert "whole run" in finding.title
     assert "first 100 steps" in answer(event("train-not-called", 0), event("train-called", 100))[2].title
     other = answer(event("train-not-called", 44), event("train-called", 69))[2]  # behind a model that trained before
@@ -221,6 +221,21 @@ def test_a_train_method_that_nobody_calls(make) -> None:
     assert "running statistics went on changing" in statistics.summary
     assert "model.eval() called it" not in statistics.summary
     assert answer(event("exit", 0))[0] == "passed"
+
+
+def test_train_is_to_be_called_above_the_loop(make) -> None:
+    def site(number: int, role: str, line: int, function: str = "fit") -> dict[str, Any]:
+        return {"site": number, "role": role, "file": "loop.py", "line": line, "function": function, "source": role}
+
+    def place(*sites: dict[str, Any]) -> Any:
+        process = make.process(events=[event("train-not-called", 0)], sites=list(sites))
+        return make.check("train-override-bypassed", process)[2]
+
+    loops = [site(1, "epochs", 20), site(2, "loop", 22), site(3, "backward", 25)]
+    finding = place(*loops)
+    assert (finding.location.line, finding.seen_at.line) == (20, 7)
+    assert place(site(1, "epochs", 20, "main"), *loops[1:]).location.line == 22
+    assert place(loops[2]).location.line == 7, "the override, where no loop is known"
 
 
 def test_forward_past_the_hooks(make) -> None:

@@ -259,3 +259,27 @@ def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str
     finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites))[2]
     assert (finding.location is not None and finding.location.line == 9) == (example is not None)
     assert example is None or finding.fix_code == example
+
+
+@pytest.mark.parametrize(
+    ("entropy", "loss", "example"),
+    [
+        ("self.aux = -(use * use.clamp(min=1e-9).log()).sum()", "loss = ce + 0.1 * net.aux", True),
+        ("balance = -torch.sum(use * torch.log(use + 1e-9))", "loss += w * balance", True),
+        ("self.aux = -(use * use.log()).sum()", "loss = ce - 0.1 * net.aux", False),
+        ("self.aux = (use * use.log()).sum()", "loss = ce + 0.1 * net.aux", False),
+        ("self.aux = -(use * use.log()).sum()", "loss = sum([ce, -net.aux + other])", False),
+        ("self.aux = -(odds * odds.log()).sum(-1).mean()", "loss = ce + 0.1 * net.aux", False),  # of each token
+        ("self.aux = -(odds * odds.log()).sum()", "loss = ce + 0.1 * net.aux", False),
+    ],
+)
+def test_an_entropy_of_shares_that_is_lowered(make: Any, entropy: str, loss: str, example: bool) -> None:
+    place = {"role": "loss", "file": "t.py"}
+    forward = {"site": 70, "line": 8, "function": "forward", "source": "use = odds.mean(0)", "excerpt_line": 8}
+    fit = {"site": 71, "line": 40, "function": "fit", "source": loss, "excerpt": loss, "excerpt_line": 40}
+    sites = [place | forward | {"excerpt": f"use = odds.mean(0)\n{entropy}"}, place | fit]
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites))[2]
+    assert (finding.location is not None and finding.location.line == 9) is example
+    assert ("line 40 adds the balance" in finding.fix) is example
+    assert finding.fix_code == entropy.replace("= -", "= ") or not example

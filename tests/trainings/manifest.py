@@ -868,6 +868,7 @@ SETTINGS: Final = (
         extras=("learning-rate-schedule",),
         lines=("optimizer = torch.optim.Adam(",),
     ),
+    pair("accumulated_in_ranks", "first", "ranks-out-of-sync", lines=("with contextlib.nullcontext() if number",)),
     pair("two_ranks", "slow-rank", "straggler", fast=True),
     pair(
         "two_ranks", "small-batches", "uneven-batches", extras=("straggler",), lines=("loader = DataLoader(dataset,",)
@@ -984,7 +985,7 @@ TARGETS_AND_LAYERS: Final = (
         fast=True,
     ),
     pair("weld_inspector", "own-statistics", "batchnorm-in-validation|eval-in-train-mode", fast=True),
-    pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("def train(self, mode=True):",)),
+    pair("weld_inspector", "train-never-called", "train-override-bypassed", lines=("for pick in torch.randperm",)),
     pair("weld_inspector", "tests-a-new-model", "unset-running-state", consequences=NOISY_VALIDATION, fast=True),
     pair("sensor_net", "tiny-rate", "update-ratio", consequences=STUCK, lines=("self.optimizer = kind(",), fast=True),
     pair("sensor_net", "huge-rate", "learning-rate-too-high", consequences=(*BLOW_UP, *STUCK)),

@@ -24,6 +24,7 @@ BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 _READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
+_WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
 _STRETCH: Final = 12  # lines that one edit may show, most of them as they were
 
 
@@ -61,7 +62,7 @@ def lines_of_function(process: Process, location: Location) -> dict[int, str]:
     depth = _depth(lines.get(location.line, ""))
     heads = {at for at, line in lines.items() if _HEAD.match(line) and _depth(line) < depth}
     sites = [row for row in process.sites.records() if row["file"] == location.file and row["line"]]
-    others = {int(row["line"]) for row in sites if row["function"] != location.function}
+    others = {int(row["line"]) for row in sites if row["function"] not in (location.function, *_WITHIN)}
     begin = max((at for at in heads | others if at <= location.line), default=0)
     end = min((at for at in heads | others if at > location.line), default=max(lines, default=0) + 1)
     return {at: line for at, line in lines.items() if begin <= at < end}

@@ -23,7 +23,6 @@ EXAMPLE = (
     "from torch.nn.parallel import DistributedDataParallel  # at the top of the file\n\n"
     "model = DistributedDataParallel(model)\noptimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)"
 )
-ALONE = "nothing averages the gradients. Each rank learns from its own data only, and one rank's model is saved."
 MOST_OPENED = 3  # ranks whose distance is given to the last digit
 
 
@@ -95,7 +94,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
     known = "".join(f" {one.words(process.rank, apart[0])}" for one in unlike[:MOST_OPENED])
     since, who = max([drifts[0].since, *(one.since for one in unlike)]), "" if treated else "Optimizers of "
     title = f"{plural(len(ranks), 'rank')} train separate models: weights that were equal drift apart"
-    effect, fix = ALONE, FIX
+    effect, fix = not_averaged.effect(process), FIX
     outside = None if averaged or unlike else not_averaged.of(process, opened, limits["equal"])
     if outside:
         title, effect, fix = outside.title(len(ranks)), outside.summary(), outside.fix()

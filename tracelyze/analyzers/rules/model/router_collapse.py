@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.loss.balance import balance_bias, balance_term
+from tracelyze.analyzers.evidence.loss.balance import balance_bias, balance_entropy, balance_term
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import end_of_name, percent, plural
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _FIX = (
-    "Add a load-balancing loss. If there is one, check that it is added, not subtracted, and that it uses the gate's "
-    "probabilities: token counts alone (argmax, one_hot) have no gradient, whatever their weight; then raise its "
-    "weight. Alternatives: noise on the gate during training, a balancing bias without a loss, or a capacity limit "
-    "per expert."
+    "Add a load-balancing loss. If there is one, check its sign: what grows where few experts get all is added, an "
+    "entropy of the mean shares is subtracted. Check that it uses the gate's probabilities: token counts alone "
+    "(argmax, one_hot) have no gradient, whatever their weight; then raise its weight. Alternatives: noise on the "
+    "gate during training, a balancing bias without a loss, or a capacity limit per expert."
 )
 _EXAMPLE = (
     "share = one_hot(choice, experts).float().mean(0)  # counts: no gradient goes through these\n"
@@ -81,7 +81,7 @@ def _finding(
     optimization = process.longest if process.optimizations else None
     begin = min(_since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
-    mistake = balance_term.taken_off(process) or balance_bias.raised(process)
+    mistake = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -28,10 +28,29 @@ def check(process: Process, limits: Limits) -> Outcome:
     until = int(later["step"]) if later else sum(len(one.steps) for one in process.optimizations)
     if until - begin < limits["steps"]:
         return Passed(f"train() of {row['name']} was called after {until - begin} of its steps")
-    return [_finding(row, begin, until, later is not None, limits)]
+    return [_finding(process, row, begin, until, later is not None, limits)]
 
 
-def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:
+def _loop(process: Process) -> Location | None:
+    """Where the only loop of the training begins: the one over epochs, else the one over batches; of a framework the
+    call that trains. Above it train() is to be called."""
+    backwards = process.locations("backward")
+    if len({(one.file, one.line) for one in backwards}) != 1:
+        return None
+    (backward, *_) = backwards
+    for role in ("epochs", "loop", "loader"):
+        heads = {one.line: one for one in process.locations(role) if _place(one) == _place(backward)}
+        above = [heads[line] for line in sorted(heads) if line <= backward.line]
+        if len(above) == 1:
+            return above[0]
+    return None
+
+
+def _place(one: Location) -> tuple[str, str]:
+    return one.file, one.function
+
+
+def _finding(process: Process, row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:
     name = row["name"]
     evaluated, statistics = bool(int(row["value"] or 0) & 1), bool(int(row["value"] or 0) & 2)
     what = (
@@ -39,6 +58,7 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
         if statistics
         else "nothing in it was frozen: all its parameters were trainable"
     )
+    override = Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None
     when = f"for its first {until - begin:,} steps" if later else "in the whole run"
     return Finding(
         rule=RULE.id,
@@ -67,7 +87,8 @@ def _finding(row: dict[str, Any], begin: int, until: int, later: bool, limits: L
                 limits.source("steps"),
             ),
         ],
-        location=Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None,
+        location=_loop(process) or override,
+        seen_at=override,
         false_alarm="A train() that prepares for a later phase of training.",
     )
 

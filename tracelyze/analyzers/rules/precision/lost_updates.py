@@ -16,6 +16,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     stays_more_than_a_walk,
 )
 from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence.candidates import loaded_short
 from tracelyze.analyzers.evidence.editing.remade.precision import regions
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
@@ -83,7 +84,7 @@ def _stuck(tensors: list[SampledUpdates], limits: Limits) -> float:
 def _finding(
     optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits, confidence: Any
 ) -> Finding:
-    certain = confidence == "certain"
+    certain, process = confidence == "certain", optimization.process
     least, still = "lost" if certain else "half", (limits["held"], limits.source("held"))
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
@@ -100,7 +101,7 @@ def _finding(
             f"to the next one in {dtype}, and they do not add up."
         ),
         fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
-        "weights or stochastic rounding." + regions.said(optimization.process),
+        "weights or stochastic rounding." + regions.said(process),
         fix_code=regions.with_float32_weights(optimization),
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
@@ -109,7 +110,7 @@ def _finding(
             Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=script_lines.made_short(optimization.process) or optimization.step_location,
+        location=loaded_short.place(process) or script_lines.made_short(process) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run whose starting weights should change very little.",
     )

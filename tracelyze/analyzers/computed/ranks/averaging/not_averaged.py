@@ -1,10 +1,11 @@
-"""Why gradients are not averaged: parts that a wrapper or the averaging leaves out, or a wrapper that nobody calls."""
+"""Why gradients are not averaged: parts that a wrapper or the averaging leaves out, a wrapper that nobody calls, or
+one that is told not to average."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.ranks.averaging import left_out, outside, passed_by, unfrozen
+from tracelyze.analyzers.computed.ranks.averaging import left_out, outside, passed_by, tensors, unfrozen, unsynced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,14 +14,24 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 
-NotAveraged = outside.Outside | unfrozen.Unfrozen | left_out.LeftOut | passed_by.PassedBy
+NotAveraged = outside.Outside | unfrozen.Unfrozen | left_out.LeftOut | passed_by.PassedBy | unsynced.Unsynced
+
+
+def effect(process: Process) -> str:
+    """What is known where nothing below is found, behind "they differ, by ... in the end: "."""
+    if not tensors.are_wrapped(process):
+        return "nothing averages the gradients. Each rank learns from its own data only, and one rank's model is saved."
+    return (
+        f"although a {tensors.DDP} is called, not everything in their gradients is averaged. Each rank learns in part "
+        "from its own data only, and one rank's model is saved."
+    )
 
 
 def of(process: Process, others: Sequence[Process], equal: float) -> NotAveraged | None:
     """What is known of it; None where nothing is."""
     late = unfrozen.of(process, others, equal)
     apart = late or outside.of(process, others, equal) or left_out.of(process, others, equal)
-    return apart or passed_by.of(process)
+    return apart or passed_by.of(process) or unsynced.of(process)
 
 
 def place(found: NotAveraged | None) -> Location | None:
@@ -31,4 +42,4 @@ def place(found: NotAveraged | None) -> Location | None:
 
 def edit(found: NotAveraged | None) -> Diff | None:
     """The edit of that line, where it is known to be right."""
-    return found.diff if isinstance(found, passed_by.PassedBy) else None
+    return found.diff if isinstance(found, passed_by.PassedBy | unsynced.Unsynced) else None

@@ -11,11 +11,15 @@ from tracelyze.diagnosis import Location
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-_LOSS: Final = re.compile(r"\s*(?:return\b|(?:self\.)?\w*(?:loss|total|objective|cost)\w*\s*-?=(?!=))|.*\.backward\(")
+_LOSS: Final = re.compile(
+    r"\s*(?:return\b|(?:self\.)?\w*(?:loss|total|objective|cost)\w*\s*[-+]?=(?!=))|.*\.backward\("
+)
 _TAKEN: Final = re.compile(
     r"(?P<left>[A-Za-z_)\]][\w.)\]]*\s*)-"
     r"(?P<right>=?\s*\(?(?:[\w.\[\]'\"]+\s*\*\s*)?(?P<name>[A-Za-z_][\w.]*))"
 )
+_GIVEN: Final = re.compile(r"\+=?\s*\(?(?:[\w.\[\]'\"]+\s*\*\s*)?(?P<name>[A-Za-z_][\w.]*)")
+_TURNED: Final = re.compile(r"(?:[=(,]|\breturn)\s*-\s*\(?(?P<name>[A-Za-z_][\w.]*)")
 _BALANCE: Final = re.compile(r"balanc|aux|load|rout|gating|importance|(?:^|_)lb(?:_|$)", re.IGNORECASE)
 _REWARDED: Final = re.compile(r"entropy|\bent\b|_ent\b|uniform", re.IGNORECASE)  # of these, more is a better balance
 
@@ -45,6 +49,23 @@ def taken_off(process: Process) -> Mistake | None:
         "only if it grows with an even share, and raise its weight."
     )
     return Mistake(taken, fix, added(taken))
+
+
+def is_of_a_loss(line: str) -> bool:
+    """Whether a line makes a loss, hands one back or calls its backward."""
+    return _LOSS.match(line) is not None
+
+
+def is_turned(line: str) -> bool:
+    """Whether a line has a minus right in front of a term for the balance, with nothing that it is taken off."""
+    return any(_BALANCE.search(one["name"]) for one in _TURNED.finditer(line))
+
+
+def sign(line: str) -> str:
+    """Whether a line of a loss adds a term for the balance ("+") or takes it off ("-"); empty where it does neither."""
+    return (
+        "-" if subtracted(line) else "+" if any(_BALANCE.search(one["name"]) for one in _GIVEN.finditer(line)) else ""
+    )
 
 
 def subtracted(line: str) -> str:
