@@ -268,6 +268,16 @@ def test_uneven_inputs_that_were_joined(make) -> None:
     assert "joined" in reason
 
 
+def test_a_rank_that_idles_for_most_of_each_epoch_under_join(make) -> None:
+    ranks = named(rank(make, 0, length=100, count=200), rank(make, 1, length=40, count=80))
+    finding = make.check("uneven-batches", *ranks)[2]
+    assert "40 on rank 1, 100 on rank 0" in finding.title
+    assert "idles for 60%" in finding.summary
+    assert "ConcatDataset" in finding.fix_code
+    alone = named(rank(make, 0, length=100, count=200), rank(make, 1, length=40, count=160))
+    assert make.check("uneven-batches", *alone)[0] == "passed", "as many steps do not come from the loader"
+
+
 def device(make: Any, peak: float, seconds: float = 7200.0, busy: float | None = 0.97) -> Any:
     steps = make.steps(COUNT) | {"device_peak": [int(peak * 80e9)] * COUNT, "seconds": [seconds / COUNT] * COUNT}
     looks = [{"device": 0, "busy": busy}] if busy is not None else []

@@ -1,11 +1,15 @@
-"""What to do about uneven batches where each rank has data of its own: a sampler that divides them would take a part of
-each rank's data only, and leave them as uneven as they are."""
+"""What uneven batches do, and what to do about them, also where each rank has data of its own: a sampler that divides
+them would take a part of each rank's data only, and leave them as uneven as they are."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.diagnosis import Location
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +40,53 @@ torch.distributed.all_reduce(batches, op=torch.distributed.ReduceOp.MIN)
 for batch in itertools.islice(loader, int(batches)):
     ...  # as it is"""
 
+_POOL: Final = (
+    "Divide the samples evenly, not the files or the parts that they come in: pool the data of all ranks, and let a "
+    "DistributedSampler give each its share."
+)
+_POOLED: Final = (
+    "dataset = ConcatDataset(parts)  # those of all ranks, on every rank\n"
+    "sampler = DistributedSampler(dataset)\n"
+    "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler)  # per_rank: one number"
+)
+_DEALS: Final = re.compile(r"\[[\w.() ]*rank[\w.() ]*::")  # files[rank::world]
+
+
+def are_joined(steps: list[int], lengths: list[float], least: float, share: float) -> bool:
+    """Whether some ranks go on alone for long in each epoch: their loaders are longer, by as much as they make more
+    steps, and the shortest ends before `least` of the longest."""
+    if len(lengths) < len(steps) or min(lengths) > least * max(lengths):
+        return False
+    of_steps, of_lengths = min(steps) / max(steps), min(lengths) / max(lengths)
+    return steps.index(min(steps)) == lengths.index(min(lengths)) and abs(of_steps / of_lengths - 1.0) <= share
+
+
+def effect(of_number: bool, joined: bool, waits: float) -> str:
+    """What comes of it. `of_number`: they differ in number, and not in size; `joined`: under Join."""
+    if joined:
+        return (
+            f"The others go on without it, as under Join: it idles for {percent(waits)} of the longest epoch, while "
+            "they learn from their own data only."
+        )
+    if of_number:
+        return (
+            "Once it is done, the others have no one to average with: they hang, or the last steps use only part of "
+            "the data."
+        )
+    return (
+        "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small batches "
+        "wait for the others."
+    )
+
+
+def dealt(process: Process, loader: Location | None) -> Location | None:
+    """The only line of the function that makes the loader which deals out files or parts by rank."""
+    lines = edits.lines_of_function(process, loader) if loader is not None else {}
+    found = [at for at, line in lines.items() if _DEALS.search(line.split("#")[0])]
+    if loader is None or len(found) != 1:
+        return None
+    return Location(loader.file, found[0], loader.function, lines[found[0]].strip())
+
 
 def samples(loader: dict[str, Any]) -> float | None:
     """How many samples a rank has by itself, within a batch; None where a sampler divides what all ranks have."""
@@ -53,9 +104,11 @@ def differs(each: Iterable[tuple[float | None, float]], share: float) -> bool:
     return max(known) - min(known) > max(share * min(known), *(size for _, size in pairs))
 
 
-def remedy(process: Process, apart: bool, of_size: bool) -> tuple[str, str]:
+def remedy(process: Process, apart: bool, of_size: bool, joined: bool = False) -> tuple[str, str]:
     """Words and an example. `apart`: ranks have data of their own, and not equally many. `of_size`: their batches
-    differ in size, and not in number."""
+    differ in size, and not in number. `joined`: under Join."""
+    if joined:
+        return _POOL, _POOLED
     if not apart:
         return _DIVIDE, _DIVIDED
     if not of_size:

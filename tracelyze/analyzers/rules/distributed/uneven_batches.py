@@ -55,10 +55,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
         return [_finding(process, "samples per batch", sizes, apart)]
     counts = [one.steps for one in ranks.values()]
+    lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if all(one.ended for one in ranks.values()) and max(counts) > min(counts) + limits["batches"]:
         # A backward of a wrapped model waits for all ranks: nobody gets past the shortest one unless it is joined.
-        return Passed(f"all ranks ended after {min(counts):,} to {max(counts):,} steps: uneven inputs were joined")
-    lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
+        if own_data.are_joined(counts, list(lengths.values()), limits["joined"], limits["mean"]):
+            return [_finding(process, "batches per epoch", lengths, joined=True)]
+        return Passed(f"all ranks ended, after {min(counts):,} to {max(counts):,} steps: inputs were joined")
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
         return [_finding(process, "batches per epoch", lengths, apart)]
     if len(lengths) < len(ranks) and not all(one.ended for one in ranks.values()):
@@ -92,19 +94,16 @@ def gather(process: Process) -> Batches | None:
     )
 
 
-def _finding(process: Process, what: str, values: dict[int, float], apart: bool = False) -> Finding:
-    """`apart`: ranks have data of their own, and not equally many."""
+def _finding(
+    process: Process, what: str, values: dict[int, float], apart: bool = False, joined: bool = False
+) -> Finding:
+    """`apart`: ranks have data of their own, and not equally many. `joined`: the longer ones go on alone."""
     least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
     low, high = values[least], values[most]
     loader = next(iter(process.loaders.records()), None)
-    effect = (
-        "Once it is done, the others have no one to average with: they hang, or the last steps use only part of the "
-        "data."
-        if what != "samples per batch" and "mean" not in what
-        else "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small "
-        "batches wait for the others."
-    )
-    fix, code = own_data.remedy(process, apart, what == "samples per batch")
+    of_size, place = what.startswith("samples"), process.loader_location(loader) if loader else None
+    effect = own_data.effect(not of_size, joined, 1.0 - low / high)
+    fix, code = own_data.remedy(process, apart, what == "samples per batch", joined)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -121,7 +120,7 @@ def _finding(process: Process, what: str, values: dict[int, float], apart: bool 
         evidence=[Evidence(f"{what}, rank {rank}", value) for rank, value in sorted(values.items())[:8]],
         charts=[pictures.of_ranks(f"{what[:1].upper()}{what[1:]}", what.split(maxsplit=1)[0], list(values),
                                   {what: ("compute", list(values.values()))})],
-        location=process.loader_location(loader) if loader else script_lines.drawn_batches(process),
+        location=own_data.dealt(process, place) or place or script_lines.drawn_batches(process),
         seen_at=process.site(loader["site"]) if loader else process.longest.backward_location,
         false_alarm="Ranks of different speed that get batches in proportion, with matching weights.",
     )  # fmt: skip
@@ -142,9 +141,10 @@ RULE = Rule(
         Threshold("steps", 10, "steps", "derived: fewer may all be of the first or last kind"),
         Threshold("regular", 0.5, "share", "derived: most batches have one size, or sizes vary on purpose"),
         Threshold("mean", 0.1, "share", "derived: samples of a tenth smaller batch weigh a tenth more"),
+        Threshold("joined", 0.5, "share", "derived: half as many batches leave a rank idle for half of the time"),
         Threshold("batches", 1, "batches", "derived: the last batch of an epoch may be one more"),
     ),
     not_when="The last batch of an epoch, batches that vary on every rank and agree in the mean, ranks that died, "
-    "uneven inputs under a Join context.",
+    "uneven inputs under a Join context, but for such that leave a rank idle for half of each epoch.",
     references=("https://docs.pytorch.org/docs/stable/notes/ddp.html",),
 )
