@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.computed.throughput import processor_time
+
 Row = dict[str, Any]
 COUNT = 600
 LOOKS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 300, 420, 450, 500, 550)
@@ -131,6 +133,35 @@ def test_what_others_took(make) -> None:
     assert judge(make, steps, samples=sampled(steps, delayed=little))[0] == "fired"
 
 
+@pytest.mark.parametrize(
+    ("factor", "longest", "place", "status"),
+    [
+        (10.0, 1, "/home/a/train.py:9 sample", "fired"),
+        (40.0, 2, "/home/a/train.py:9 sample", "fired"),
+        (10.0, 10, "/home/a/train.py:9 sample", "passed"),  # rollouts that get longer
+        (2.0, 1, "/home/a/train.py:9 sample", "passed"),  # an environment that is slower for a better policy
+        (10.0, 1, "torch/nn/modules/rnn.py:900 forward", "passed"),  # a model that reads ever more of an episode
+    ],
+)
+def test_what_lies_between_the_calls_of_a_model_that_acts(make, factor, longest, place, status) -> None:
+    steps = slower(make, factor)
+    ends, seconds = np.array(steps["time"]), np.array(steps["seconds"])
+    evals = {
+        "time_start": (ends - seconds + 0.002).tolist(),
+        "time_end": (ends - 0.002).tolist(),
+        "after_step": list(range(COUNT)),
+        "forwards": [10 + 10 * (longest - 1) * index // COUNT for index in range(COUNT)],
+    }
+    samples = sampled(steps, place) | {"site": [9.0] * len(steps["time"][::10])}
+    text = {"role": "sampled", "file": "train.py", "line": 9, "function": "sample"}
+    sites = [{"site": 9, **text, "source": "states = np.array(self.memory)"}]
+    found, _, finding = judge(make, steps, evals=evals, samples=samples, sites=sites)
+    assert found == status
+    if finding is not None:
+        assert finding.location.line == 9
+        assert "calls of the model grew far less" in finding.summary
+
+
 def test_a_first_pass_may_be_in_order_of_size(make) -> None:
     waits = [0.9 * value for value in slower(make)["seconds"]]
     loaders = [{"loader": 0, "dataset": "Files", "iterable": False, "length": COUNT, "num_workers": 0}]
@@ -186,6 +217,7 @@ def disturbed(make: Any, factor: float, calls: int = 1, count: int = 900) -> Any
 
 def test_processor_time_that_climbs_on_a_busy_machine(make) -> None:
     status, _, finding = disturbed(make, 4.0)
+    assert finding.evidence[0].value < 4.5
     assert (status, finding.confidence) == ("fired", "likely")
     assert "of processor time at first" in finding.title
     assert finding.cost.of == "the processor time of all steps"
@@ -232,3 +264,16 @@ def test_hooks_that_are_registered_again_and_again(make, counts: tuple[int, ...]
     assert ("number of hooks" in finding.summary) == registered
     assert ((finding.location and finding.location.line) == 12) == registered
     assert ("handle.remove()" in finding.fix_code) == registered
+
+
+def test_processor_time_that_climbs_faster_and_faster_begins_above_its_line(make) -> None:
+    count = 900
+    needed = 0.004 * (1 + 9 * np.linspace(0, 1, count) ** 2)
+    others = np.repeat(np.random.default_rng(4).choice([1.0, 2.5, 4.0], 20), 45)
+    ends, used = np.cumsum(needed * others), np.cumsum(needed)
+    at = np.arange(0.0, float(ends[-1]), float(ends[-1]) / 25)
+    samples = {"time": at.tolist(), "cpu_seconds": np.interp(at, ends, used).tolist(), "delayed": [0.0] * len(at)}
+    steps = make.steps(count) | {"seconds": (needed * others).tolist(), "time": ends.tolist()}
+    steps |= {"loader_first": [False] * count, "model_calls": [1] * count, "overhead": [0.0] * count}
+    climb = processor_time.climb(make.process(steps, samples=samples).longest, np.ones(count, bool), tau=0.85)
+    assert climb.floor_start >= 0.004

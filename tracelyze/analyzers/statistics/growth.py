@@ -53,6 +53,11 @@ class Climb:
     floor_end: float
     start: int
 
+    @property
+    def ratio(self) -> float:
+        """How many times the floor at the start its end is."""
+        return self.floor_end / max(self.floor_start, 1e-9)
+
 
 def warm_up(length: int) -> int:
     """How many first values belong to the warm-up: a tenth, at least five (allocators, caches, compilation)."""

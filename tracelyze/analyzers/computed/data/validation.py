@@ -258,13 +258,23 @@ def training_before(optimization: Optimization, after: Floats) -> Floats:
 
 def seconds_within_steps(process: Process, ends: Floats, seconds: Floats) -> Floats:
     """Time that evaluation passes took inside each step, shape [steps]. `ends` are the steps' end times."""
-    spent = np.zeros(len(ends))
+    spent = _within_steps(process, ends, process.evals["time_end"] - process.evals["time_start"])
+    return np.minimum(spent, np.nan_to_num(seconds))
+
+
+def forwards_within_steps(process: Process, ends: Floats) -> Floats:
+    """Calls of models in evaluation passes inside each step, shape [steps]. `ends` are the steps' end times."""
+    return _within_steps(process, ends, np.nan_to_num(process.evals["forwards"]))
+
+
+def _within_steps(process: Process, ends: Floats, values: Floats) -> Floats:
+    """Sums of what each evaluation pass has over the passes that end inside each step, shape [steps]."""
+    total = np.zeros(len(ends))
     starts, stops = process.evals["time_start"], process.evals["time_end"]
     known = np.isfinite(starts) & np.isfinite(stops)
-    finite = np.isfinite(ends)
-    if not known.any() or not finite.all():
-        return spent
+    if not known.any() or not np.isfinite(ends).all():
+        return total
     row = np.searchsorted(ends, stops[known])
     inside = row < len(ends)
-    np.add.at(spent, row[inside], (stops - starts)[known][inside])
-    return np.minimum(spent, np.nan_to_num(seconds))
+    np.add.at(total, row[inside], values[known][inside])
+    return total

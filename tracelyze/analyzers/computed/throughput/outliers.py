@@ -37,7 +37,7 @@ _MOST_LOST: Final = 0.9  # share of the time: beyond it there is little left to 
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
 _FEWEST_SEEN: Final = 6  # of so many looks at steps of two kinds, all meet one kind once in 32 times
 _FEWEST_REGULAR: Final = 5  # slow steps: of five by chance, at most 1 in 200 lie so where a tenth of all steps is slow
-_ON_TIME: Final = 0.8  # share: a hiccup may come in between, or hide in the warm-up; most of the cost may not
+ON_TIME: Final = 0.8  # share: a hiccup may come in between, or hide in the warm-up; most of the cost may not
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,8 @@ def regular(optimization: Optimization, found: Slow) -> Slow:
     rows = found.rows[chosen]
     times = optimization.steps
     evaluated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"]) > 0
-    validated = evaluated[rows].mean() > 1 - _ON_TIME and evaluated.mean() < _ON_TIME
-    if (
-        len(here) < max(_FEWEST_REGULAR, _ON_TIME * expected)
-        or cost < _ON_TIME * float(found.excess.sum())
-        or validated
-    ):
+    validated = evaluated[rows].mean() > 1 - ON_TIME and evaluated.mean() < ON_TIME
+    if len(here) < max(_FEWEST_REGULAR, ON_TIME * expected) or cost < ON_TIME * float(found.excess.sum()) or validated:
         return none
     return Slow(rows, found.excess[chosen], found.typical, found.lost * cost / float(found.excess.sum()))
 

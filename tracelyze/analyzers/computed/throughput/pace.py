@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import contention, outliers
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.throughput import contention, hooks_added, outliers, workload
+from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.diagnosis import Location
 
+FIX: Final = "Look for code that goes over everything so far: a growing list, tensor or cache; hooks added every step."
+FIX_CODE: Final = "total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows"
+LOADER_FIX: Final = "Look for a dataset that reads or skips everything before the requested sample, or grows a list."
+ACTING_FIX: Final = (
+    "Look for code that goes over everything so far: a replay buffer of which all is copied before samples are picked, "
+    "or another list, tensor or cache that grows."
+)
+ACTING_CODE: Final = """picked = random.sample(range(len(memory)), batch_size)
+samples = [memory[index] for index in picked]  # make arrays or tensors of these only"""
 _FEWEST_STACKS: Final = 3  # one or two stacks may be anywhere
 _MOST_LINES: Final = 6
 _MODEL: Final = ("torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/optim/")
@@ -23,6 +34,60 @@ def own_seconds(optimization: Optimization, warm_up: int) -> tuple[Floats, Mask]
     """Seconds of each step without evaluations and recording, and the steps to be judged (`outliers.net_seconds`)."""
     net, judged = outliers.net_seconds(optimization, warm_up)
     return np.maximum(net - np.nan_to_num(optimization.steps["overhead"]), 0.0), judged
+
+
+def of_acting(optimization: Optimization) -> Floats | None:
+    """Seconds of each step from its first call of a model without a backward to the last one, shape [steps], where
+    nearly every step has such calls. They are no evaluations then: the model acts, and what lies between is the step's.
+    """
+    steps = optimization.steps
+    asked = validation.seconds_within_steps(optimization.process, steps["time"], steps["seconds"])
+    return asked if len(asked) and (asked > 0).mean() >= outliers.ON_TIME else None
+
+
+def calls_take_longer(optimization: Optimization, seconds: Floats, judged: Mask, more: float, times: float) -> bool:
+    """Whether calls between steps are all that grew by `more`, and steps take `times` as long for each of them.
+
+    Rollouts that get longer take as long for each call as before, or less. Most of the time late in the run must be
+    spent in one line, outside of modules: of calls that get more to read each time, these are the work.
+    """
+    work = workload.growth(optimization)
+    if workload.EVALUATED not in work or any(work[name] >= more for name in work if name != workload.EVALUATED):
+        return False
+    model = within_model_late(optimization)
+    if model is None or model >= outliers.EXPLAINED or seen_late(optimization) is None:
+        return False
+    calls = 1 + validation.forwards_within_steps(optimization.process, optimization.steps["time"])
+    return times_longer(seconds / calls, judged) >= times
+
+
+class Reason(NamedTuple):
+    """What makes steps slower, in words, with what to do about it and where; `seen_at` where that shows elsewhere.
+
+    `waited`: the part of the increase that is waiting for a batch.
+    """
+
+    waited: float
+    why: str
+    fix: str
+    code: str
+    place: Location | None
+    seen_at: Location | None = None
+
+
+def reason(optimization: Optimization, waited: float, acting: bool) -> Reason:
+    """By what of the increase is waiting for a batch (`waited`), hooks that pile up, or the line that was seen late."""
+    if waited >= outliers.EXPLAINED:
+        why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
+        return Reason(waited, why, LOADER_FIX, FIX_CODE, optimization.process.location("loader"))
+    place, hooks = seen_late(optimization), hooks_added.of(optimization.process)
+    if hooks is not None:
+        return Reason(waited, hooks.said(), hooks_added.FIX, hooks_added.FIX_CODE, hooks.registered or place, place)
+    seen = f" Late in the run the program was mostly in line {place.line}: {place.source}." if place else ""
+    if acting:
+        why = f"Batches did not grow, and calls of the model grew far less.{seen}"
+        return Reason(waited, why, ACTING_FIX, ACTING_CODE, place)
+    return Reason(waited, f"Neither batches nor module calls grew.{seen}", FIX, FIX_CODE, place)
 
 
 def crowded(optimization: Optimization) -> Floats:

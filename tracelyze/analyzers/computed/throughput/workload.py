@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FORWARDS: Final = "forwards per step"
 """Calls of the model. Older recordings know them where no loader hands out the batches."""
 
+EVALUATED: Final = "forwards per step without a backward"
+"""Calls in evaluation passes, and those of a model that acts between its steps."""
+
 SAMPLES: Final = 4
 """Samples on either side of a step of which the median is taken."""
 
@@ -52,7 +55,7 @@ def growth(optimization: Optimization) -> dict[str, float]:
         ("elements of the weights", _weights(process)),
         ("module calls of a forward", _calls(process)),
         (FORWARDS, calls),
-        ("forwards per step without a backward", _evaluated(process, bounds)),
+        (EVALUATED, _evaluated(process, bounds)),
     ):
         if (ratio := _ratio(series, bounds)) is not None:
             found[label] = ratio

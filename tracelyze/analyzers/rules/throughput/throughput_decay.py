@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import leaks, style
-from tracelyze.analyzers.computed.throughput import hooks_added, outliers, pace, processor_time, workload
+from tracelyze.analyzers.computed.throughput import outliers, pace, processor_time, workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -16,9 +16,8 @@ from tracelyze.formatting import duration, number, percent, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Floats, Mask
     from tracelyze.analyzers.statistics.growth import Climb
-
-CODE = "total += loss.item()\ncount += 1\nmean = total / count  # instead of the mean over a list that grows"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -35,6 +34,20 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     own, judged = pace.own_seconds(optimization, int(limits["warm_up"]))
+    outcome, acting = _judge(optimization, own, judged, limits), pace.of_acting(optimization)
+    if isinstance(outcome, Finding) or acting is None:
+        return outcome
+    own += acting
+    if not pace.calls_take_longer(optimization, own, judged, limits["work"], limits["grave"]):
+        return outcome
+    found = _judge(optimization, own, judged, limits, acts=True)
+    return found if isinstance(found, Finding) else outcome
+
+
+def _judge(
+    optimization: Optimization, own: Floats, judged: Mask, limits: Limits, *, acts: bool = False
+) -> Finding | Passed | Skipped:
+    """By the seconds that each step took. `acts`: calls of the model are known to explain less than they got longer."""
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up: {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
@@ -43,15 +56,14 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         whole, of = (climb.floor_start + climb.floor_end) / 2 * len(own), " of processor time"
     if climb is None and (climb := statistics.steep_climb(own[judged], limits["grave"])) is None:
         return Passed("the time per step does not climb steadily over the run")
-    ratio = climb.floor_end / max(climb.floor_start, 1e-9)
     lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
     share = lost / max(whole, 1e-9)
     slow = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}{of}"
-    grave = ratio >= limits["grave"] and share >= limits["most"]  # however short the run was: a longer one loses more
+    grave = climb.ratio >= limits["grave"] and share >= limits["most"]  # in however short a run: longer ones lose more
     grown = max(pace.increase(own, judged), 1e-9)
     if of and (not grave or grown < limits["others"] * (climb.floor_end - climb.floor_start)):
         return Passed(f"{slow}, and the time per step does not climb steadily over the run")
-    if ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
+    if climb.ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{slow}, {duration(lost)} in all")
     others = np.minimum(pace.crowded(optimization), own)  # longer steps meet them for longer: what is left counts, too
     crowded = not of and pace.increase(others, judged) > limits["others"] * grown
@@ -63,7 +75,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if not work:
         return Skipped(f"{slow}, but whether they had more to do is not known: no shapes were recorded late in the run")
     most = max(work, key=lambda name: work[name])
-    if work[most] >= limits["work"]:
+    if work[most] >= limits["work"] and not acts:
         return Passed(f"{slow}, and have more to do: {most} grew by {number(work[most])} times")
     waited = pace.increase(optimization.steps["loader_wait"], judged) / grown
     if waited >= outliers.EXPLAINED and leaks.first_epoch(optimization):
@@ -73,27 +85,14 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if waited < outliers.EXPLAINED and workload.FORWARDS not in work and (unseen or (model or 0.0) > limits["model"]):
         return Skipped(f"{slow}, but how often a step calls the model is not known")
     cost = Cost(lost, share, "the processor time of all steps") if of else Cost(lost, share)
-    return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, cost, waited, of, limits)
+    reason = pace.reason(optimization, waited, acts)
+    return _finding(optimization, int(np.flatnonzero(judged)[climb.start]), climb, cost, reason, of, limits)
 
 
 def _finding(
-    optimization: Optimization, first: int, climb: Climb, cost: Cost, waited: float, of: str, limits: Limits
+    optimization: Optimization, first: int, climb: Climb, cost: Cost, reason: pace.Reason, of: str, limits: Limits
 ) -> Finding:
     begin = timing.step_at(optimization, first)
-    ratio = climb.floor_end / max(climb.floor_start, 1e-9)
-    place = optimization.process.location("loader") if waited >= outliers.EXPLAINED else pace.seen_late(optimization)
-    code, seen_at = CODE, None
-    hooks = None if waited >= outliers.EXPLAINED else hooks_added.of(optimization.process)
-    if hooks is not None:
-        why, fix, code = hooks.said(), hooks_added.FIX, hooks_added.FIX_CODE
-        place, seen_at = hooks.registered or place, place
-    elif waited >= outliers.EXPLAINED:
-        why = f"{percent(min(1.0, waited))} of the increase is waiting for a batch: the loader gets slower."
-        fix = "Look for a dataset that reads or skips everything before the requested sample, or grows a list."
-    else:
-        seen = f"Late in the run the program was mostly in line {place.line}: {place.source}." if place else ""
-        why = f"Neither batches nor module calls grew. {seen}".strip()
-        fix = "Look for code that goes over everything so far: a growing list, tensor or cache; hooks added every step."
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -103,20 +102,20 @@ def _finding(
         summary=(
             f"Since step {begin:,} each step takes {duration(climb.slope)}{of} more than the one before. "
             f"That has cost {duration(cost.seconds or 0.0)}, "
-            f"{percent(cost.share or 0.0)} of {'that time' if of else 'the run'}. {why}"
+            f"{percent(cost.share or 0.0)} of {'that time' if of else 'the run'}. {reason.why}"
         ),
-        fix=fix,
-        fix_code=code,
+        fix=reason.fix,
+        fix_code=reason.code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("step time, last over first", ratio, "times", limits["ratio"], limits.source("ratio")),
+            Evidence("step time, last over first", climb.ratio, "times", limits["ratio"], limits.source("ratio")),
             Evidence("time lost", cost.seconds, "s", limits["worth"], limits.source("worth")),
-            Evidence("part of the increase that is waiting for data", max(0.0, waited), "share"),
+            Evidence("part of the increase that is waiting for data", max(0.0, reason.waited), "share"),
         ],
         cost=cost,
-        location=place,
-        seen_at=seen_at,
+        location=reason.place,
+        seen_at=reason.seen_at,
         charts=pictures.time_split(optimization, [Mark(float(begin), "slower from here")]),
         false_alarm="Work that grows without changing modules or shapes (a solver, a simulation); a device that gets "
         "hot.",
