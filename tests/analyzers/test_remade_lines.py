@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed import copies
 from tracelyze.analyzers.computed.gradients import frozen_in_vain
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
 from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
-from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, windows
+from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, signs, windows
 from tracelyze.analyzers.evidence.editing.remade.precision import products
 from tracelyze.analyzers.signatures import given_up_batches
 from tracelyze.diagnosis import Location
@@ -264,3 +264,22 @@ def test_parameters_that_are_put_together_are_kept_together(make: Any, given: st
     code, edit = shared_tensors.left_out(later, earlier, 2)
     assert edit is None
     assert (f"second = Adam([p for p in {given} if id(p) not in held], lr=3)" in code) is kept
+
+
+@pytest.mark.parametrize(
+    ("gain", "loss", "example"),
+    [
+        ("gain = torch.min(r * a, r.clamp(0.8, 1.2) * a)", "loss = gain.mean()", "loss = -gain.mean()"),
+        ("pass", "loss = torch.minimum(r * a, torch.clip(r, 1 - e, 1 + e) * a).mean()", "loss = -torch.minimum("),
+        ("gain = torch.min(r * a, r.clamp(0.8, 1.2) * a)", "loss = torch.mean(gain)", "loss = -torch.mean(gain)"),
+        ("gain = torch.min(r * a, r.clamp(0.8, 1.2) * a)", "loss = -gain.mean()", ""),
+        ("gain = torch.max(-r * a, -r.clamp(0.8, 1.2) * a)", "loss = gain.mean()", ""),
+        ("gain = -torch.min(r * a, r.clamp(0.8, 1.2) * a)", "loss = gain.mean()", ""),
+        ("gain = torch.min(first, second)", "loss = gain.mean()", ""),
+    ],
+)
+def test_an_objective_that_is_minimised_has_a_minus(make: Any, gain: str, loss: str, example: str) -> None:
+    process, place = placed(make, f"def f(r, a):\n    {gain}\n    {loss}\n", "loss", loss)
+    mended = signs.with_minus(process, place)
+    assert mended.startswith(example)
+    assert bool(mended) == bool(example)

@@ -86,16 +86,16 @@ def _from_the_start(
     last = process.optimizations[-1] if process.optimizations else None  # a policy is trained after its pretraining
     backward = last.backward_location if last is not None else None
     line = statement.of(process, backward)
-    turned = signs.without_minus(process, line)
+    turned = signs.without_minus(process, line) or signs.with_minus(process, line)
     found = Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"The reward falls from the start on, from {number(start)} to {number(end)}",
         summary=(
-            f"The reward began at {number(start)} and never rose: it ended at {number(end)}, while the KL divergence "
-            f"from the reference grew to {number(float(apart[-1]))}. So the policy did learn, but away from the "
-            "reward, as with a flipped sign in its loss."
+            f"The reward began at {number(start)} and is lower at the end, {number(end)}, while the KL divergence from "
+            f"the reference grew to {number(float(apart[-1]))}. So the policy did learn, but away from the reward, as "
+            "with a flipped sign in its loss."
         ),
         fix="Check the sign of the policy's loss. What is minimised is minus the advantage times the log-probability; "
         "cross_entropy gives minus that log-probability already.",

@@ -1,4 +1,5 @@
-"""The statement of a policy's loss that puts a minus in front of what cross_entropy gave, which is one already."""
+"""The statement of a policy's loss with its sign turned: a minus in front of what cross_entropy gave, which is one
+already, or none in front of the clipped objective of PPO, which is to grow."""
 
 from __future__ import annotations
 
@@ -6,13 +7,17 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 _GIVES_MINUS: Final = ("cross_entropy", "nll_loss")
+_LEAST: Final = ("min", "minimum")
+_BOUNDS: Final = re.compile(r"\bcla(?:mp|ip)\s*\(|\bclip\w*\s*\(")
 _TURNED: Final = re.compile(r"-\s*(?:\w+\.)*(?:cross_entropy|nll_loss|\w*criterion\w*|\w*loss\w*)\s*\(")
 
 
@@ -31,3 +36,32 @@ def without_minus(process: Process, line: Location | None) -> str:
     ):
         return ""
     return own.dedented(own.parsed.with_parts({value: own.parsed.text_of(value.operand)}))
+
+
+def with_minus(process: Process, line: Location | None) -> str:
+    """`loss = torch.min(ratio * advantage, clipped * advantage).mean()` with the minus that it lacks, also where the
+    smaller one has a name; empty for anything else."""
+    own = own_statement.at(process, line)
+    made = own.parsed.statement if own is not None and own.is_whole else None
+    if own is None or line is None or not isinstance(made, ast.Assign) or not isinstance(made.value, ast.Call):
+        return ""
+    mean = made.value
+    if name_of(mean.func) != "mean" or not isinstance(mean.func, ast.Attribute):
+        return ""
+    averaged: ast.expr | None = mean.args[0] if mean.args else mean.func.value
+    if isinstance(averaged, ast.Name):
+        averaged = _assigned(process, line, averaged.id)
+    if not isinstance(averaged, ast.Call) or name_of(averaged.func) not in _LEAST:
+        return ""
+    turned = [one for one in ast.walk(averaged) if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub)]
+    bounded = _BOUNDS.search(ast.unparse(averaged))
+    return own.dedented(own.parsed.with_parts({mean: f"-{own.parsed.text_of(mean)}"})) if bounded and not turned else ""
+
+
+def _assigned(process: Process, line: Location, name: str) -> ast.expr | None:
+    """What the function gives this name above the line, a single time."""
+    lines = edits.lines_of_function(process, line)
+    at = [one for one in lines if one < line.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", lines[one])]
+    place = Location(line.file, at[0], line.function, lines[at[0]].strip()) if len(at) == 1 else None
+    own = own_statement.at(process, place)
+    return own.parsed.statement.value if own is not None and isinstance(own.parsed.statement, ast.Assign) else None
