@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import scaled_losses
 from tracelyze.analyzers.evidence import edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.remade import scaled_losses
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import number, share_of
