@@ -132,6 +132,34 @@ def test_no_tokenizer_is_changed_where_there_is_none(make: Any, line: str) -> No
     assert "attention_mask" in code
 
 
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["y[len(ix):] = -100"], "y[len(ix) + 1:] = -100  # line 60"),
+        (
+            ["labels[:, n - 1 :] = -100", "loss = cross_entropy(x, y, ignore_index=-100)"],
+            "labels[:, n - 1 + 1:] = -100",
+        ),
+        (["y[len(ix):] = -100", "y[:prompt] = -100"], "attention_mask"),  # which of them it is stays open
+        (["y[:prompt] = -100"], "attention_mask"),
+        (["y[len(ix):] = -100", "loader = DataLoader(data, collate_fn=DataCollator(tok))"], "attention_mask"),
+        (["y[-padded:] = -100"], "attention_mask"),
+        (["y[y == 2] = -100"], "attention_mask"),
+    ],
+)
+def test_the_line_that_masks_to_the_end_of_a_row(make: Any, lines: list[str], code: str) -> None:
+    text = {"role": "ignored", "file": "a.py", "function": "__getitem__"}
+    sites = [
+        text | {"site": at, "line": at, "source": line, "excerpt": f"    {line}", "excerpt_line": at}
+        for at, line in zip((60, 64), lines, strict=False)
+    ]
+    sites[-1] |= {"role": "collate"} if "DataCollator" in lines[-1] else {}
+    finding = make.check(EOS, process(make, sites=sites, **UNTAUGHT))[2]
+    assert code in finding.fix_code
+    sliced = "attention_mask" not in code
+    assert (finding.location.line == 60, "one position too early" in finding.fix) == (sliced, sliced)
+
+
 def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     line = {"site": 7, "role": "padding", "file": "a.py", "line": 62, "function": "main"}
     line |= {"source": "tok.pad_token = tok.eos_token"}

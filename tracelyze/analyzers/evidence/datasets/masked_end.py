@@ -1,0 +1,98 @@
+"""What leaves the end of a text out of the targets, and how it counts: a line that masks by its id or from one position
+of a row on, or a padding token that is the same."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.datasets import masked_by_id
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+SHARES: Final = "Usually the padding token is also the end-of-text token, so masking the padding masks the end."
+APART: Final = "Padding has an id of its own, {padding}: what masks the labels behind a text masks its end as well."
+SLICED: Final = "Line {line}, the only one of the script that writes -100, does so from one position of a row on."
+OWN_ID: Final = (
+    "Give padding its own id, or mask it by attention_mask instead of by id, and make sure that each text ends in the "
+    "end-of-text token."
+)
+BEGINS_EARLY: Final = (
+    "Let the target that is id {end} count: what masks the labels behind a text begins one position too early."
+)
+KEPT: Final = (
+    "labels = labels.masked_fill(input_ids == {padding}, -100)"
+    "  # in place of what masks id {end} as well; prompts stay masked"
+)
+_IGNORED: Final = "-100"
+
+
+class Remedy(NamedTuple):
+    """Why the end is no target, what to do about it, an example, and the line to change where one is known."""
+
+    why: str
+    fix: str
+    code: str
+    place: Location | None
+
+
+def remedy(process: Process, end: int, padding: int | None, shared: Location | None) -> Remedy:
+    """By what masks the end: a line that masks by its id, one that masks to the end of a row, labels that stop short of
+    it where padding has another id, or a padding token that is the end-of-text token (`shared`: what makes both so)."""
+    masking = masked_by_id.line(process)
+    place = masking or script_lines.only(process, "labels") or shared
+    why = SHARES if padding is None else APART.format(padding=padding)
+    labels = masked_by_id.example(process, masking, end)
+    if masking is None and shared is None:
+        sliced = _to_the_end_of_a_row(process)
+        if sliced is not None:
+            why = SLICED.format(line=sliced[0].line)
+            return Remedy(why, BEGINS_EARLY.format(end=end), f"{sliced[1]}  # line {sliced[0].line}", sliced[0])
+        if padding is not None:
+            return Remedy(why, BEGINS_EARLY.format(end=end), KEPT.format(end=end, padding=padding), place)
+    if masking is not None:
+        return Remedy(why, f"{OWN_ID} Line {masking.line} masks by the id.", labels, place)
+    fix = OWN_ID + script_lines.said(shared, "makes both the same")
+    if not shared and not _mentions(process, "tokeniz"):
+        return Remedy(why, fix, labels, place)
+    where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
+    code = (
+        f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
+        "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
+        f"# or, where you make the labels:\n# {labels}"
+    )
+    return Remedy(why, fix, code, place)
+
+
+def _to_the_end_of_a_row(process: Process) -> tuple[Location, str] | None:
+    """The line that writes -100 from a position on, where none but it does, and the line with the next position."""
+    written = [place for place in process.locations("ignored") if "ignore_index" not in place.source]
+    if len({(place.file, place.line) for place in written}) != 1 or _mentions(process, "datacollator"):
+        return None
+    own = own_statement.at(process, written[0])
+    begin = None if own is None else _begin(own.parsed.statement)
+    if own is None or begin is None:
+        return None
+    text = ast.unparse(begin)
+    later = f"{text} + 1" if isinstance(begin, (ast.Name, ast.Attribute, ast.Call)) else f"({text}) + 1"
+    return written[0], ast.unparse(ast.parse(own.parsed.with_parts({begin: later}).strip()))
+
+
+def _begin(statement: ast.stmt) -> ast.expr | None:
+    """Where `labels[begin:] = -100`, or `labels[..., begin:]`, begins; None of a number, or if counted from behind."""
+    if not isinstance(statement, ast.Assign) or ast.unparse(statement.value) != _IGNORED or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    part = target.slice if isinstance(target, ast.Subscript) else None
+    part = part.elts[-1] if isinstance(part, ast.Tuple) and part.elts else part
+    if not isinstance(part, ast.Slice) or part.upper is not None or part.step is not None:
+        return None
+    return None if part.lower is None or isinstance(part.lower, (ast.Constant, ast.UnaryOp)) else part.lower
+
+
+def _mentions(process: Process, word: str) -> bool:
+    return any(word in str(row["excerpt"] or row["source"]).lower() for row in process.sites.records())
