@@ -215,6 +215,10 @@ def test_a_wait_that_was_measured_on_a_crowded_machine_is_not_critical(make) -> 
     among_many = make.check("dataloader-bottleneck", workers)[2]
     assert among_many.severity == "info", "the wait is more that of the machine than of the data"
     assert "Others held the processors for 80% of the time" in among_many.summary
+    less = loading(make, 0.03, 0.05, num_workers=2, samples=crowded(0.0, 2, 0.45, work=0.15))
+    half = make.check("dataloader-bottleneck", less)[2]
+    assert "on a machine of its own it waits less" in half.summary
+    assert half.severity == "info", "what is left without the others is under the limit"
 
 
 def test_loading_that_is_slow_by_itself_is_told_on_a_crowded_machine_too(make) -> None:

@@ -33,8 +33,6 @@ WITHOUT_A_TRAINING = {
     "small-batch-per-rank",
     # are told from the metrics of reinforcement learning libraries
     "completions-truncated", "reward-collapse",
-    # are told from curves, which take longer than a test: benchmarks/curves.py counts how often they are right
-    "loss-plateau",
     # take ten minutes of training before they speak: less is a demo or a test
     "no-checkpoint", "no-validation",
     # are about time that is lost, five seconds at least in one run, and about processors, which differ by machine

@@ -65,7 +65,8 @@ def severity(crowd: float, gain: float, grave: bool, slow: bool, alone: float, l
     share of a step that would be waited without them."""
     little = crowd >= limits["others"] and gain < limits["saving"]  # on this machine, as busy as it is
     needed = limits["grave"] if little else limits["share"] if crowd >= limits["mostly"] else 0.0
-    if needed and not (slow and alone >= needed):
+    its_own = crowd < limits["crowd"] or alone >= limits["share"]  # the wait is the data's, not the machine's
+    if not its_own or (needed and not (slow and alone >= needed)):
         return "info"
     return "critical" if grave and crowd < limits["crowd"] else "warning"
 
