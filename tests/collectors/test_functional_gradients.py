@@ -52,7 +52,7 @@ print("sum", sum(float(weight.sum()) for weight in net.parameters()))
 @pytest.mark.parametrize("how", ["by hand", "func"])
 def test_the_losses_are_judged(collect: Collect, how: str) -> None:
     run = collect(sys.executable, "-c", PROGRAM, how).run
-    diagnosis = diagnose(run)
+    diagnosis = diagnose(run, ignore=["slow-steps"])  # of a busy machine
     assert [finding.rule for finding in diagnosis.findings] == ["loss-nonfinite"]
     assert diagnosis.findings[0].first_step == 41
     assert any("the steps are calls of torch." in note for note in diagnosis.run.notes)

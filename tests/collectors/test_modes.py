@@ -45,7 +45,8 @@ def test_what_is_seen(collect: Any, how: str, expected: dict[str, str]) -> None:
     if how == "override late":
         (finding,) = diagnosis.findings
         assert finding.last_step == 20, "the first epoch"
-        assert "def train" in finding.location.source
+        assert finding.location.source == "for _epoch in range(4):", "above it model.train() belongs"
+        assert "def train" in finding.seen_at.source
     if how == "restored":
         (finding,) = diagnosis.findings
         assert "model.eval()" in finding.summary
