@@ -13,10 +13,22 @@ from typing import Any
 import pytest
 
 import tracelyze.collectors
+from tracelyze.analyzers.recorded.run import Process
 from tracelyze.collectors.program.call_sites import source_excerpt
 from tracelyze.collectors.program.lines import named_calls
 
 from .conftest import Collect, run_plain
+
+
+def recorded(collect: Collect, folder: Path, text: str) -> Process:
+    """What is recorded of a script with this text, which ends well."""
+    script = folder / "train.py"
+    script.write_text(text)
+    done = collect(sys.executable, str(script))
+    assert done.process.returncode == 0, done.process.stderr
+    (process,) = done.run.processes
+    return process
+
 
 SCRIPT = """
 import time
@@ -94,11 +106,7 @@ print([name in vars(torch.Tensor) for name in names], total.hex())
 
 
 def test_every_line_of_a_loop_is_found_once(collect: Collect, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    done = collect(sys.executable, str(script))
-    assert done.process.returncode == 0, done.process.stderr
-    (process,) = done.run.processes
+    process = recorded(collect, tmp_path, SCRIPT)
     sites = [row for row in process.sites.records() if row["role"] != "sampled"]
     assert len({row["site"] for row in sites}) == len(sites)
     marked = {
@@ -154,11 +162,7 @@ for loader in (prepare(first, False), prepare(second, True), again):
 
 def test_the_line_of_a_loader_that_is_made_anew_around_another(collect: Collect, tmp_path: Path) -> None:
     """As Accelerate's prepare() does, whose line says nothing of the batches."""
-    script = tmp_path / "train.py"
-    script.write_text(REMADE)
-    done = collect(sys.executable, str(script))
-    assert done.process.returncode == 0, done.process.stderr
-    (process,) = done.run.processes
+    process = recorded(collect, tmp_path, REMADE)
     lines = [process.site(row["made_at"]).source for row in process.loaders.records()]
     assert [line.partition(" =")[0] for line in lines] == ["first", "second", "again"]
 
@@ -186,11 +190,7 @@ for loader in (make(data), main(), DataLoader(data, batch_size=8)):
 
 
 def test_the_line_that_asks_a_function_for_a_loader(collect: Collect, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(HELPED)
-    done = collect(sys.executable, str(script))
-    assert done.process.returncode == 0, done.process.stderr
-    (process,) = done.run.processes
+    process = recorded(collect, tmp_path, HELPED)
     asked = [process.site(row["called_at"]) for row in process.loaders.records()]
     assert [place and place.line for place in asked] == [14, None, None], "a function without parameters decides alone"
     assert [(one.line, one.function) for one in process.locations("loader-maker")] == [(5, "make")]
