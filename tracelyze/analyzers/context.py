@@ -69,7 +69,7 @@ def _end_of_step(process: Process, step: int | None) -> float | None:
 
 def _elsewhere(seen: Location | None, change: Location | None) -> Location | None:
     """Where the harm was seen, if that is not the line to change."""
-    same = seen is not None and change is not None and (seen.file, seen.line) == (change.file, change.line)
+    same = seen is not None and change is not None and seen.file_line == change.file_line
     return None if same or change is None else seen
 
 

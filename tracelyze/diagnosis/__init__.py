@@ -66,7 +66,6 @@ KINDS: Final = {
 }
 """What the time of a step goes into, with what a legend calls it. A colour in a report means one of these."""
 
-
 Measure = Literal["", "share", "us", "ms", "s", "bytes", "KiB", "MiB", "GiB", "MiB/step", "steps"]
 """Units that reports convert, write in their own way, or compare. `steps` are those of the training."""
 
@@ -132,6 +131,16 @@ class Location:
     line: int
     function: str = ""
     source: str = ""
+
+    @property
+    def file_line(self) -> tuple[str, int]:
+        """The line alone: two locations of the same line may differ in their function and text."""
+        return self.file, self.line
+
+    @property
+    def file_function(self) -> tuple[str, str]:
+        """The function that the line stands in."""
+        return self.file, self.function
 
 
 @dataclass(frozen=True)

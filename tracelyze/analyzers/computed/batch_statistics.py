@@ -98,7 +98,7 @@ def with_default_momentum(process: Process) -> tuple[list[Location], Diff | None
         if own is not None and changed and place == made[0]:
             code = own.dedented(changed)
         parts += [edit] if edit is not None else []
-    same = len({(one.file, one.function) for one in made}) == 1
+    same = len({one.file_function for one in made}) == 1
     whole = edits.together(process, made[0], parts) if same and len(parts) == len(made) else None
     return made, whole, code
 

@@ -173,7 +173,7 @@ def _counted(process: Process, alerts: bool) -> dict[str, Counter[str]]:
 def sampled_at(optimization: Optimization, line: Location | None) -> Location | None:
     """The line that makes the loader, where a framework's loop computes the loss, and no line of the script does."""
     step = optimization.step_location
-    in_loop = line is not None and step is not None and (line.file, line.line) == (step.file, step.line)
+    in_loop = line is not None and step is not None and line.file_line == step.file_line
     return (in_loop and optimization.process.site(optimization.loader.get("made_at"))) or line
 
 

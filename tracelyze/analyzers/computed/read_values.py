@@ -94,4 +94,4 @@ def _is_of_framework(process: Process, place: Location) -> bool:
     """Whether a line runs the whole training: backward and validation are called under it."""
     within = process.location("backward")
     alone = within is not None and ".backward(" not in within.source
-    return alone and within is not None and (within.file, within.line) == (place.file, place.line)
+    return alone and within is not None and within.file_line == place.file_line

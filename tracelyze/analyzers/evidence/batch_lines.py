@@ -55,7 +55,7 @@ def draws(process: Process, generators: Iterable[str]) -> Location | None:
     """The line by which samples draw from one of these generators (as the table fetches names them); of several in one
     function the first, None where they stand in several."""
     lines = [one for one in process.locations("draws") if _kinds(one.source) & set(generators)]
-    if len({(one.file, one.function) for one in lines}) > 1:
+    if len({one.file_function for one in lines}) > 1:
         return None
     return min(lines, key=lambda one: one.line, default=None)
 

@@ -33,8 +33,8 @@ def line(process: Process, highest: float) -> Location | None:
     into_the_model = [one for one, name in drawn.items() if (one.file, one.function, name) in given]
     if into_the_model:
         return into_the_model[0] if len(into_the_model) == 1 else None
-    trains = {(one.file, one.function) for one in process.locations("backward")}
-    near = [one for one in drawn if one.function == "forward" or (one.file, one.function) in trains]
+    trains = process.functions("backward")
+    near = [one for one in drawn if one.function == "forward" or one.file_function in trains]
     if near:
         return near[0] if len(near) == 1 else None
     handed = {taken for one in calls for taken in _taken_from(process, one)}
@@ -73,7 +73,7 @@ def ends_of_its_own(process: Process, place: Location | None) -> bool:
         for number, line in enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"]))
     }
     ranged = [at for at, line in text.items() if used is not None and "range(" in line and used.search(line)]
-    return not [at for at in ranged if at != (place.file, place.line)]
+    return not [at for at in ranged if at != place.file_line]
 
 
 def _taken_from(process: Process, call: Location) -> set[tuple[str, str]]:

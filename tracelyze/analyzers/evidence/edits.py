@@ -46,11 +46,7 @@ def recorded_lines(process: Process, location: Location) -> dict[int, str]:
     """The recorded lines around all places in the function of a location, by their numbers."""
     found: dict[int, str] = {}
     for row in process.sites.records():
-        if (
-            row["excerpt_line"]
-            and row["excerpt"]
-            and (row["file"], row["function"]) == (location.file, location.function)
-        ):
+        if row["excerpt_line"] and row["excerpt"] and (row["file"], row["function"]) == location.file_function:
             found |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
     return found
 
@@ -229,4 +225,4 @@ def statement(process: Process, location: Location) -> tuple[str, str] | None:
 
 
 def _same_function(one: Location | None, other: Location | None) -> bool:
-    return bool(one and other and (one.file, one.function) == (other.file, other.function))
+    return bool(one and other and one.file_function == other.file_function)

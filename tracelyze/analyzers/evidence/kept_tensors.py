@@ -54,7 +54,7 @@ class Kept(NamedTuple):
 def lines(optimization: Optimization) -> list[Kept]:
     """The appends that were seen to keep a graph, and the lines in the function of the only backward whose text stores
     a name with a graph, in order; last those whose graph the backward has emptied."""
-    seen = {(one.file, one.line): one for one in optimization.process.locations("keeps")}
+    seen = {one.file_line: one for one in optimization.process.locations("keeps")}
     told = _told(optimization)
     own = [one for one in told if (one.location.file, one.location.line) in seen or not (seen and _appends(one))]
     places = {(one.location.file, one.location.line) for one in own}
@@ -74,7 +74,7 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
     averaged = None if retains(optimization) else averages.detached(optimization, line)
     if averaged is not None:
         return averaged
-    if there is None or backward is None or (backward.file, backward.function) != (line.file, line.function):
+    if there is None or backward is None or backward.file_function != line.file_function:
         return None
     text = "".join(there)
     again = AGAIN.fullmatch(text.strip())
@@ -194,7 +194,7 @@ def _of_a_call(optimization: Optimization, line: Location) -> str:
     given = append.args[0] if append is not None and len(append.args) == 1 else None
     if own is None or not isinstance(given, ast.Call) or any(word in own.parsed.text_of(given) for word in FREED):
         return ""
-    parts = (line.file, line.line) in {(one.file, one.line) for one in optimization.process.locations("keeps-parts")}
+    parts = line.file_line in {one.file_line for one in optimization.process.locations("keeps-parts")}
     if parts and parsed_line.name_of(given.func)[:1].isupper():
         return ""  # it puts together what was computed before
     if parts:

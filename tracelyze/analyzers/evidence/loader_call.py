@@ -54,7 +54,7 @@ def epochs_of(process: Process, loader: Mapping[str, Any], holder: str) -> tuple
     """The loop over epochs around the one over this loader, and the edit that tells its `holder`, a sampler of it, the
     epoch: only where that loop goes over the very variable that the line which makes the loader assigns."""
     loop, over, made = process.location("epochs"), process.site(loader.get("site")), process.site(loader.get("made_at"))
-    if loop is None or over is None or (loop.file, loop.function) != (over.file, over.function):
+    if loop is None or over is None or loop.file_function != over.file_function:
         return None, None
     text = edits.recorded_lines(process, loop).get(loop.line, "")
     head, named = _EPOCHS.fullmatch(text), _OVER.fullmatch(over.source)

@@ -70,46 +70,50 @@ def shifting(process: Process) -> Location | None:
     """The only line that shifts targets by one position: where samples are read or put together, else in another
     function of the script that does not evaluate."""
     lines = [one for one in process.locations("shift") if re.search(_SHIFTS, one.source)]
-    made = {(one.file, one.function) for role in _SAMPLES for one in process.locations(role)}
-    apart = {(one.file, one.function) for one in process.locations("evaluation")}
-    inside = [one for one in lines if (one.file, one.function) in made]
-    named = [one for one in lines if re.search(_TARGETS, one.source) and (one.file, one.function) not in apart]
+    made = process.functions(*_SAMPLES)
+    apart = process.functions("evaluation")
+    inside = [one for one in lines if one.file_function in made]
+    named = [one for one in lines if re.search(_TARGETS, one.source) and one.file_function not in apart]
     return only_of([one for one in named if one in inside] or inside) or only_of(named)
 
 
 def rewarding(process: Process, seen: Location | None) -> Location | None:
     """The only function of the script that is named after rewards, where a library's loop, not a line of the script,
     computes the loss (`trainer.train()`): such a loop calls it."""
-    steps = {(one.file, one.line) for one in process.locations("step")}
-    return only(process, "reward") if seen is not None and (seen.file, seen.line) in steps else None
+    steps = {one.file_line for one in process.locations("step")}
+    return only(process, "reward") if seen is not None and seen.file_line in steps else None
 
 
 def cut(process: Process) -> Location | None:
     """The only line that cuts a graph (detach, no_grad, numpy), where the script does not evaluate or run its loop."""
-    apart = {(one.file, one.function) for role in ("evaluation", "backward", "step") for one in process.locations(role)}
-    apart |= {(at.file, at.function) for site in process.evals["site"] if (at := process.site(site)) is not None}
-    return only_of([one for one in process.locations("cut") if (one.file, one.function) not in apart])
+    apart = _evaluating(process) | process.functions("backward", "step")
+    return only_of([one for one in process.locations("cut") if one.file_function not in apart])
 
 
 def flat(process: Process, operations: list[str]) -> Location | None:
     """The only line outside of evaluations that calls one of these operations; of several the only one in a forward."""
-    apart = {(one.file, one.function) for one in process.locations("evaluation")}
-    apart |= {(at.file, at.function) for site in process.evals["site"] if (at := process.site(site)) is not None}
+    apart = _evaluating(process)
     pattern = rf"\b(?:{'|'.join(map(re.escape, operations))})_?\s*\("
     lines = [one for one in process.locations("flat") if re.search(pattern, one.source)]
-    lines = [one for one in lines if (one.file, one.function) not in apart and "detach(" not in one.source]
+    lines = [one for one in lines if one.file_function not in apart and "detach(" not in one.source]
     inside = [one for one in lines if one.function == "forward"]
     return lines[0] if len(lines) == 1 else inside[0] if len(inside) == 1 else None
+
+
+def _evaluating(process: Process) -> set[tuple[str, str]]:
+    """The functions that evaluate, by their text or since a validation pass ran in them."""
+    places = [process.site(site) for site in process.evals["site"]]
+    return process.functions("evaluation") | {one.file_function for one in places if one is not None}
 
 
 def made_anew(process: Process) -> Location | None:
     """The only line, in a function that calls backward, that makes a tensor with requires_grad=True of numbers. Where a
     framework calls backward, one in the function that calls the model: of a loss, or of what is returned."""
-    beside = {(one.file, one.function) for one in process.locations("backward")}
-    around = {(one.file, one.function) for one in process.locations("training-call")}
+    beside = process.functions("backward")
+    around = process.functions("training-call")
     lines = process.locations("anew")
-    handed = [one for one in lines if (one.file, one.function) in around and _HANDED_BACK.match(one.source)]
-    return only_of([one for one in lines if (one.file, one.function) in beside]) or only_of(handed)
+    handed = [one for one in lines if one.file_function in around and _HANDED_BACK.match(one.source)]
+    return only_of([one for one in lines if one.file_function in beside]) or only_of(handed)
 
 
 def replaced(process: Process, names: list[str]) -> Location | None:
@@ -170,14 +174,12 @@ def split(process: Process) -> Location | None:
     """The only line that calls a function which splits data; else the only one that splits them by indices, or that
     shuffles them before they are cut. What a generator of batches, or the loop itself, draws is the order of an
     epoch."""
-    batched = {(one.file, one.function) for one in process.locations("batches")}
-    apart = batched | {(one.file, one.function) for one in process.locations("backward")}
-    lines = [one for one in process.locations("split") if (one.file, one.function) not in batched]
+    batched = process.functions("batches")
+    apart = batched | process.functions("backward")
+    lines = [one for one in process.locations("split") if one.file_function not in batched]
     called = [one for one in lines if _SPLITS.search(one.source)]
-    found = (
-        only_of(called) or only_of([one for one in lines if (one.file, one.function) not in apart]) or only_of(lines)
-    )
-    return found or only_of([one for one in process.locations("shuffle") if (one.file, one.function) not in apart])
+    found = only_of(called) or only_of([one for one in lines if one.file_function not in apart]) or only_of(lines)
+    return found or only_of([one for one in process.locations("shuffle") if one.file_function not in apart])
 
 
 def drawn_batches(process: Process) -> Location | None:
@@ -186,7 +188,7 @@ def drawn_batches(process: Process) -> Location | None:
     drawn = [one for role in ("draw", "split") for one in process.locations(role)]
     loop, end = process.location("loop"), process.location("backward")
     if loop is not None and end is not None:
-        inside = [one for one in drawn if (one.file, one.function) == (loop.file, loop.function)]
+        inside = [one for one in drawn if one.file_function == loop.file_function]
         inside = [one for one in inside if loop.line < one.line <= end.line]
         if inside:
             return min(inside, key=lambda one: one.line)
@@ -204,20 +206,20 @@ def reseeded(process: Process) -> Location | None:
 
     Of no generator of NumPy's or Python's that is made with its seed: a loader draws from none of them.
     """
-    once = {(one.file, one.function) for role in ("dataloader", "optimizer") for one in process.locations(role)}
-    read = {(one.file, one.function) for one in process.locations("loader")} - once
+    once = process.functions("dataloader", "optimizer")
+    read = process.functions("loader") - once
     seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
-    return only_of(again or [one for one in seeds if (one.file, one.function) in read])
+    return only_of(again or [one for one in seeds if one.file_function in read])
 
 
 def reseeded_by_hand(process: Process) -> Location | None:
     """The line that seeds, without a loader, in a function that makes batches, or trains on them, and no optimizer:
     a generator as a whole, or one that is made there with its seed."""
-    once = {(one.file, one.function) for one in process.locations("optimizer")}
+    once = process.functions("optimizer")
     makers = process.locations("batches")
-    read = {(one.file, one.function) for one in [*makers, *process.locations("backward")]} - once
+    read = process.functions("batches", "backward") - once
     again = process.locations("reseed") + [one for one in makers if makes_generator(one)]
-    seeds = again or [one for one in process.locations("seed") if (one.file, one.function) in read]
+    seeds = again or [one for one in process.locations("seed") if one.file_function in read]
     return only_of([one for one in seeds if not re.search(_UNSEEDED, one.source)])
 
 
@@ -236,7 +238,7 @@ def filled(process: Process) -> Location | None:
 def always_dropping(process: Process) -> list[Location]:
     """The lines that call a function which drops values whatever the mode of the model is, by file and number."""
     lines = [one for one in process.locations("dropout") if re.search(_DROPS, one.source) and _whole(one)]
-    return sorted((one for one in lines if not re.search(_BY_MODE, one.source)), key=lambda one: (one.file, one.line))
+    return sorted((one for one in lines if not re.search(_BY_MODE, one.source)), key=lambda one: one.file_line)
 
 
 def always_normalising(process: Process) -> Location | None:
@@ -262,8 +264,8 @@ def into_eval_mode(process: Process) -> Location | None:
 
 def trainable(process: Process) -> Location | None:
     """The only line that keeps the parameters which are trainable when it runs, other than for an optimizer."""
-    made = {(one.file, one.line) for one in process.locations("optimizer")}
-    lines = [one for one in process.locations("trainable") if (one.file, one.line) not in made]
+    made = {one.file_line for one in process.locations("optimizer")}
+    lines = [one for one in process.locations("trainable") if one.file_line not in made]
     return only_of([one for one in lines if _KEEPS.search(one.source)])
 
 
@@ -277,12 +279,12 @@ def made_short(process: Process) -> Location | None:
 def cast_to_float16(process: Process) -> Location | None:
     """The only line that opens a region of autocast to float16, of several the one in a function that trains; without
     one the only line that names that type."""
-    named = {(one.file, one.line): one for one in process.locations("sixteen")}
+    named = {one.file_line: one for one in process.locations("sixteen")}
     lines = [one for one in named.values() if re.search(r"\btorch\.(?:float16|half)\b", one.source)]
     lines = [one for one in lines if "bfloat16" not in one.source]
     regions = [one for one in lines if "autocast" in one.source] or lines
-    trains = {(at.file, at.function) for role in ("training-call", "backward") for at in process.locations(role)}
-    regions = [one for one in regions if (one.file, one.function) in trains] or regions
+    trains = process.functions("training-call", "backward")
+    regions = [one for one in regions if one.file_function in trains] or regions
     return regions[0] if len(regions) == 1 else None
 
 
@@ -310,6 +312,6 @@ def _whole(place: Location) -> bool:
 def only_of(lines: list[Location]) -> Location | None:
     """The first of these lines, where they stand together in one function."""
     first = min(lines, key=lambda one: one.line, default=None)
-    if first is None or len({(one.file, one.function) for one in lines}) > 1:
+    if first is None or len({one.file_function for one in lines}) > 1:
         return None
     return first if max(one.line for one in lines) - first.line <= _TOGETHER else None

@@ -37,7 +37,7 @@ def of(process: Process) -> Death | None:
     exception, and hands that to the process that started it.
     """
     end = process.exit
-    failed = end.kind == "finished" and bool(end.code) and _in_a_job(process)
+    failed = end.kind == "finished" and bool(end.code) and process.world_size > 1
     if end.kind not in DIED and not failed:
         return None
     if "death" not in process.known:
@@ -75,7 +75,7 @@ def after(process: Process) -> list[Death]:
 def ended_by_themselves(process: Process) -> list[Process]:
     """Other ranks of the job that came to their end without a fault, the lowest MOST_OPENED of them."""
     own = of(process)
-    if own is None or not _in_a_job(process):
+    if own is None or not process.world_size > 1:
         return []
     alike = [peer for peer in process.peers if peer.death is None and peer.rank != process.rank]
     opened = [peer.open() for peer in alike[:MOST_OPENED] if peer.launcher == own.launcher]
@@ -90,7 +90,7 @@ def last_exception(process: Process) -> dict[str, Any] | None:
 def raised_at(process: Process, event: dict[str, Any]) -> Location | None:
     """The line of the program's own that raised, with the function in which it stands, where that was recorded."""
     file, line = event["file"], event["line"] or 0
-    own = next((at.function for at in process.locations("exception") if (at.file, at.line) == (file, line)), "")
+    own = next((at.function for at in process.locations("exception") if at.file_line == (file, line)), "")
     return Location(file, line, own, event["source"] or "") if file else None
 
 
@@ -98,7 +98,9 @@ def _of(process: Process) -> Death:
     end = process.exit
     raised = last_exception(process)
     said = "" if raised is None else f"{raised['name']}: {raised['text']}"
-    follows = "SIGTERM" in end.detail if end.kind == "signal" else _in_a_job(process) and bool(LOST_PEERS.search(said))
+    follows = (
+        "SIGTERM" in end.detail if end.kind == "signal" else process.world_size > 1 and bool(LOST_PEERS.search(said))
+    )
     facts = process.facts
     return Death(
         rank=process.rank,
@@ -108,7 +110,7 @@ def _of(process: Process) -> Death:
         follows=follows,
         what=end.detail or (f"exit code {end.code}" if end.kind == "finished" else end.kind),
         steps=len(process.steps),
-        job=facts.get("world_size") if _in_a_job(process) else None,
+        job=facts.get("world_size") if process.world_size > 1 else None,
         host=facts.get("host"),
         launcher=facts.get("launcher"),
     )
@@ -121,10 +123,6 @@ def _others(process: Process, own: Death) -> list[Death]:
 def _order(death: Death) -> tuple[bool, bool, float, int, str]:
     """What follows another death last; an exit code says less than an exception or a signal."""
     return death.follows, death.exit.kind == "finished", death.at, death.rank, death.name
-
-
-def _in_a_job(process: Process) -> bool:
-    return int(process.facts.get("world_size") or 1) > 1
 
 
 def _one_job(one: Death, other: Death) -> bool:

@@ -72,7 +72,7 @@ class Optimization:
         above = [
             line
             for line in self.process.locations("backward")
-            if (line.file, line.function) == (step.file, step.function) and known.line < line.line <= step.line
+            if line.file_function == step.file_function and known.line < line.line <= step.line
         ]
         return max(above, key=lambda line: line.line, default=None)
 
@@ -145,6 +145,16 @@ class Peer:
     open: Callable[[], Process] = field(repr=False, compare=False)
 
 
+class _TableOf:
+    """A table of a process, by the name of the attribute."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, process: Process, owner: type) -> Table:
+        return process.tables[self._name]
+
+
 @dataclass
 class Process:
     """One process that trained: a rank, an attempt, or simply the script."""
@@ -161,6 +171,16 @@ class Process:
     )  # all trainings, where this is one of several
     known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what is computed once
     measures: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    steps = _TableOf()
+    evals = _TableOf()
+    models = _TableOf()
+    optimizers = _TableOf()
+    loaders = _TableOf()
+    sites = _TableOf()
+    events = _TableOf()
+    samples = _TableOf()
+    scalars = _TableOf()
 
     @property
     def thread(self) -> int:
@@ -184,48 +204,17 @@ class Process:
         return int(self.facts.get("attempt") or 0)
 
     @property
+    def world_size(self) -> int:
+        """The number of ranks of its job; 1 for a process that is no rank of several."""
+        return int(self.facts.get("world_size") or 1)
+
+    @property
     def device(self) -> str:
         """Type of the device that holds the trained parameters: "cpu", "cuda", ...; "cpu" if unknown."""
         for row in self.optimizers.shared_records():
             if row["device"]:
                 return str(row["device"]).split(":")[0]
         return "cpu"
-
-    @property
-    def steps(self) -> Table:
-        return self.tables["steps"]
-
-    @property
-    def evals(self) -> Table:
-        return self.tables["evals"]
-
-    @property
-    def models(self) -> Table:
-        return self.tables["models"]
-
-    @property
-    def optimizers(self) -> Table:
-        return self.tables["optimizers"]
-
-    @property
-    def loaders(self) -> Table:
-        return self.tables["loaders"]
-
-    @property
-    def sites(self) -> Table:
-        return self.tables["sites"]
-
-    @property
-    def events(self) -> Table:
-        return self.tables["events"]
-
-    @property
-    def samples(self) -> Table:
-        return self.tables["samples"]
-
-    @property
-    def scalars(self) -> Table:
-        return self.tables["scalars"]
 
     @property
     def longest(self) -> Optimization:
@@ -274,6 +263,10 @@ class Process:
     def locations(self, role: str) -> list[Location]:
         """All lines of the script with this role."""
         return self._by_role.get(role, [])
+
+    def functions(self, *roles: str) -> set[tuple[str, str]]:
+        """The functions of the script that hold a line with one of these roles, as :attr:`Location.file_function`."""
+        return {one.file_function for role in roles for one in self.locations(role)}
 
     def module_location(self, name: str) -> Location | None:
         """The line that makes a module, named as in the tables activations and parameters: its own line, else that of

@@ -42,7 +42,7 @@ def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
     """A warning of the run only where torch.nn.init was seen to fill them, or where its script fills weights with
     random numbers: else they may be another file's."""
     lines = fills(process)
-    named = next((line for line in lines if len({(one.file, one.function) for one in lines}) == 1), None)
+    named = next((line for line in lines if len({one.file_function for one in lines}) == 1), None)
     where = f" {named.function} fills weights with random numbers." if named is not None else ""
     again = int(row.get("refilled") or 0)
     if again >= row["gone"]:
@@ -164,12 +164,8 @@ def loaded_last(process: Process, filled: Location | None) -> str:
     """An example that loads after it initialises: the script's own two statements, where they stand in one function;
     what is loaded may be a part of the model that is initialised."""
     places = process.locations("load_state_dict") if filled is not None else []
-    before = [one for one in places if filled and _same_function(one, filled) and one.line < filled.line]
+    before = [one for one in places if filled and one.file_function == filled.file_function and one.line < filled.line]
     both = [own_statement.at(process, one) for one in (filled, before[0])] if len(before) == 1 else []
     lines = [one.dedented(one.text) for one in both if one is not None and isinstance(one.parsed.statement, ast.Expr)]
     first, last = lines if len(lines) > 1 else ("model.apply(init_weights)", "model.load_state_dict(state)")
     return f"{first}\n{last}  # after every initialisation"
-
-
-def _same_function(one: Location, other: Location) -> bool:
-    return (one.file, one.function) == (other.file, other.function)

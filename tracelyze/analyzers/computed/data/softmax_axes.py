@@ -26,13 +26,13 @@ def line_of_softmax(process: Process) -> Location | None:
     """The line of the only softmax of attention in the text of the model; None if there are several, or one is a
     module."""
     kinds = process.tables["activations"].text("kind")
-    lines = {(one.file, one.line): one for one in process.locations("attention")}
+    lines = {one.file_line: one for one in process.locations("attention")}
     return next(iter(lines.values())) if len(lines) == 1 and "Softmax" not in kinds else None
 
 
 def _line_of_pooling(process: Process) -> Location | None:
     """The line of the only softmax in the text, where none stands beside a product of matrices."""
-    lines = {(one.file, one.line): one for one in process.locations("softmax")}
+    lines = {one.file_line: one for one in process.locations("softmax")}
     return next(iter(lines.values())) if len(lines) == 1 and not process.locations("attention") else None
 
 
@@ -52,7 +52,7 @@ def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
     modules = {str(row["module"]) for row in process.tables["activations"].records() if row["kind"] == kind}
     if modules:
         return process.module_location(modules.pop()) if len(modules) == 1 else None
-    texts = {(one.file, one.line): one for one in process.locations("softmax")}
+    texts = {one.file_line: one for one in process.locations("softmax")}
     own = line.location is not None and "softmax" in line.location.source
     return next(iter(texts.values())) if len(texts) == 1 and not own else None
 

@@ -103,16 +103,16 @@ def place_after(process: Process, step: int) -> Location | None:
 def begins_at(process: Process, site: float) -> Location | None:
     """The first statement of the function that evaluates at this site; None where it trains, or none is known."""
     at = process.site(site)
-    if at is None or any((one.file, one.function) == (at.file, at.function) for one in _training_calls(process)):
+    if at is None or any(one.file_function == at.file_function for one in _training_calls(process)):
         return None
     places = process.locations("evaluation")
-    return next((one for one in places if (one.file, one.function) == (at.file, at.function)), None)
+    return next((one for one in places if one.file_function == at.file_function), None)
 
 
 def trains_too(process: Process, site: float) -> bool | None:
     """Whether training called the model from the line of this site as well; None where its lines were not recorded."""
     at, calls = process.site(site), _training_calls(process)
-    return any((one.file, one.line) == (at.file, at.line) for one in calls) if at is not None and calls else None
+    return any(one.file_line == at.file_line for one in calls) if at is not None and calls else None
 
 
 def loop_of(process: Process, row: int) -> Location | None:

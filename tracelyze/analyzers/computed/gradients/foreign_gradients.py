@@ -74,7 +74,7 @@ def _cleared(optimization: Optimization) -> str:
     step = optimization.step_location
     own = called.assigned(optimization.made_at) or "optimizer"
     places = optimization.process.locations("backward")
-    above = [one for one in places if step and (one.file, one.function) == (step.file, step.function)]
+    above = [one for one in places if step and one.file_function == step.file_function]
     above = [one for one in above if step and one.line < step.line]
     if step is None or not above or not step.source.startswith(own):
         return f"{own}.zero_grad()  # right before the backward of its own loss"

@@ -61,7 +61,7 @@ def rarely_cleared(optimization: Optimization, cleared: Mask) -> tuple[str, str,
     gaps = np.unique(np.diff(at))
     regular = len(gaps) == 1 and float(known.mean()) > _HALF
     often = f"cleared only every {int(gaps[0]):,} steps" if regular else "cleared only now and then"
-    lines = {(one.file, one.line): one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
+    lines = {one.file_line: one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
     alone = len(lines) == 1 and len(optimization.process.optimizations) == 1
     return often, "they were last cleared", next(iter(lines.values())) if alone else None
 
@@ -97,9 +97,7 @@ def cleared_after_steps_only(optimization: Optimization) -> bool:
     if len(steps) != 1 or not clears:
         return False
     step = steps[0]
-    if any(
-        (one.file, one.function) != (step.file, step.function) for one in (*clears, *(made if len(clears) == 1 else ()))
-    ):
+    if any(one.file_function != step.file_function for one in (*clears, *(made if len(clears) == 1 else ()))):
         return False
     text = edits.recorded_lines(process, step)
     behind = [one for one in clears if 0 < one.line - step.line <= NEAR]

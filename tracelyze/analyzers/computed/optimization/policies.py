@@ -288,9 +288,9 @@ def _completions_alike(process: Process, steps: Floats) -> int:
 
 def _line_that_writes(process: Process) -> Location | None:
     """The only line that calls generate() in a function that measures nothing."""
-    measures = {(one.file, one.function) for one in process.locations("measured")}
+    measures = process.functions("measured")
     lines = [one for one in process.locations("forward") if ".generate(" in one.source]
-    lines = [one for one in lines if (one.file, one.function) not in measures]
+    lines = [one for one in lines if one.file_function not in measures]
     return lines[0] if len(lines) == 1 else None
 
 

@@ -123,19 +123,17 @@ def _depth(line: str) -> int:
 
 def _for_each_pass(process: Process, line: Location) -> bool:
     """Whether the line is reached for each pass: in the generator of the batches, or in the loop over epochs."""
-    makers = {(one.file, one.function) for one in process.locations("batches")}
-    return (line.file, line.function) in makers or (
-        _beside_the_loop(process, line) and not _before_the_loop(process, line)
-    )
+    makers = process.functions("batches")
+    return line.file_function in makers or (_beside_the_loop(process, line) and not _before_the_loop(process, line))
 
 
 def _beside_the_loop(process: Process, line: Location) -> bool:
     """Whether the line is of the function of the loop over epochs, and stands above its backward."""
-    ends = [one for one in process.locations("backward") if (one.file, one.function) == (line.file, line.function)]
+    ends = [one for one in process.locations("backward") if one.file_function == line.file_function]
     return bool(process.locations("epochs")) and any(line.line < one.line for one in ends)
 
 
 def _before_the_loop(process: Process, line: Location) -> bool:
     """Whether the line is reached once: above the loop over epochs, in its function; or in the file, outside of all."""
-    homes = [one for one in process.locations("epochs") if (one.file, one.function) == (line.file, line.function)]
+    homes = [one for one in process.locations("epochs") if one.file_function == line.file_function]
     return any(line.line < one.line for one in homes) or (line.function == script_lines.MODULE and not homes)

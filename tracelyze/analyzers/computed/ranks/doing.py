@@ -82,7 +82,7 @@ def _with_source(process: Process, place: Location | None) -> Location | None:
     """The place with the text of its line, where that is among the lines that were sampled or used."""
     if place is None:
         return None
-    known = (row["source"] for row in process.sites.records() if (row["file"], row["line"]) == (place.file, place.line))
+    known = (row["source"] for row in process.sites.records() if (row["file"], row["line"]) == place.file_line)
     return replace(place, source=next((str(source) for source in known if source), ""))
 
 

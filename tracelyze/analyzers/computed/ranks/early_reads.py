@@ -43,11 +43,11 @@ class EarlyRead(NamedTuple):
 
 def find(process: Process) -> EarlyRead | None:
     """The first such read of a function that was seen to run, in a job of several ranks."""
-    if int(process.facts.get("world_size") or 1) < 2:
+    if process.world_size < 2:
         return None
-    ran = {(row["file"], row["function"]) for row in process.sites.records() if row["role"] in RAN}
+    ran = process.functions(*RAN)
     for line in process.locations("under-way"):
-        own = own_statement.at(process, line) if (line.file, line.function) in ran else None
+        own = own_statement.at(process, line) if line.file_function in ran else None
         if own is not None and own.stands and _LOOKED.search(own.text):
             found = _read(process, line, own)
             if found is not None:

@@ -52,7 +52,7 @@ def of(optimization: Optimization, scheduler: Row | None, ended: int) -> Several
         f"{scheduler['optimizer_steps']:,}, while its length counts those of the optimizer."
     )
     holder = _accelerator(optimization)
-    if holder and times == int(optimization.process.facts.get("world_size") or 1):
+    if holder and times == optimization.process.world_size:
         return Several(
             f"{cause} Accelerate has a scheduler that it prepared take a step for each of the {times} processes.",
             f"Multiply the length of the schedule, and its warm-up, by {holder}.num_processes; or do not hand the "
@@ -111,7 +111,7 @@ def _prepares(optimization: Optimization, scheduler: Row, holder: str) -> tuple[
     own = own_statement.at(process, made)
     statement = own.parsed.statement if own is not None else None
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if made is None or not isinstance(target, ast.Name) or int(process.facts.get("world_size") or 1) > 1:
+    if made is None or not isinstance(target, ast.Name) or process.world_size > 1:
         return None
     lines = edits.lines_of_function(process, made)
     at = [number for number, text in lines.items() if number > made.line and f"{holder}.prepare(" in text]

@@ -23,9 +23,9 @@ def maker(process: Process) -> Location | None:
     """The line at which a generator goes through the training loader; None where the loop itself does."""
     training = validation.training_loaders(process)
     places = [process.site(row["site"]) for row in process.loaders.records() if row["loader"] in training]
-    generators = {(one.file, one.function) for one in process.locations("batches")}
+    generators = process.functions("batches")
     for place in places:
-        if place is not None and ((place.file, place.function) in generators or _is_kept(place)):
+        if place is not None and (place.file_function in generators or _is_kept(place)):
             return place
     return None
 

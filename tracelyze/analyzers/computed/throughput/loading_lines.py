@@ -95,7 +95,7 @@ def seen(process: Process, waiting: Waiting) -> Location | None:
     if len(lines) < _FEWEST:
         return None
     (file, function), count = functions.most_common(1)[0]
-    if count < _MOST * len(lines) or (loop is not None and (file, function) == (loop.file, loop.function)):
+    if count < _MOST * len(lines) or (loop is not None and (file, function) == loop.file_function):
         return None
     site, _ = Counter(site for *place, site in lines if place == [file, function]).most_common(1)[0]
     return known[site]

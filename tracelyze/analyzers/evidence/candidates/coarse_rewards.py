@@ -20,7 +20,8 @@ _CHOOSES: Final = (ast.Subscript, ast.Compare, ast.BoolOp, ast.IfExp)  # what is
 
 def within(process: Process, gives: Location | None) -> Location | None:
     """The only line of this reward function that rounds what it gives; else the line itself, that defines it."""
-    lines = [] if gives is None else [one for one in process.locations("reward-rounded") if _of(one, gives)]
+    rewards = gives.file_function if gives is not None else None
+    lines = [one for one in process.locations("reward-rounded") if one.file_function == rewards]
     found = [one for one in lines if (own := own_statement.at(process, one)) is not None and _rounding(own.parsed)]
     return found[0] if len(found) == 1 else gives
 
@@ -35,10 +36,6 @@ def remedy(process: Process, place: Location | None) -> tuple[str, str] | None:
         "the share itself."
     )
     return fix, _exact(own)
-
-
-def _of(line: Location, gives: Location) -> bool:
-    return (line.file, line.function) == (gives.file, gives.function)
 
 
 def _rounding(line: ParsedLine) -> list[ast.expr]:

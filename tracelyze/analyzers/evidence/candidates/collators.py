@@ -21,7 +21,7 @@ def line(process: Process) -> Location | None:
     """The only line that makes such a collator, in a script that sets labels to -100 itself; else None."""
     ignored = [one for one in process.locations("ignored") if _LABELS.search(one.source)]
     ignored = [one for one in ignored if "ignore_index" not in one.source]
-    made = {(one.file, one.line): one for one in process.locations("collator") if _MAKES.search(one.source)}
+    made = {one.file_line: one for one in process.locations("collator") if _MAKES.search(one.source)}
     return next(iter(made.values())) if ignored and len(made) == 1 else None
 
 

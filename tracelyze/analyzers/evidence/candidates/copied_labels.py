@@ -21,8 +21,8 @@ def line(process: Process, seen: Location | None) -> Location | None:
     framework's loop (`trainer.train()`), or hands labels to a model."""
     if seen is None:
         return None
-    loops = {(one.file, one.line) for one in process.locations("step")}
-    given = (seen.file, seen.line) in loops or "labels=" in seen.source.replace(" ", "")
+    loops = {one.file_line for one in process.locations("step")}
+    given = seen.file_line in loops or "labels=" in seen.source.replace(" ", "")
     return script_lines.only(process, "labels") if given else None
 
 

@@ -116,12 +116,12 @@ def at_its_line(finding: Finding, process: Process) -> Finding:
 def _only(process: Process, missing: _Missing) -> Location | None:
     """The only statement of the kind, in no function that evaluates."""
     lines = process.locations(_ROLE if missing.names else _STATE)
-    apart = {(one.file, one.function) for one in process.locations("evaluation")}
+    apart = process.functions("evaluation")
     called = re.compile(rf"\b(?:{'|'.join(sorted(missing.names))})\s*\(") if missing.names else re.compile("")
     found = [
         one
         for one in lines
-        if (one.file, one.function) not in apart
+        if one.file_function not in apart
         and called.search(one.source)
         and re.search(missing.says, one.source, re.IGNORECASE)
         and not re.search(missing.never, one.source)

@@ -43,7 +43,7 @@ def of(process: Process, least: float) -> LostLoad:
 def _whole(process: Process, place: Location) -> str:
     """The load of all weights, by what the script calls the copy and, in the same function, the model."""
     into = _INTO.search(place.source)
-    given = [one for one in process.locations("state_dict") if (one.file, one.function) == (place.file, place.function)]
+    given = [one for one in process.locations("state_dict") if one.file_function == place.file_function]
     models = {match["model"] for one in given if (match := _OF.search(one.source))}
     copy, model = into["copy"] if into else "acting", models.pop() if len(models) == 1 else "policy"
     return f"{copy}.load_state_dict({model}.state_dict())  # in line {place.line}"

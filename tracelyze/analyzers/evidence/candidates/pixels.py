@@ -29,12 +29,12 @@ def line(process: Process) -> Location | None:
     """The only line of the script that makes floats of an array and does not scale it, in another function than the
     transform that divides bytes; None without such a transform."""
     divides = [one for one in process.locations("byte-scaled") if _ONLY_BYTES.search(one.source)]
-    apart = {(one.file, one.function) for one in divides if "uint8" in one.source}
-    lines = {(one.file, one.line): one for one in process.locations("array-cast") if _FLOATS.search(one.source)}
+    apart = {one.file_function for one in divides if "uint8" in one.source}
+    lines = {one.file_line: one for one in process.locations("array-cast") if _FLOATS.search(one.source)}
     found = [
         one
         for one in lines.values()
-        if (one.file, one.function) not in apart
+        if one.file_function not in apart
         if not _SCALED.search(one.source) and not _TARGETS.search(one.source)
     ]
     return found[0] if divides and len(found) == 1 else None

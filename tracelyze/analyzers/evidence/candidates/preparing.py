@@ -38,16 +38,16 @@ def lines_of(process: Process) -> list[Location]:
     """
     lines = [one for one in process.locations("singular") if _DIVIDES.search(one.source)]
     loop, end = process.location("loop"), process.location("backward")
-    home = {(one.file, one.function) for role in ("backward", "evaluation") for one in process.locations(role)}
+    home = process.functions("backward", "evaluation")
     if loop is not None and end is not None:
-        there = [one for one in lines if (one.file, one.function) == (loop.file, loop.function)]
+        there = [one for one in lines if one.file_function == loop.file_function]
         inside = [one for one in there if loop.line < one.line < end.line]
         if inside:
             return _together(inside)
-        home.add((loop.file, loop.function))
+        home.add(loop.file_function)
     lines = [*lines, *process.locations("singular-array")]
     lines = [one for one in lines if one.function not in (script_lines.MODULE, "forward")]
-    lines = [one for one in lines if (one.file, one.function) not in home and not _REPORTS.match(one.source)]
+    lines = [one for one in lines if one.file_function not in home and not _REPORTS.match(one.source)]
     opened = [one for one in lines if not bounds.is_bounded(process, one)]
     return _together(opened) or _together([one for one in opened if _is_quiet(process, one)])
 

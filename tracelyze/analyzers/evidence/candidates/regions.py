@@ -39,7 +39,7 @@ def _line(optimization: Optimization) -> Location | None:
     if off:
         return next(iter(off.values())) if len(off) == 1 else None
     device = str(optimization.facts.get("device") or "").partition(":")[0]
-    lines = {(one.file, one.line): one for one in process.locations("autocast-text")}
+    lines = {one.file_line: one for one in process.locations("autocast-text")}
     other = [one for one in lines.values() if device and _device_of(one) not in ("", device)]
     return other[0] if len(other) == 1 else None
 

@@ -57,7 +57,7 @@ def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
         fix = f"Hand the loader to {holder}.setup_dataloaders() as well: it gives each rank samples of its own."
         return Unprepared(place, fix, f"{name} = {holder}.setup_dataloaders({name})  # below line {place.line}")
     fix = f"Pass the loader to {holder}.prepare() as well: it gives each rank samples of its own."
-    together = _together(process, place, name) if (read.file, read.function) == (place.file, place.function) else ""
+    together = _together(process, place, name) if read.file_function == place.file_function else ""
     return Unprepared(place, fix, together or f"{name} = {holder}.prepare({name})  # below line {place.line}")
 
 

@@ -26,7 +26,7 @@ _AHEAD: Final = re.compile(r"\[\s*[\w.]*\bbos_token_id\s*[\],]")  # in a list of
 def place(process: Process) -> Location | None:
     """The only line that renders a template as text, prompts for answers aside; else the only one that writes the token
     into a string, or begins a list with its id."""
-    lines = {(one.file, one.line): one for one in process.locations("begin-text")}
+    lines = {one.file_line: one for one in process.locations("begin-text")}
     texts = {at: _text(process, one) for at, one in lines.items()}
     rendered = [lines[at] for at, text in texts.items() if _TEMPLATE in text and _AS_TEXT.search(text)]
     apart = [one for one in rendered if not _PROMPT.search(texts[one.file, one.line])]

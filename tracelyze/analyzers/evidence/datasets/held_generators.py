@@ -38,7 +38,7 @@ def made(process: Process) -> Location | None:
     files = {one.file for one in drawn}
     lines = [one for one in process.locations("seed") if one.function == "__init__" and one.file in files]
     named = [one for one in lines if _attribute(one) in names]
-    return named[0] if len({(one.file, one.line) for one in named}) == 1 else None
+    return named[0] if len({one.file_line for one in named}) == 1 else None
 
 
 def in_each_worker(process: Process, place: Location) -> str:

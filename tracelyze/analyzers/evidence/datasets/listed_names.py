@@ -50,7 +50,7 @@ class Listed:
 def of(process: Process) -> Listed | None:
     """The only line of the script that lists files, in a function that also reads labels or a table from elsewhere.
     That it is wrong is known only beside evidence that nothing is learned."""
-    places = {(one.file, one.line): one for one in process.locations("listing")}
+    places = {one.file_line: one for one in process.locations("listing")}
     if len(places) != 1:
         return None
     (place,) = places.values()

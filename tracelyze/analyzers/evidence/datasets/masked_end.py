@@ -71,7 +71,7 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
 def _to_the_end_of_a_row(process: Process) -> tuple[Location, str] | None:
     """The line that writes -100 from a position on, where none but it does, and the line with the next position."""
     written = [place for place in process.locations("ignored") if "ignore_index" not in place.source]
-    if len({(place.file, place.line) for place in written}) != 1 or _mentions(process, "datacollator"):
+    if len({place.file_line for place in written}) != 1 or _mentions(process, "datacollator"):
         return None
     own = own_statement.at(process, written[0])
     begin = None if own is None else _begin(own.parsed.statement)

@@ -42,7 +42,7 @@ def of(process: Process) -> Apart | None:
     only beside evidence that nothing is learned."""
     functions: dict[tuple[str, str], Location] = {}
     for one in [*process.locations("yields"), *process.locations("training-call")]:
-        functions.setdefault((one.file, one.function), one)
+        functions.setdefault(one.file_function, one)
     found = [apart for one in functions.values() for apart in _in_function(process, one)]
     return found[0] if len(found) == 1 else None
 

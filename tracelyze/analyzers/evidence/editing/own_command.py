@@ -26,5 +26,5 @@ def _script(process: Process) -> str:
     words = process.facts.get("argv")
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         return ""
-    alone = int(process.facts.get("world_size") or 1) == 1
+    alone = process.world_size == 1
     return shlex.join(words) if alone and words[0].endswith(".py") else ""

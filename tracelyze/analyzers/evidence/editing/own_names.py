@@ -147,8 +147,8 @@ def _matches(process: Process, role: str, pattern: re.Pattern[str], location: Lo
     lines = process.locations(role)
     found = [(line, match) for line in lines if (match := pattern.search(line.source))]
     nearer: tuple[Callable[[Location], bool], ...] = (
-        lambda line: bool(location and (line.file, line.line) == (location.file, location.line)),
-        lambda line: bool(location and (line.file, line.function) == (location.file, location.function)),
+        lambda line: bool(location and line.file_line == location.file_line),
+        lambda line: bool(location and line.file_function == location.file_function),
     )
     for near in nearer:
         if any(near(line) for line, _ in found):
@@ -236,15 +236,15 @@ def _loops(process: Process) -> list[tuple[Location, bool]]:
     if places:
         feeding = set(process.steps["loader"].tolist())
         return [(place, loader in feeding) for place, loader in places]
-    functions = {(line.file, line.function) for line in process.locations("backward")}
-    return [(line, (line.file, line.function) in functions) for line in process.locations("loader")]
+    functions = process.functions("backward")
+    return [(line, line.file_function in functions) for line in process.locations("loader")]
 
 
 def _forward(process: Process, loss: str, model: str) -> list[str]:
     """The lines from the call of the model to the loss, where they stand together at one depth."""
     places = [line for line in process.locations("loss") if line.source.startswith(f"{loss} = ")]
-    trained = {(line.file, line.function) for line in process.locations("backward")}
-    places = [line for line in places if (line.file, line.function) in trained]
+    trained = process.functions("backward")
+    places = [line for line in places if line.file_function in trained]
     if len(places) != 1 or not loss or not model:
         return []
     lines, at = edits.recorded_lines(process, places[0]), places[0].line
@@ -269,7 +269,7 @@ def _batch(forward: list[str], model: str) -> dict[str, str]:
 
 def _construction(process: Process) -> str:
     """The only statement that makes an optimizer, where it is one: an assignment, or what a function returns."""
-    places = {(line.file, line.line): line for line in process.locations("optimizer")}
+    places = {line.file_line: line for line in process.locations("optimizer")}
     own = own_statement.at(process, next(iter(places.values()))) if len(places) == 1 else None
     made = own.parsed.statement if own is not None else None
     whole = isinstance(made, ast.Assign | ast.Return) and isinstance(made.value, ast.Call)

@@ -67,7 +67,7 @@ def _as_ids(line: ParsedLine) -> list[ast.expr | None]:
 
 def example(call: Location | None, change: Location | None) -> str:
     """The labels as a copy of what the model is given, by the names of the line that calls it."""
-    if call is not None and change is not None and (call.file, call.function) != (change.file, change.function):
+    if call is not None and change is not None and call.file_function != change.file_function:
         copied = "input_ids.clone()" if _TENSORS.search(change.source) else "list(input_ids)"
         return f"labels = {copied}  # in place of the shift in line {change.line}; then -100 where it stands today"
     given = _CALL.search(call.source) if call is not None else None

@@ -25,19 +25,17 @@ def line(process: Process, evaluates: Location | None) -> Location | None:
     if evaluates is None:
         return None
     lines = [one for one in process.locations("train-mode") if _TRAINS.search(one.source)]
-    home = evaluates.file, evaluates.function
+    home = evaluates.file_function
     into_eval = [one for one in process.locations("eval-mode") if _EVALUATES.search(one.source)]
-    begins = [one.line for one in into_eval if (one.file, one.function) == home and one.line < evaluates.line]
+    begins = [one.line for one in into_eval if one.file_function == home and one.line < evaluates.line]
     if begins:
-        inside = [one for one in lines if (one.file, one.function) == home]
+        inside = [one for one in lines if one.file_function == home]
         inside = [one for one in inside if max(begins) <= one.line < evaluates.line]
         if inside:
             return inside[0] if len(inside) == 1 else None
-    apart = {
-        (one.file, one.function) for one in [*into_eval, *process.locations("backward"), *process.locations("loop")]
-    }
+    apart = {one.file_function for one in into_eval} | process.functions("backward", "loop")
     apart |= {home, *((one.file, script_lines.MODULE) for one in lines)}
-    helpers = [one for one in lines if (one.file, one.function) not in apart]
+    helpers = [one for one in lines if one.file_function not in apart]
     return helpers[0] if len(helpers) == 1 and _looks_for_layers(process, helpers[0]) else None
 
 
@@ -51,11 +49,11 @@ def above(process: Process, evaluates: Location | None) -> Location | None:
         if _EVALUATES.search(said):
             return None
         if _TRAINS.search(said):
-            named = [one for one in process.locations("train-mode") if (one.file, one.line) == (evaluates.file, number)]
+            named = [one for one in process.locations("train-mode") if one.file_line == (evaluates.file, number)]
             if _depth(text[number]) > _depth(text.get(evaluates.line, "")):
                 return None  # in a branch that need not have run
-            trains = {(one.file, one.function) for one in process.locations("backward")}
-            return next((one for one in named if (one.file, one.function) not in trains), None)
+            trains = process.functions("backward")
+            return next((one for one in named if one.file_function not in trains), None)
         number -= 1
     return None
 
@@ -65,15 +63,15 @@ def by_call(process: Process, evaluates: Location | None) -> tuple[Location, int
     that function, between its own eval() and the line that calls the model."""
     if evaluates is None:
         return None
-    home = evaluates.file, evaluates.function
+    home = evaluates.file_function
     into_eval = [one for one in process.locations("eval-mode") if _EVALUATES.search(one.source)]
-    begins = [one.line for one in into_eval if (one.file, one.function) == home and one.line < evaluates.line]
+    begins = [one.line for one in into_eval if one.file_function == home and one.line < evaluates.line]
     between = range(max(begins, default=evaluates.line) + 1, evaluates.line)
     text = {at: one for at, one in edits.lines_of_function(process, evaluates).items() if at in between}
     found = [
         (one, at)
         for one in process.locations("train-mode")
-        if _TRAINS.search(one.source) and (one.file, one.function) != home
+        if _TRAINS.search(one.source) and one.file_function != home
         for at, said in text.items()
         if re.search(rf"\b{re.escape(one.function)}\(", said.split("#")[0])
     ]

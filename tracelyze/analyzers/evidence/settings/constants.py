@@ -63,7 +63,7 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
         return finding
     names = _names_at(process, used, {*setting.names, *arguments} if setting.names else None)
     row = _definition(process, names, setting) or _definition(process, _called(process, setting), setting)
-    if row is None or (row["file"], row["line"]) == (used.file, used.line):
+    if row is None or (row["file"], row["line"]) == used.file_line:
         return finding
     place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
     edit = _edit(row, setting.instead)

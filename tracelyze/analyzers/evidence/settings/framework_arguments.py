@@ -24,9 +24,5 @@ def in_place_of(place: Location | None, process: Process, names: Sequence[str]) 
 
 def _runs_the_loop(place: Location, process: Process) -> bool:
     """Whether backwards or steps were seen at this line, and it names neither: a library makes them within."""
-    own = any(
-        (one.file, one.line) == (place.file, place.line)
-        for role in ("backward", "step")
-        for one in process.locations(role)
-    )
+    own = any(one.file_line == place.file_line for role in ("backward", "step") for one in process.locations(role))
     return own and not re.search(r"backward\(|\.step\(", place.source)

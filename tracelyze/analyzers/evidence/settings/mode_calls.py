@@ -55,7 +55,7 @@ def once_before_epochs(process: Process, forward: Location | None) -> Once | Non
 
 
 def _holds(loop: Location, place: Location) -> bool:
-    return (loop.file, loop.function) == (place.file, place.function) and loop.line < place.line
+    return loop.file_function == place.file_function and loop.line < place.line
 
 
 def _moved(loop: Location, lines: dict[int, str], at: int, match: re.Match[str]) -> Diff | None:

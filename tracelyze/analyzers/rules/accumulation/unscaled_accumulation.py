@@ -107,7 +107,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
 
 
 def _line(place: Location | None) -> tuple[str, int] | None:
-    return None if place is None else (place.file, place.line)
+    return None if place is None else place.file_line
 
 
 RULE = Rule(

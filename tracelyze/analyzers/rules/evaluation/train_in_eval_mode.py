@@ -113,9 +113,9 @@ def _forward(optimization: Optimization) -> Location | None:
     process, backward = optimization.process, optimization.backward_location
     sites = {row["site"] for row in process.sites.records() if row["role"] == "forward"}
     forwards = [one for site in sorted(sites - set(process.evals["site"])) if (one := process.site(site))]
-    calls = {(one.file, one.line) for one in process.locations("training-call")}
-    own = [one for one in forwards if (one.file, one.line) in calls]
-    near = [one for one in own if backward and (one.file, one.function) == (backward.file, backward.function)]
+    calls = {one.file_line for one in process.locations("training-call")}
+    own = [one for one in forwards if one.file_line in calls]
+    near = [one for one in own if backward and one.file_function == backward.file_function]
     return next(iter(near or own or forwards), None)
 
 

@@ -35,19 +35,15 @@ def _loop(process: Process) -> Location | None:
     """Where the only loop of the training begins: the one over epochs, else the one over batches; of a framework the
     call that trains. Above it train() is to be called."""
     backwards = process.locations("backward")
-    if len({(one.file, one.line) for one in backwards}) != 1:
+    if len({one.file_line for one in backwards}) != 1:
         return None
     (backward, *_) = backwards
     for role in ("epochs", "loop", "loader"):
-        heads = {one.line: one for one in process.locations(role) if _place(one) == _place(backward)}
+        heads = {one.line: one for one in process.locations(role) if one.file_function == backward.file_function}
         above = [heads[line] for line in sorted(heads) if line <= backward.line]
         if len(above) == 1:
             return above[0]
     return None
-
-
-def _place(one: Location) -> tuple[str, str]:
-    return one.file, one.function
 
 
 def _finding(process: Process, row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:

@@ -118,7 +118,7 @@ def read(process: Process) -> Rank:
     one = Rank(process.rank, stands=standing.of(process))
     rows = list(process.tables["collectives"].records())
     times = sorted({row["time"] for row in rows if row["time"] is not None})
-    if times or (not rows and int(process.facts.get("world_size") or 1) > 1):
+    if times or (not rows and process.world_size > 1):
         one.recorded, one.doing = True, doing.of(process)
         chosen, one.failed = _dump_to_read(process, times)
         rows = [row for row in rows if row["time"] == chosen]

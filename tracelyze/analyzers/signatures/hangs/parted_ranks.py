@@ -123,7 +123,7 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
     steps = {peer.rank: peer.steps for peer in lost}
     if own_fault or not places or any(count > min(steps.values()) for count in ended.values()):
         return None
-    lines = Counter((place.file, place.line) for place in places.values())
+    lines = Counter(place.file_line for place in places.values())
     elsewhere = {
         peer.rank: seen.location
         for peer in peers
@@ -137,10 +137,10 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
         return Parted(places, steps, {}, sorted(elsewhere), elsewhere, asked=asked)
     if len(lines) < 2 and not ended:
         return None
-    in_loop = {(place.file, place.line) for place in places.values() if "backward(" in place.source}
+    in_loop = {place.file_line for place in places.values() if "backward(" in place.source}
     left_out = {rank: call for rank in places if (call := left_out_call.of(ranks[rank])) is not None}
     usual = max(lines, key=lambda line: (lines[line], line in in_loop))
-    apart = [rank for rank, place in places.items() if (place.file, place.line) != usual]
+    apart = [rank for rank, place in places.items() if place.file_line != usual]
     if left_out and len(lines) > 1 and len({(places[rank].file, places[rank].line) for rank in left_out}) == 1:
         apart = sorted(left_out)
     elif aborted and not ended and list(lines.values()).count(max(lines.values())) > 1:
@@ -164,22 +164,21 @@ def stopped(peers: Sequence[Peer], stands: Mapping[int, Standing]) -> Parted | N
     if any(peer.rank not in stands for peer in peers):
         return None
     places = {rank: one.place for rank, one in stands.items()}
-    lines = Counter((place.file, place.line) for place in places.values())
+    lines = Counter(place.file_line for place in places.values())
     if len(lines) < 2:
         return None
-    in_loop = {(place.file, place.line) for place in places.values() if "backward(" in place.source}
+    in_loop = {place.file_line for place in places.values() if "backward(" in place.source}
     usual = max(lines, key=lambda line: (lines[line], line in in_loop))
-    apart = sorted(rank for rank, place in places.items() if (place.file, place.line) != usual)
+    apart = sorted(rank for rank, place in places.items() if place.file_line != usual)
     steps = {peer.rank: peer.steps for peer in peers if peer.rank in places}
     return Parted(places, steps, {}, apart, stood=min(one.seconds for one in stands.values()))
 
 
 def _with_sources(places: Mapping[int, Location]) -> dict[int, Location]:
     """The text of a line from another rank, where a signal ended this one and left the number alone."""
-    texts = {(place.file, place.line): place.source for place in places.values() if place.source}
+    texts = {place.file_line: place.source for place in places.values() if place.source}
     return {
-        rank: replace(place, source=place.source or texts.get((place.file, place.line), ""))
-        for rank, place in places.items()
+        rank: replace(place, source=place.source or texts.get(place.file_line, "")) for rank, place in places.items()
     }
 
 

@@ -85,13 +85,9 @@ def _called_at(process: Process, name: str) -> Location | None:
     found = [number for number, line in sorted(lines.items()) if inside.search(line) and number <= backward.line]
     if len(found) == 1:
         return Location(backward.file, found[0], backward.function, lines[found[0]].strip())
-    calls = [one for one in process.locations("training-call") if (one.file, one.function) == _place(backward)]
+    calls = [one for one in process.locations("training-call") if one.file_function == backward.file_function]
     calls = list({one.line: one for one in calls}.values())
     return calls[0] if len(calls) == 1 and not found else None
-
-
-def _place(one: Location) -> tuple[str, str]:
-    return one.file, one.function
 
 
 def _through_the_wrapper(process: Process, called: Location | None, name: str) -> Diff | None:

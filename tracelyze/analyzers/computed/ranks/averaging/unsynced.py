@@ -61,7 +61,7 @@ def of(process: Process) -> Unsynced | None:
     """None without a wrapper that is called, where not exactly one line beside the backward opens no_sync(), and where
     that line leaves it as the optimizer steps."""
     backwards = process.locations("backward") if tensors.are_wrapped(process) else []
-    if len({(one.file, one.function) for one in backwards}) != 1:
+    if len({one.file_function for one in backwards}) != 1:
         return None
     backward = backwards[0]
     lines = edits.lines_of_function(process, backward)

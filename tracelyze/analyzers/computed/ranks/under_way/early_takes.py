@@ -56,9 +56,9 @@ class _Method(NamedTuple):
 
 def find(process: Process) -> EarlyTake | None:
     """The first such read of a function that was seen to run, in a job of several ranks."""
-    if int(process.facts.get("world_size") or 1) < 2:
+    if process.world_size < 2:
         return None
-    ran = {(row["file"], row["function"]) for row in process.sites.records() if row["role"] in early_reads.RAN}
+    ran = process.functions(*early_reads.RAN)
     for file in dict.fromkeys(place.file for place in process.locations("under-way")):
         functions = recorded_functions(process, file)
         for known in functions:

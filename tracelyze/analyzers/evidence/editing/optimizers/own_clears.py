@@ -21,7 +21,7 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
         return None
     own = f"{stepped['optimizer']}.zero_grad("
     clears = sorted(process.locations("zero_grad"), key=lambda one: one.line)
-    here = [one for one in clears if (one.file, one.function) == (step.file, step.function)]
+    here = [one for one in clears if one.file_function == step.file_function]
     pairs = [(one, other) for one in here for other in here if one.line < other.line and one.source == other.source]
     if len(pairs) != 1 or any(own in one.source for one in process.locations("clear-text") + clears):
         return None
@@ -39,7 +39,7 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
 def _lines(optimization: Optimization, role: str, below: Location, above: Location) -> list[int]:
     """The lines of a role between two others of one function."""
     places = optimization.process.locations(role)
-    within = [one for one in places if (one.file, one.function) == (below.file, below.function)]
+    within = [one for one in places if one.file_function == below.file_function]
     return [one.line for one in within if below.line < one.line < above.line]
 
 

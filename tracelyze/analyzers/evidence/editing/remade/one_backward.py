@@ -24,7 +24,7 @@ def of_several(optimization: Optimization) -> str:
     steps = optimization.steps
     known = steps.known("backwards") & steps.known("microbatches")
     shared = known & (steps["backwards"] > np.maximum(steps["microbatches"], 1))
-    lines = {(one.file, one.line) for one in optimization.process.locations("backward")}
+    lines = {one.file_line for one in optimization.process.locations("backward")}
     if len(lines) > 1 or not known.any() or shared.sum() < known.sum() / 2:
         return ""
     own = own_statement.at(optimization.process, optimization.backward_location)

@@ -50,7 +50,7 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
     copy that is evaluated in place of the model, or else the calls that are missing."""
     back = back_in_training.line(process, seen_at)
-    inside = back is not None and seen_at is not None and (back.file, back.function) == (seen_at.file, seen_at.function)
+    inside = back is not None and seen_at is not None and back.file_function == seen_at.file_function
     if back is not None and inside and not _is_one_way(process, back):
         return Mode(_BACK.format(line=back.line, name="eval()"), "", back)
     by_call = back_in_training.by_call(process, seen_at)

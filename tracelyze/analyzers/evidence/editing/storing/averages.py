@@ -30,7 +30,7 @@ def detached(optimization: Optimization, place: Location) -> Diff | None:
     own, value = _average(process, place)
     if own is None or value is None:
         return None
-    inside = backward is not None and (backward.file, backward.function) == (place.file, place.function)
+    inside = backward is not None and backward.file_function == place.file_function
     if not inside and not _of_tensors(process, place, value):
         return None
     return own.changed(own.parsed.with_parts({value: f"{own.parsed.operand(value)}.detach()"}))

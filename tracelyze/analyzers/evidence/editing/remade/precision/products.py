@@ -35,11 +35,7 @@ def anew(process: Process, place: Location | None) -> str:
 def within(process: Process, loss: Location | None) -> str:
     """The region that holds the loss, with the call of the model in it as well; empty where either is not known."""
     own = own_statement.at(process, loss)
-    calls = [
-        one
-        for one in process.locations("training-call")
-        if loss and (one.file, one.function) == (loss.file, loss.function)
-    ]
+    calls = [one for one in process.locations("training-call") if loss and one.file_function == loss.file_function]
     if own is None or loss is None or len(calls) != 1 or calls[0].line >= loss.line:
         return ""
     called = own_statement.at(process, calls[0])

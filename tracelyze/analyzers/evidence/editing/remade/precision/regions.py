@@ -15,7 +15,7 @@ _SHOWN: Final = 4
 
 def said(process: Process) -> str:
     """A sentence that names the lines, where there are several: inputs that are cast for one call are cast for all."""
-    places = {(one.file, one.line) for role in _CALLS for one in process.locations(role)}
+    places = {one.file_line for role in _CALLS for one in process.locations(role)}
     numbers = sorted(line for _, line in places)
     if len(numbers) < 2 or len({file for file, _ in places}) > 1:
         return ""
