@@ -12,6 +12,7 @@ from typing import Final
 
 from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.program.lines import named_calls, script_text
+from tracelyze.collectors.program.lines.instructions import CONSTANTS, METHODS, TAKES, by_line
 
 MEASURES: Final = re.compile(
     r"^(?:eq|ne|equal|\w*accuracy\w*|\w*_acc|acc|f1|\w*f1_score|f1_\w+|\w*auc\w*|auroc|average_precision\w*|\w*iou\w*"
@@ -22,7 +23,7 @@ MEASURES: Final = re.compile(
 ERRORS: Final = frozenset({"abs", "square", "pow"})  # what is called on a difference that is an error
 LONGEST: Final = 40_000  # bytes of bytecode, a script of some 2,000 lines: it is read once, while the training waits
 FRAMES: Final = 4  # functions of the script, from the one that called the model outwards
-_LOADS: Final = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")
+_LOADS: Final = (*TAKES, "LOAD_FAST")
 _NEITHER: Final = ("CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "RESUME")
 
 
@@ -55,16 +56,16 @@ def _first(code: CodeType, begin: int) -> int | None:
 
 def _compared(code: CodeType) -> list[int]:
     """Lines that compare, also in the comprehensions of a function, but not in functions that are defined in it."""
-    found, line = [], code.co_firstlineno
-    here = [one for one in dis.get_instructions(code) if one.opname not in _NEITHER]
-    for index, one in enumerate(here):
+    found: list[int] = []
+    lines = [pair for pair in by_line(code) if pair[1].opname not in _NEITHER]
+    here = [one for _, one in lines]
+    for index, (line, one) in enumerate(lines):
         before, (following, third) = here[index - 1] if index else None, (*here[index + 1 : index + 3], None, None)[:2]
-        line = (one.positions.lineno if one.positions is not None else None) or line
         if _compares(before, one, following) or _called_to_compare(before, one, following):
             found.append(line)
         elif one.opname == "BINARY_OP" and one.argrepr == "-" and following is not None:
             squared = third is not None and third.opname == "BINARY_OP" and third.argrepr == "**"
-            if squared or (following.opname in ("LOAD_METHOD", "LOAD_ATTR") and following.argval in ERRORS):
+            if squared or (following.opname in METHODS and following.argval in ERRORS):
                 found.append(line)
     for constant in code.co_consts:
         if isinstance(constant, CodeType) and constant.co_name.startswith("<") and constant.co_name != "<lambda>":
@@ -76,7 +77,7 @@ def _compares(before: dis.Instruction | None, one: dis.Instruction, following: d
     """Whether two variables are compared for a value. Not where the program goes on by the answer, as with `if`."""
     if one.opname != "COMPARE_OP" or one.argval not in ("==", "!=") or one.argrepr.startswith("bool("):
         return False
-    constant = before is not None and before.opname in ("LOAD_CONST", "LOAD_SMALL_INT")
+    constant = before is not None and before.opname in CONSTANTS
     decides = following is not None and ("JUMP" in following.opname or following.opname in ("TO_BOOL", "COPY"))
     return not constant and not decides
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import linecache
 from types import CodeType
@@ -10,6 +9,7 @@ from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.instructions import by_line, names_of
 
 MAX_DECORATORS = 8
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
@@ -56,9 +56,8 @@ def code_of(collate: Any) -> CodeType | None:
 def _of_the_first_sample(code: CodeType) -> int | None:
     """The line that takes number 0 of a parameter: `samples[0]["mask"]`."""
     parameters = set(code.co_varnames[: code.co_argcount])
-    line, before = code.co_firstlineno, ("", "")  # the names that the last two instructions took
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    before = "", ""  # the names that the last two instructions took
+    for line, one in by_line(code):
         subscript = one.opname == "BINARY_SUBSCR" or (one.opname == "BINARY_OP" and one.argrepr == "[]")
         if subscript and before[0] in parameters and before[1] == "0":
             return line
@@ -73,11 +72,9 @@ def _of_the_last_sample(code: CodeType) -> int | None:
     around = script_text.loops(code)
     stored: dict[str, set[int]] = {}
     read: dict[str, set[int]] = {}
-    line = code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         if "FAST" in one.opname or "DEREF" in one.opname:
-            names = one.argval if type(one.argval) is tuple else (one.argval,)
+            names = names_of(one)
             kinds = one.opname.replace("STORE_FAST_LOAD_FAST", "STORE LOAD").replace("_STORE_", " STORE ").split()
             kinds = kinds if len(kinds) == len(names) else [one.opname] * len(names)
             for name, kind in zip(names, kinds, strict=True):

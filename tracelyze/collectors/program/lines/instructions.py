@@ -1,15 +1,42 @@
-"""Names that an instruction of the bytecode stores or takes, whatever the version of Python calls it."""
+"""Instructions of a function's bytecode: their lines, and the names that they take or store, whatever the version of
+Python calls them. All that reads lines off bytecode goes through here.
+
+Not off the text. Up to Python 3.12 `ast.parse` counts the depth of trees once for all threads: a program that parses
+while a thread of ours does gets a SystemError (github.com/python/cpython/issues/106905).
+"""
 
 from __future__ import annotations
 
 import dis
+from collections.abc import Iterator
+from types import CodeType
 from typing import Final
 
+METHODS: Final = ("LOAD_METHOD", "LOAD_ATTR")
+FUNCTIONS: Final = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
+TAKES: Final = (*FUNCTIONS, "LOAD_DEREF")
+LONGEST: Final = 400_000  # bytes of bytecode: a script of some 20,000 lines
+CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 
 
+def by_line(code: CodeType) -> Iterator[tuple[int, dis.Instruction]]:
+    """The instructions of a function, each with its line; none of a function that is longer than LONGEST."""
+    if len(code.co_code) > LONGEST:
+        return
+    line = code.co_firstlineno
+    for one in dis.get_instructions(code):
+        line = (one.positions.lineno if one.positions is not None else None) or line
+        yield line, one
+
+
+def names_of(one: dis.Instruction) -> tuple[object, ...]:
+    """What an instruction names. Python 3.13 stores and takes local names two at a time."""
+    return one.argval if type(one.argval) is tuple else (one.argval,)
+
+
 def names_stored(one: dis.Instruction) -> tuple[str, ...]:
-    """The names that an instruction assigns. Python 3.13 stores and takes local names two at a time."""
+    """The names that an instruction assigns."""
     if one.opname == "STORE_FAST_LOAD_FAST":
         return (one.argval[0],)
     both = one.opname == "STORE_FAST_STORE_FAST"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dis
 import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_of
 
 BIAS: Final = re.compile(r"bias", re.IGNORECASE)
 _SUMS: Final = ("+", "-", "+=", "-=")
@@ -17,13 +16,12 @@ _IN_PLACE: Final = ("add_", "sub_")
 def moves(code: CodeType) -> list[int]:
     """Lines of a function that give a bias a sum with itself, or add to it in place."""
     names = {name for name in (*code.co_names, *code.co_varnames) if BIAS.search(name)}
-    if not names or len(code.co_code) > LONGEST:
+    if not names:
         return []
     found: dict[int, None] = {}
-    line, before, taken = code.co_firstlineno, "", set[tuple[int, str]]()
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        named = {str(name) for name in (one.argval if type(one.argval) is tuple else (one.argval,))} & names
+    before, taken = "", set[tuple[int, str]]()
+    for line, one in by_line(code):
+        named = {str(name) for name in names_of(one)} & names
         sums = one.opname.startswith("STORE") and before in _SUMS and any((line, name) in taken for name in named)
         if sums or (one.opname in METHODS and one.argval in _IN_PLACE and any(at == line for at, _ in taken)):
             found[line] = None

@@ -1,21 +1,16 @@
 """Lines in which a function calls something by its name, read off its bytecode: nothing is wrapped, and what is found
 may never have run.
-
-Not read off its text. Up to Python 3.12 `ast.parse` counts the depth of trees once for all threads: a program that
-parses while a thread of ours does gets a SystemError (github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-METHODS = ("LOAD_METHOD", "LOAD_ATTR")
-FUNCTIONS = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line
+
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
-LONGEST = 400_000  # bytes of bytecode: a script of some 20,000 lines
 
 
 def methods(code: CodeType, name: str) -> list[int]:
@@ -54,12 +49,7 @@ def first_statement(code: CodeType) -> int | None:
 
 def yields(code: CodeType) -> list[int]:
     """The lines in which a generator hands something out."""
-    found, line = set(), code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        if one.opname == "YIELD_VALUE":
-            found.add(line)
-    return sorted(found)
+    return sorted({line for line, one in by_line(code) if one.opname == "YIELD_VALUE"})
 
 
 def functions_around(kind: type) -> Iterator[CodeType]:
@@ -85,10 +75,10 @@ def with_inner(code: CodeType) -> Iterator[CodeType]:
 
 
 def _lines(code: CodeType, name: str, operations: tuple[str, ...]) -> list[int]:
-    if name not in code.co_names or len(code.co_code) > LONGEST:
+    if name not in code.co_names:
         return []
     found, line = set(), code.co_firstlineno
-    for one in dis.get_instructions(code):
+    for _, one in by_line(code):
         known = one.positions.end_lineno if one.positions is not None else None
         line = known or line
         if one.argval == name and one.opname in operations:
@@ -97,4 +87,4 @@ def _lines(code: CodeType, name: str, operations: tuple[str, ...]) -> list[int]:
 
 
 def _has_matrix_product(code: CodeType) -> bool:
-    return any(one.opname == "BINARY_OP" and one.argrepr in ("@", "@=") for one in dis.get_instructions(code))
+    return any(one.opname == "BINARY_OP" and one.argrepr in ("@", "@=") for _, one in by_line(code))

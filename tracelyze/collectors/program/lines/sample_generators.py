@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 import re
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
-from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.fingerprints import Fingerprints
 
@@ -104,15 +103,14 @@ def _of_call(one: Any) -> tuple[Any, Any]:
 
 def _seeds(code: CodeType) -> int | None:
     """The line that seeds a generator by what does not change from epoch to epoch."""
-    if len(code.co_code) > LONGEST or not SEEDED.intersection(code.co_names):
+    if not SEEDED.intersection(code.co_names):
         return None
     names: dict[int, set[str]] = {}
-    line, seeds, given = code.co_firstlineno, 0, False
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    seeds, given = 0, False
+    for line, one in by_line(code):
         if one.opname.startswith("LOAD_") and type(one.argval) is str:
             names.setdefault(line, set()).add(one.argval)
-        if one.argval in SEEDED and one.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME"):
+        if one.argval in SEEDED and one.opname in FUNCTIONS:
             seeds, given = seeds or line, given and seeds == line
         elif seeds == line and not given and one.opname.startswith(("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF")):
             given = True  # default_rng() without a seed draws one

@@ -4,7 +4,6 @@ model is given, and the one that seeds the workers. Read off the bytecode of wha
 
 from __future__ import annotations
 
-import dis
 import inspect
 import re
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines import sample_generators
 from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import LONGEST, METHODS, by_line, names_of
 
 DRAWS: Final = (
     frozenset({"normal", "uniform", "rand", "randn", "random", "randint", "integers", "choice", "choices", "sample"})
@@ -76,10 +75,7 @@ def ignores_index(dataset: Any) -> bool | None:
     name = code.co_varnames[1]
     if name in code.co_cellvars or "locals" in code.co_names or len(code.co_code) > LONGEST:
         return False
-    return not any(
-        "LOAD" in one.opname and name in (one.argval if type(one.argval) is tuple else (one.argval,))
-        for one in dis.get_instructions(code)
-    )
+    return not any("LOAD" in one.opname and name in names_of(one) for _, one in by_line(code))
 
 
 def worker_seed(initialize: Any, sites: Sites) -> None:
@@ -115,14 +111,10 @@ def _own(function: Any) -> list[CodeType]:
 
 def _lines(code: CodeType) -> Iterator[Line]:
     """The lines of a function, in the order of their numbers."""
-    if len(code.co_code) > LONGEST:
-        return
     taken: dict[int, tuple[set[str], set[str], set[str], set[str]]] = {}
-    line = code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         names, methods, stored, ends = taken.setdefault(line, (set(), set(), set(), set()))
-        given = one.argval if type(one.argval) is tuple else (one.argval,)
+        given = names_of(one)
         names.update(name for name in given if type(name) is str and one.opname.startswith("LOAD_"))
         methods.update([one.argval] if one.opname in METHODS else [])
         stored.update(name for name in given if type(name) is str and one.opname.startswith("STORE_"))

@@ -4,7 +4,6 @@ never have run. The analyzers name such a line only beside evidence of what happ
 
 from __future__ import annotations
 
-import dis
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,8 +11,16 @@ from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.lines.assigned.rebinding import rebound
-from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS, with_inner
+from tracelyze.collectors.program.lines.instructions import (
+    LONGEST,
+    METHODS,
+    TAKES,
+    by_line,
+    name_taken,
+    names_of,
+    names_stored,
+)
+from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
@@ -76,7 +83,6 @@ SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradi
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
-_TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 BEST: Final = re.compile(
     r"^_?best_?(?:model|net|network|module|policy|classifier|encoder|estimator|weights|params|parameters|tensors|state)?$"
 )
@@ -131,12 +137,11 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
     known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
     found = dict.fromkeys(("rebound", line) for line in (rebound(code) if code.co_name == "step" else ()))
-    if len(code.co_code) > LONGEST or not (known & _NAMES or known & datasets or _keyed(code)):
+    if not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
-    line, before, owner = code.co_firstlineno, None, ""
+    before, owner = None, ""
     made = 0  # the line of the latest call that makes a tensor
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         for name in names_stored(one):
             attribute, role = one.opname == "STORE_ATTR", ASSIGNED.get(name)
             if role is not None and attribute == AS_ATTRIBUTE.get(role, attribute):
@@ -145,7 +150,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             found["anew", made] = None
         if one.opname == "STORE_SUBSCR" and before is not None and before in KEYED:
             found[KEYED[before], line] = None
-        elif one.opname in _TAKES:
+        elif one.opname in TAKES:
             roles = [role for role, names in CALLED.items() if one.argval in names]
             if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
                 roles = []
@@ -157,7 +162,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
             found.update(dict.fromkeys((role, line) for role in roles))
             made = line if one.argval in ANEW else made
         before = one.argval if one.opname == "LOAD_CONST" and type(one.argval) is str else None
-        owner = one.argval if one.opname in _TAKES else ""
+        owner = one.argval if one.opname in TAKES else ""
     return list(found)
 
 
@@ -171,13 +176,11 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
     A function without a loop may be called in one: a method that sets an attribute of its object.
     """
     names = {name for name in (*code.co_names, *code.co_varnames, *code.co_cellvars) if BEST.match(name)}
-    if not names or len(code.co_code) > LONGEST:
+    if not names:
         return []
     found: dict[tuple[str, int], None] = {}
-    around = loops(code)
-    line, outermost = code.co_firstlineno, _outermost_heads(code)
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    around, outermost = loops(code), _outermost_heads(code)
+    for line, one in by_line(code):
         stored = names.intersection(names_stored(one))
         inside = any(first <= line <= last for first, last in around)
         if stored and code.co_name != "__init__":
@@ -192,8 +195,8 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
 def _outermost_heads(code: CodeType) -> list[int]:
     """Lines of `for` in no other loop: what they go over is computed once."""
     around = loops(code)
-    heads = [one.positions.lineno for one in dis.get_instructions(code) if one.opname == "FOR_ITER" and one.positions]
-    return [line for line in heads if line and sum(first <= line <= last for first, last in around) == 1]
+    heads = [line for line, one in by_line(code) if one.opname == "FOR_ITER"]
+    return [line for line in heads if sum(first <= line <= last for first, last in around) == 1]
 
 
 def waits(code: CodeType) -> list[tuple[str, int]]:
@@ -202,13 +205,11 @@ def waits(code: CodeType) -> list[tuple[str, int]]:
     names = {name for name in known if WAITED.search(name)}
     if any("patience" in name.lower() for name in known):
         names.update(name for name in known if name in ("count", "counter", "_counter"))
-    if not names or len(code.co_code) > LONGEST or code.co_name == "__init__":
+    if not names or code.co_name == "__init__":
         return []
     found: dict[tuple[str, int], None] = {}
-    around, line = loops(code), code.co_firstlineno
-    counts, taken = False, set[str]()
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    around, counts, taken = loops(code), False, set[str]()
+    for line, one in by_line(code):
         stored = names_stored(one)
         for name in names.intersection(stored):
             called = not around and one.opname == "STORE_ATTR"
@@ -218,7 +219,7 @@ def waits(code: CodeType) -> list[tuple[str, int]]:
             counts, taken = False, set()
         else:
             counts |= one.opname == "BINARY_OP" and one.argrepr.rstrip("=") in ("+", "-")
-            taken.update(one.argval if type(one.argval) is tuple else (one.argval,) if type(one.argval) is str else ())
+            taken.update(name for name in names_of(one) if type(name) is str)
     return list(found)
 
 
@@ -226,18 +227,17 @@ def ends(code: CodeType) -> list[int]:
     """Lines of a function that compare something with what is named as an end symbol, by ==, != or `eq`."""
     known = (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
     names = {name for name in known if name in _END_CONSTANTS or END.match(name)}
-    if not names or len(code.co_code) > LONGEST:
+    if not names:
         return []
     found: dict[int, None] = {}
-    line, before, method = code.co_firstlineno, "", False
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    before, method = "", False
+    for line, one in by_line(code):
         compares = one.opname == "COMPARE_OP" and one.argrepr in _COMPARES
         if before in names and (compares or (method and "CALL" in one.opname)):
             found[line] = None
         if "CALL" in one.opname:
             method = False
-        elif one.opname in _TAKES:
+        elif one.opname in TAKES:
             method = method or one.argval in ("eq", "ne")
         before = name_taken(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
     return list(found)
@@ -245,12 +245,8 @@ def ends(code: CodeType) -> list[int]:
 
 def equalities(code: CodeType) -> list[int]:
     """Lines of a function that ask whether two things are equal, or one is in the other."""
-    if len(code.co_code) > LONGEST:
-        return []
     found: dict[int, None] = {}
-    line = code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         if one.opname == "CONTAINS_OP" or (one.opname == "COMPARE_OP" and one.argrepr in _COMPARES):
             found[line] = None
     return list(found)
@@ -258,18 +254,15 @@ def equalities(code: CodeType) -> list[int]:
 
 def made_into(code: CodeType, role: str) -> frozenset[str]:
     """The names that a function takes in the statements which assign a name of this role (ASSIGNED)."""
-    if len(code.co_code) > LONGEST:
-        return frozenset()
     found, taken = set[str](), set[str]()
-    for one in dis.get_instructions(code):
+    for _, one in by_line(code):
         stored = names_stored(one)
         if any(ASSIGNED.get(name) == role for name in stored):
             found |= taken
         if stored or one.opname == "POP_TOP":
             taken = set()
         elif one.opname.startswith("LOAD_") and one.opname not in ("LOAD_CONST", "LOAD_ATTR", *METHODS):
-            names = one.argval if type(one.argval) is tuple else (one.argval,)
-            taken.update(name for name in names if type(name) is str)
+            taken.update(name for name in names_of(one) if type(name) is str)
     return frozenset(name for name in found if ASSIGNED.get(name) != role)
 
 
@@ -282,7 +275,7 @@ def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
     for code in codes:
         if len(code.co_code) > LONGEST:
             return set()
-        here = list(dis.get_instructions(code))
+        here = [one for _, one in by_line(code)]
         for one, after in zip(here, here[1:] + here[-1:], strict=True):
             if one.opname != "LOAD_CONST":
                 continue
@@ -297,9 +290,8 @@ def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
 def loops(code: CodeType) -> list[tuple[int, int]]:
     """First and last line of each `for` and `while` of a function: what a jump goes back over."""
     lines: dict[int, int] = {}  # by offset
-    found, line = [], code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    found: list[tuple[int, int]] = []
+    for line, one in by_line(code):
         lines[one.offset] = line
         if "JUMP" in one.opname and type(one.argval) is int and one.argval <= one.offset:
             first = lines.get(one.argval, line)
@@ -311,13 +303,10 @@ def loops(code: CodeType) -> list[tuple[int, int]]:
 def singular(code: CodeType) -> list[int]:
     """Lines of a function that divide, or call what has no finite value or derivative somewhere, by its name."""
     found: set[int] = set()
-    if len(code.co_code) > LONGEST:
-        return []
-    line, owner, constant = code.co_firstlineno, "", False
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    owner, constant = "", False
+    for line, one in by_line(code):
         divides = one.opname == "BINARY_OP" and one.argrepr in ("/", "/=") and not constant
-        if divides or (one.opname in _TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
+        if divides or (one.opname in TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
             found.add(line)
         if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
             owner, constant = name_taken(one), one.opname == "LOAD_CONST"
@@ -327,9 +316,8 @@ def singular(code: CodeType) -> list[int]:
 def kept(code: CodeType) -> list[int]:
     """Lines of a method that put something into a list, set or dictionary of its object."""
     found: set[int] = set()
-    line, owner, holder = code.co_firstlineno, "", False  # `holder`: an attribute of the object was just taken
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    owner, holder = "", False  # `holder`: an attribute of the object was just taken
+    for line, one in by_line(code):
         grows = one.opname in METHODS and one.argval in GROWS and holder
         if grows or (one.opname == "STORE_SUBSCR" and holder):
             found.add(line)
@@ -343,11 +331,8 @@ def kept(code: CodeType) -> list[int]:
 
 def loop_around(code: CodeType, line: int) -> int | None:
     """The line of the innermost `for` of a function around one of its lines; None where no loop stands around it."""
-    if len(code.co_code) > LONGEST:
-        return None
-    found, at = None, code.co_firstlineno
-    for one in dis.get_instructions(code):
-        at = (one.positions.lineno if one.positions is not None else None) or at
+    found = None
+    for at, one in by_line(code):
         if one.opname == "FOR_ITER" and at <= line:
             last = max((there for start, _, there in code.co_lines() if there and start < one.argval), default=at)
             found = at if last >= line else found

@@ -4,35 +4,29 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.assigned.ignored import IGNORED
+from tracelyze.collectors.program.lines.instructions import CONSTANTS, TAKES, by_line, names_of
 
 _SLICES: Final = ("BUILD_SLICE", "BINARY_SLICE")
-_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
 _ALL_BUT_THE_FIRST: Final = ["1", "None"]  # the bounds of a slice, as its constants are loaded
-_TAKES: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", *METHODS)
 _LABELS: Final = "labels"
-_IGNORED: Final = -100  # what torch.nn.functional.cross_entropy ignores
 
 
 def shifts(code: CodeType) -> list[int]:
     """Lines of a function that take all but the first of something, `x[1:]`, slice by a sum with 1, or roll: what
     shifts by one position does so."""
     found: dict[int, None] = {}
-    if len(code.co_code) > LONGEST:
-        return []
-    line, before = code.co_firstlineno, ["", ""]
+    before = ["", ""]
     added = 0  # the latest line that adds 1 to something
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        constant = one.opname in _CONSTANTS
+    for line, one in by_line(code):
+        constant = one.opname in CONSTANTS
         built = one.opname in _SLICES and (before == _ALL_BUT_THE_FIRST or added == line)
-        parts = one.argval if type(one.argval) is tuple else (one.argval,)  # Python 3.14 has slices of constants
+        parts = names_of(one)  # Python 3.14 has slices of constants
         folded = constant and any(type(part) is slice and (part.start, part.stop) == (1, None) for part in parts)
-        if built or folded or (one.opname in _TAKES and one.argval == "roll"):
+        if built or folded or (one.opname in TAKES and one.argval == "roll"):
             found[line] = None
         if one.opname == "BINARY_OP" and one.argrepr == "+" and before[1] == "1":
             added = line
@@ -45,16 +39,15 @@ def lengths(code: CodeType) -> list[int]:
     """Lines that keep of something what lies before a length with a name, `ids[:max_length]`, in a function that makes
     labels."""
     constants = [part for one in code.co_consts for part in (one if type(one) is tuple else (one,))]
-    labels = _LABELS in (*code.co_names, *code.co_varnames) or any(part in (_LABELS, _IGNORED) for part in constants)
+    labels = _LABELS in (*code.co_names, *code.co_varnames) or any(part in (_LABELS, IGNORED) for part in constants)
     found: dict[int, None] = {}
-    if len(code.co_code) > LONGEST or not labels:
+    if not labels:
         return []
-    line, begun, named = code.co_firstlineno, False, False
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    begun, named = False, False
+    for line, one in by_line(code):
         if one.opname in _SLICES and begun and named:
             found[line] = None
-        if one.opname in _CONSTANTS:
+        if one.opname in CONSTANTS:
             begun, named = one.opname == "LOAD_CONST" and one.argval is None, False
         elif one.opname.startswith("LOAD_"):
             named = begun

@@ -3,12 +3,10 @@ constant for the backward that follows. Read off bytecode, as in `script_text`."
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
-from tracelyze.collectors.program.lines.named_calls import FUNCTIONS, LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line, name_taken, names_stored
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 _ENDS: Final = ("POP_TOP", "RETURN_VALUE", "UNPACK_SEQUENCE", "STORE_SUBSCR")
@@ -16,12 +14,11 @@ _ENDS: Final = ("POP_TOP", "RETURN_VALUE", "UNPACK_SEQUENCE", "STORE_SUBSCR")
 
 def without_graph(code: CodeType) -> list[int]:
     """Lines at which `autograd.grad(...)`, or `grad(...)`, is called in a statement that never says create_graph."""
-    if "grad" not in code.co_names or len(code.co_code) > LONGEST:
+    if "grad" not in code.co_names:
         return []
     found: dict[int, None] = {}
-    line, taken, before = code.co_firstlineno, 0, ""
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    taken, before = 0, ""
+    for line, one in by_line(code):
         if one.opname in FUNCTIONS and one.argval == "grad" and (before == "autograd" or one.opname not in METHODS):
             taken = line
         elif taken and ("create_graph" in named_arguments(code, one) or one.opname == "CALL_FUNCTION_EX"):

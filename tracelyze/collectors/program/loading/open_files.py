@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dis
 import io
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.lines.instructions import by_line
 
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
 MAX_ATTRIBUTES, MAX_ENTRIES = 64, 4
@@ -63,9 +63,5 @@ def _filled_at(kind: type, attribute: str, sites: Sites) -> int | None:
     code = getattr(getattr(kind, "__init__", None), "__code__", None)
     if not isinstance(code, CodeType) or is_library(code.co_filename):
         return None
-    lines, line = set(), code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
-        if one.opname == "STORE_ATTR" and one.argval == attribute:
-            lines.add(line)
+    lines = {line for line, one in by_line(code) if one.opname == "STORE_ATTR" and one.argval == attribute}
     return sites.at("opens", code, lines.pop()) if len(lines) == 1 else None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import names_stored
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_stored
 
 _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
 _MIXES: Final = frozenset({"mul_", "copy_"})
@@ -19,12 +17,11 @@ def mixing(code: CodeType) -> list[int]:
     the mixture, where there are."""
     names, copied = set(code.co_names), 0
     trains = bool(names & {"grad", "backward"})
-    if len(code.co_code) > LONGEST or not names & {"zip", "items"} or (trains and not names >= {"lerp", "zip"}):
+    if not names & {"zip", "items"} or (trains and not names >= {"lerp", "zip"}):
         return []
     found, anew, variables = set[int](), set[int](), set[str]()
-    line, begins, mixed, kept = code.co_firstlineno, False, 0, not names & _WEIGHTS
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    begins, mixed, kept = False, 0, not names & _WEIGHTS
+    for line, one in by_line(code):
         begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(names_stored(one))))
         kept |= one.opname == "STORE_SUBSCR"  # a new state is put together
         copied = line if one.opname in METHODS and one.argval == "copy_" else copied

@@ -8,8 +8,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import name_taken
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 RETURNS: Final = frozenset({
@@ -34,13 +33,13 @@ def lines(code: CodeType) -> list[tuple[str, int]]:
 def _statements(code: CodeType) -> list[tuple[int, list[str]]]:
     """Both, each with the names that it takes one from the other."""
     names = set(code.co_names)
-    if len(code.co_code) > LONGEST or names.isdisjoint(RETURNS | WITH.keys() | {_STATES}):
+    if names.isdisjoint(RETURNS | WITH.keys() | {_STATES}):
         return []
     chains: dict[tuple[int | None, int | None], list[str]] = {}  # by where the expression begins
     found: list[tuple[int, list[str]]] = []
     given = frozenset[str]()
     before: dis.Instruction | None = None
-    for one in dis.get_instructions(code):
+    for _, one in by_line(code):
         if one.positions is None or one.positions.col_offset is None or one.positions.lineno is None:
             continue
         begin = one.positions.lineno, one.positions.col_offset

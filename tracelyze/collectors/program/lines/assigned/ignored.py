@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.program.lines.instructions import by_line
 
 IGNORED: Final = -100
 
 
 def lines(code: CodeType) -> list[int]:
     """Lines of a function that hold the number."""
-    if len(code.co_code) > LONGEST or not _holds(code.co_consts):
+    if not _holds(code.co_consts):
         return []
     found: dict[int, None] = {}
-    line = code.co_firstlineno
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         if one.opname.startswith("LOAD_CONST") and _holds((one.argval,)):
             found[line] = None
     return list(found)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import name_taken, names_stored
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken, names_stored
 
 COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
 SUMS: Final = frozenset({"sub", "add", "addcdiv", "addcmul", "subtract"})  # of which an underscore writes in place
@@ -19,13 +17,10 @@ def rebound(code: CodeType) -> list[int]:
     method without an underscore and drop it, or change what a method of it has returned, which may be a copy, there or
     by a name that they give it and never write back."""
     found: set[int] = set()
-    if len(code.co_code) > LONGEST:
-        return []
-    line, before, owner, copied, variables = code.co_firstlineno, "", "", 0, set[str]()
+    before, owner, copied, variables = "", "", 0, set[str]()
     named: dict[str, int] = {}  # what may be a copy, and the line that gave it this name
     changed: set[int] = set()
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         stored, method = names_stored(one), one.argval if one.opname in METHODS else ""
         in_place = method.endswith("_")
         if before == "FOR_ITER":
@@ -55,10 +50,9 @@ def _dropped(code: CodeType) -> set[int]:
     """Lines that begin with the variable of a `for`, call a method of it that returns a sum, and drop that, or give it
     to the variable alone."""
     found: set[int] = set()
-    line, before, variables = code.co_firstlineno, "", set[str]()
+    before, variables = "", set[str]()
     begins, methods = dict[int, str](), dict[int, str]()
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    for line, one in by_line(code):
         stored = names_stored(one)
         if before == "FOR_ITER":
             variables.update(stored)

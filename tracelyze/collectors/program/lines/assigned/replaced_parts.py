@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import name_taken
-from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.program.lines.instructions import by_line, name_taken
 
 _ITSELF: Final = ("self", "cls")
 
 
 def lines(code: CodeType) -> list[int]:
     """Lines of a function that set an attribute of something to what a call of a class makes, by its capital."""
-    if len(code.co_code) > LONGEST or not any(name[:1].isupper() for name in code.co_names):
+    if not any(name[:1].isupper() for name in code.co_names):
         return []
     found: dict[int, None] = {}
-    line, made, called, before = code.co_firstlineno, 0, 0, ""
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    made, called, before = 0, 0, ""
+    for line, one in by_line(code):
         taken = name_taken(one)
         if one.opname == "STORE_ATTR" and made == called == line and before and before not in _ITSELF:
             found[line] = None

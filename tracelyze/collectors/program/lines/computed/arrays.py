@@ -3,12 +3,10 @@ bytecode: what data are prepared by, before any tensor is there."""
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import name_taken
-from tracelyze.collectors.program.lines.named_calls import FUNCTIONS, LONGEST
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line, name_taken
 
 _OF_NUMPY: Final = frozenset({
     "log", "log2", "log10", "log1p", "sqrt", "divide", "true_divide", "reciprocal", "power",
@@ -28,12 +26,11 @@ def casts(code: CodeType) -> list[int]:
 
 
 def _lines(code: CodeType, of_numpy: frozenset[str], of_any: frozenset[str]) -> list[int]:
-    if len(code.co_code) > LONGEST or (of_numpy | of_any).isdisjoint(code.co_names):
+    if (of_numpy | of_any).isdisjoint(code.co_names):
         return []
     found: set[int] = set()
-    line, owner = code.co_firstlineno, ""
-    for one in dis.get_instructions(code):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    owner = ""
+    for line, one in by_line(code):
         if one.opname in FUNCTIONS:
             of_it = owner in ("np", "numpy") and one.argval in of_numpy
             if of_it or one.argval in of_any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dis
 from types import CodeType
 from typing import Final
 
 from tracelyze.collectors.program.lines import script_text
-from tracelyze.collectors.program.lines.named_calls import FUNCTIONS, LONGEST, with_inner
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line
+from tracelyze.collectors.program.lines.named_calls import with_inner
 
 _ROUNDS: Final = frozenset({"round", "int", "floor", "ceil", "trunc"})
 
@@ -16,11 +16,7 @@ def rounds(code: CodeType) -> list[int]:
     """Lines that divide without remainder, or call what makes a whole number."""
     found: set[int] = set()
     for part in with_inner(code):
-        if len(part.co_code) > LONGEST:
-            continue
-        line = part.co_firstlineno
-        for one in dis.get_instructions(part):
-            line = (one.positions.lineno if one.positions is not None else None) or line
+        for line, one in by_line(part):
             divides = one.opname == "BINARY_OP" and one.argrepr in ("//", "//=")
             if divides or (one.opname in FUNCTIONS and one.argval in _ROUNDS):
                 found.add(line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST, METHODS
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_of
 from tracelyze.collectors.program.lines.script_text import GROWS, loops
 
 _GROWS: Final = GROWS | {"insert"}
@@ -19,7 +19,7 @@ def lines(code: CodeType, name: str, attribute: bool, within: int | None = None)
     """Such lines of a function. `within`: a line that is under way; only lines of a loop around it count, where there
     is one."""
     known = code.co_names if attribute else (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
-    if name not in known or len(code.co_code) > LONGEST or code.co_name == "__init__":
+    if name not in known or code.co_name == "__init__":
         return []
     found = sorted(set(_of(code, name, attribute)))
     around = [(first, last) for first, last in loops(code) if within is not None and first <= within <= last]
@@ -32,10 +32,9 @@ def _of(code: CodeType, name: str, attribute: bool) -> Iterator[int]:
     """Line by line, and across the lines of a statement that stores the name."""
     taken: dict[int, int] = {}  # how often the name was taken, by line
     line, before, since, adds = code.co_firstlineno, False, 0, False
-    for one in dis.get_instructions(code):
+    for at, one in by_line(code):
         if one.opname in ("CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"):
             continue
-        at = (one.positions.lineno if one.positions is not None else None) or line
         adds = (adds and at == line) or one.opname == "BINARY_OP"
         line = at
         takes, stores = _does(one, name, attribute)
@@ -56,7 +55,6 @@ def _does(one: dis.Instruction, name: str, attribute: bool) -> tuple[int, bool]:
         return int(one.opname in METHODS and one.argval == name), one.opname == "STORE_ATTR" and one.argval == name
     if not one.opname.startswith(("LOAD_", "STORE_")) or not any(kind in one.opname for kind in _NAMES):
         return 0, False
-    both = one.argval if type(one.argval) is tuple else (one.argval,)
     parts = [part for part in one.opname.split("_") if part in ("LOAD", "STORE")]
-    pairs = list(zip(parts, both, strict=False))
+    pairs = list(zip(parts, names_of(one), strict=False))
     return pairs.count(("LOAD", name)), ("STORE", name) in pairs

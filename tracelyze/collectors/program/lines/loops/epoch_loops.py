@@ -8,8 +8,8 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.instructions import LONGEST
 from tracelyze.collectors.program.lines.loops import range_loops
-from tracelyze.collectors.program.lines.named_calls import LONGEST
 
 EPOCH: Final = re.compile(r"^(?:\w*_)?ep(?:och)?s?(?:_?(?:i|idx|index|num|no|n|number))?$|^_?e$", re.IGNORECASE)
 
@@ -23,10 +23,7 @@ class EpochLoop(NamedTuple):
 
 def around(frame: FrameType) -> EpochLoop | None:
     """The innermost loop over epochs around the line that `frame` is at."""
-    code = frame.f_code
-    if len(code.co_code) > LONGEST:
-        return None
-    for one in reversed(range_loops.of_function(code)):
+    for one in reversed(range_loops.of_function(frame.f_code)):
         if one.line <= frame.f_lineno <= one.last and EPOCH.match(one.variable):
             planned = one.rounds(frame)
             if planned is not None:

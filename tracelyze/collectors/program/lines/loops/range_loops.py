@@ -13,11 +13,11 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.internals.local_variables import borrowed
+from tracelyze.collectors.program.lines.instructions import CONSTANTS, by_line, names_of
 
 _DROPPED: Final = ("PRECALL", "PUSH_NULL", "CACHE", "GET_ITER")
 _CALLS: Final = ("CALL", "CALL_FUNCTION", "CALL_METHOD")
 _NAMES: Final = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
-_CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
 _LONGEST_ARGUMENTS: Final = (
     24  # instructions: `range(0, len(config["train"]["rows"]) // batch_size * batch_size, size)`
 )
@@ -57,18 +57,16 @@ class _Callee(NamedTuple):
 def of_function(code: CodeType) -> list[RangeLoop]:
     """The loops over `range` of a function, by their lines."""
     found: list[RangeLoop] = []
-    instructions = [one for one in dis.get_instructions(code) if one.opname not in ("CACHE", "EXTENDED_ARG")]
-    line = code.co_firstlineno
-    for index, one in enumerate(instructions[:-1]):
-        line = (one.positions.lineno if one.positions is not None else None) or line
+    lines = [pair for pair in by_line(code) if pair[1].opname not in ("CACHE", "EXTENDED_ARG")]
+    instructions = [one for _, one in lines]
+    for index, (line, one) in enumerate(lines[:-1]):
         if one.opname != "FOR_ITER":
             continue
         stored = instructions[index + 1]
-        variable = stored.argval[0] if type(stored.argval) is tuple else stored.argval
         arguments = _of_range(instructions[:index])
         if arguments is not None and stored.opname.startswith("STORE"):
             last = max((there for start, _, there in code.co_lines() if there and start < one.argval), default=line)
-            found.append(RangeLoop(line, last, str(variable), arguments))
+            found.append(RangeLoop(line, last, str(names_of(stored)[0]), arguments))
     return found
 
 
@@ -85,16 +83,15 @@ def _of_range(before: list[dis.Instruction]) -> list[dis.Instruction] | None:
 
 def _named(one: dis.Instruction) -> tuple[str, ...]:
     """The variables that an instruction loads: newer Pythons load two in one."""
-    if one.opname in _NAMES:
-        return (str(one.argval),)
-    return tuple(map(str, one.argval)) if one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple else ()
+    several = one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple
+    return tuple(map(str, names_of(one))) if several or one.opname in _NAMES else ()
 
 
 def _values(arguments: list[dis.Instruction], variables: dict[str, Any]) -> list[Any]:
     stack: list[Any] = []
     for one in arguments:
         names = _named(one)
-        if one.opname in _CONSTANTS:
+        if one.opname in CONSTANTS:
             stack.append(one.argval)
         elif names:
             stack += [_variable(name, variables) for name in names]

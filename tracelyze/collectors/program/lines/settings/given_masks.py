@@ -7,7 +7,7 @@ import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.program.lines.instructions import LONGEST
 
 NAME: Final = "attention_mask"
 _GIVEN: Final = re.compile(rf"""["']{NAME}["']\s*(?::|\]\s*=(?!=))|(?<![\w.]){NAME}\s*=(?!=)""")

@@ -11,7 +11,7 @@ import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.named_calls import LONGEST
+from tracelyze.collectors.program.lines.instructions import by_line
 
 NAMES: Final = frozenset({
     "learning_rate", "detect_anomaly", "max_grad_norm", "gradient_clip_val", "max_completion_length", "response_length",
@@ -24,10 +24,10 @@ def lines(code: CodeType) -> list[int]:
     """Lines of a function at which a call is given one of these arguments, in order."""
     each = NAMES.intersection(one for one in code.co_consts if type(one) is str)
     together = any(type(one) is tuple and NAMES.intersection(one) for one in code.co_consts)
-    if len(code.co_code) > LONGEST or not (each or together):
+    if not (each or together):
         return []
     found: dict[int, None] = {}
-    for one in dis.get_instructions(code):
+    for _, one in by_line(code):
         # Names of a call that is given more than 15 arguments by name are put into a dictionary one by one.
         given = tuple(each) if one.opname == "CALL_FUNCTION_EX" else named_arguments(code, one)
         if NAMES.isdisjoint(given) or one.positions is None:

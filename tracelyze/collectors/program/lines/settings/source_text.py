@@ -2,7 +2,7 @@
 name a value.
 
 By regular expressions: nothing is parsed or compiled. A parser prints warnings of the program's text a second time,
-and up to Python 3.12 two threads cannot parse at once (named_calls.py). Text that is no Python gives less, no error.
+and up to Python 3.12 two threads cannot parse at once (instructions.py). Text that is no Python gives less, no error.
 """
 
 from __future__ import annotations
