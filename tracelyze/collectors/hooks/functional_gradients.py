@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tracelyze.collectors.internals import compiler, private_names
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.guards import Guard, never_raises
 from tracelyze.collectors.recording.recorder import Recorder
@@ -104,9 +104,7 @@ class FunctionalLosses:
 
 def _logs_itself() -> bool:
     """Whether the file of the program that asks has taken something from tracelyze: it may log its losses."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = next(script_frames(sys._getframe(1)), None)
     for value in list(frame.f_globals.values()) if frame is not None else ():
         kind = type(value)
         home = value.__name__ if kind is ModuleType else value.__module__ if kind is FunctionType else None

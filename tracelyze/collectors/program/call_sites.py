@@ -9,7 +9,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -49,9 +49,7 @@ class Sites:
     def around(self, role: str, maker: str) -> int | None:
         """Number of the line of the script that called, with arguments, the innermost function of the script on the
         stack, whose own first line gets the role `maker`; None where a library called it."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and is_library(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = next(script_frames(sys._getframe(1)), None)
         above = (
             frame.f_back if frame is not None and frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount else None
         )
@@ -154,6 +152,14 @@ def is_library(filename: str) -> bool:
         return filename != "<string>" and not filename.startswith("<ipython")
     path = os.path.normpath(filename)
     return path.startswith((*_libraries(), PACKAGE)) or "site-packages" in path
+
+
+def script_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the script, from this one outwards: between them stand a library's, where that runs the loop."""
+    while frame is not None:
+        if not is_library(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
 
 
 def shown_path(filename: str) -> str:

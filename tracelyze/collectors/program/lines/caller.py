@@ -6,10 +6,10 @@ import itertools
 import linecache
 import re
 import sys
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 
 _CALLED: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*\(")
 _LONGEST: Final = 60
@@ -19,9 +19,7 @@ _STARRED: Final = (0x04, 0x08)  # CO_VARARGS and CO_VARKEYWORDS
 def name_of_called() -> str | None:
     """The variable or attribute that the innermost line of the script calls now; None where that is a parameter of a
     function, which stands for any model, or where something else stands there."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = next(script_frames(sys._getframe(1)), None)
     if frame is None:
         return None
     code = frame.f_code

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import math
 import re
 from types import CodeType, FrameType
 from typing import Final
 
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.program.lines import named_calls, script_text
 from tracelyze.collectors.program.lines.instructions import CONSTANTS, METHODS, TAKES, by_line
 
@@ -32,15 +33,10 @@ def after(frame: FrameType | None) -> tuple[CodeType, int] | None:
 
     Looked for from the call on, and not where a backward stands behind it in its loop: there it is part of a step.
     """
-    left = FRAMES
-    while frame is not None and left:
-        code = frame.f_code
-        if not is_library(code.co_filename):
-            left -= 1
-            line = _first(code, frame.f_lineno)
-            if line is not None:
-                return code, line
-        frame = frame.f_back
+    for one in itertools.islice(script_frames(frame), FRAMES):
+        line = _first(one.f_code, one.f_lineno)
+        if line is not None:
+            return one.f_code, line
     return None
 
 

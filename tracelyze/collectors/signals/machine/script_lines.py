@@ -11,7 +11,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Any
 
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.lines import (
     construction,
     moved_biases,
@@ -71,14 +71,11 @@ class ScriptLines(Signal):
 
     def first_step(self, tracked: Tracked) -> None:
         running = construction.under_way()
-        frame: FrameType | None = sys._getframe(1)
         frames: list[FrameType] = []
-        while frame is not None:  # between them stand a library's, where that runs the loop
-            if not is_library(frame.f_code.co_filename):
-                self._callers[id(frame.f_code)] = frame.f_code
-                frames.append(frame)
-                self._note_epochs(frames)
-            frame = frame.f_back
+        for frame in script_frames(sys._getframe(1)):
+            self._callers[id(frame.f_code)] = frame.f_code
+            frames.append(frame)
+            self._note_epochs(frames)
         for number, model in self.program.calls.modules():
             if number not in self._models:
                 self._models.add(number)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import COLLECTORS
-from tracelyze.collectors.program.call_sites import is_library, shown_path, source_line
+from tracelyze.collectors.program.call_sites import script_frames, shown_path, source_line
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine.stalls import StallDetector
 from tracelyze.collectors.signals.signal import Signal
@@ -81,11 +81,7 @@ def stack(frame: FrameType | None, limit: int) -> list[str]:
 
 
 def _innermost_of_script(frame: FrameType | None) -> tuple[str, int] | None:
-    while frame is not None:
-        if not is_library(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return None
+    return next(((one.f_code.co_filename, one.f_lineno) for one in script_frames(frame)), None)
 
 
 def _place(frame: FrameType) -> str:

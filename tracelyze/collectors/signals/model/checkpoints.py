@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import weakref
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
@@ -34,14 +34,10 @@ MAX_STARTS = 20  # of optimizers whose start is noted; of later ones those whose
 def _unread(keys: str) -> list[str]:
     """Keys of a file that the program, as far as its functions are under way, writes and never reads."""
     codes: dict[int, CodeType] = {}
-    frame: FrameType | None = sys._getframe(1)
     files: set[str] = set()
-    while frame is not None:
-        code = frame.f_code
-        if not is_library(code.co_filename):
-            files.add(code.co_filename)
-            codes |= {id(one): one for one in with_inner(code)}
-        frame = frame.f_back
+    for frame in script_frames(sys._getframe(1)):
+        files.add(frame.f_code.co_filename)
+        codes |= {id(one): one for one in with_inner(frame.f_code)}
     for file in files:
         codes |= {id(one): one for one in script_text.of_file(file).functions}
     return sorted(script_text.unread(set(keys.split()), list(codes.values())))

@@ -12,7 +12,7 @@ from typing import Any
 from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.program.call import Call
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.loaded_values import LoadedValues
@@ -209,8 +209,7 @@ class Initializations(Signal):
 
 def _asking(frame: FrameType | None) -> FrameType | None:
     """The frame of the script that calls the function which initialises, however many of that kind call each other."""
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = next(script_frames(frame), None)
     while frame is not None and INITIALISES.match(frame.f_code.co_name):
         outer = frame.f_back
         if outer is None or is_library(outer.f_code.co_filename):

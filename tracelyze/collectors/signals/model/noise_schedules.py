@@ -6,6 +6,7 @@ Only names, shapes and dictionaries of attributes are read: no property of the p
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.local_variables import borrowed
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 TIMESTEPS = re.compile(r"(?:diffusion_|noise_)?(?:t|ts|times?|time_?steps?|steps?|noise_levels?)", re.IGNORECASE)
@@ -44,34 +45,24 @@ def numbers(model: Any) -> set[int]:
 
 def _of_callers(frame: FrameType | None, look: Callable[[Any, Read], set[int]], read: Read) -> set[int]:
     found: set[int] = set()
-    looked = 0
-    while frame is not None and looked < FRAMES:
-        if not is_library(frame.f_code.co_filename):
-            if not looked:
-                found |= look(frame.f_globals, read)
-            looked += 1
-            with borrowed(frame) as variables:
-                found |= look(variables, read)
-        frame = frame.f_back
+    for number, one in enumerate(itertools.islice(script_frames(frame), FRAMES)):
+        if not number:
+            found |= look(one.f_globals, read)
+        with borrowed(one) as variables:
+            found |= look(variables, read)
     return found
 
 
 def drawn_beside(torch: Any, samples: int | None) -> tuple[str, Any] | None:
     """Name and values of the timesteps that a function which called the model has drawn, one for each sample, where the
     model is given something made of them: an integer vector of such a name, in a function that draws integers."""
-    frame: FrameType | None = sys._getframe(1)
-    looked = 0
-    while frame is not None and looked < FRAMES:
-        code = frame.f_code
-        if not is_library(code.co_filename):
-            looked += 1
-            if DRAWS.intersection(code.co_names):
-                held = frame.f_globals if code.co_name == "<module>" else None
-                with borrowed(frame) as variables:
-                    found = _vector(torch, variables if held is None else held, samples)
-                if found is not None:
-                    return found
-        frame = frame.f_back
+    for frame in itertools.islice(script_frames(sys._getframe(1)), FRAMES):
+        if DRAWS.intersection(frame.f_code.co_names):
+            held = frame.f_globals if frame.f_code.co_name == "<module>" else None
+            with borrowed(frame) as variables:
+                found = _vector(torch, variables if held is None else held, samples)
+            if found is not None:
+                return found
     return None
 
 
