@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
@@ -18,21 +19,28 @@ MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
 def reader(dataset: Any, stream: bool, sites: Sites) -> int | None:
     """The number of the line that defines `__getitem__` (of a stream: `__iter__`) of a dataset of the script's own, or
     of the one that it wraps; None for a library's."""
+    found = (method(one, "__iter__" if stream else "__getitem__", "dataset", sites) for one in wrapped_in(dataset))
+    return next((site for site in found if site is not None), None)
+
+
+def wrapped_in(dataset: Any) -> Iterator[Any]:
+    """A dataset, and those that it wraps, as Subset does."""
     for _ in range(MAX_DEPTH):
-        site = method(dataset, "__iter__" if stream else "__getitem__", "dataset", sites)
-        if site is not None:
-            return site
+        yield dataset
         dataset = getattr(dataset, "__dict__", {}).get("dataset")
-    return None
 
 
 def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     """The number of the line that defines a method of an object; None for a library's."""
-    found = getattr(type(owner), name, None)
+    code = code_of_method(type(owner), name)
+    return None if code is None else sites.at(role, code, _line_of(code))
+
+
+def code_of_method(kind: type, name: str) -> CodeType | None:
+    """The code of a method of a class, within its decorators; None of a library's."""
+    found = getattr(kind, name, None)
     code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
-    if not isinstance(code, CodeType) or is_library(code.co_filename):
-        return None
-    return sites.at(role, code, _line_of(code))
+    return code if isinstance(code, CodeType) and not is_library(code.co_filename) else None
 
 
 def collator(collate: Any, sites: Sites) -> int | None:
@@ -44,9 +52,9 @@ def collator(collate: Any, sites: Sites) -> int | None:
     return sites.at("collate", code, _of_the_first_sample(code) or _of_the_last_sample(code) or _line_of(code))
 
 
-def code_of(collate: Any) -> CodeType | None:
-    """The code of a collate_fn of the script's own; None of a library's."""
-    function = getattr(collate, "func", collate)  # of a partial
+def code_of(called: Any) -> CodeType | None:
+    """The code of a function of the script's own, or of an object that is called like one; None of a library's."""
+    function = getattr(called, "func", called)  # of a partial
     if not hasattr(function, "__code__"):
         function = getattr(type(function), "__call__", None)  # noqa: B004  # the function, not whether there is one
     code = getattr(function, "__code__", None)

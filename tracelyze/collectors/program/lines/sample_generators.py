@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
-from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
+from tracelyze.collectors.program.lines.definitions import MAX_DEPTH, code_of_method
 from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.fingerprints import Fingerprints
@@ -38,15 +38,12 @@ def of(dataset: Any, sites: Sites) -> Found | None:
     """Such a generator in `__getitem__` of a dataset of the script's own, in what that calls, or in one it wraps."""
     whole = dataset
     for _ in range(MAX_DEPTH):
-        found = getattr(type(dataset), "__getitem__", None)
-        code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
-        if isinstance(code, CodeType) and not is_library(code.co_filename):
-            codes = called(dataset, found)
-            for one in codes:
-                line = _seeds(one)
-                if line is not None:
-                    opens = any(OPENS.intersection(each.co_names) for each in codes)
-                    return Found(sites.at("own-generator", one, line), _stored(whole, opens))
+        codes = called(dataset) if code_of_method(type(dataset), "__getitem__") is not None else []
+        for one in codes:
+            line = _seeds(one)
+            if line is not None:
+                opens = any(OPENS.intersection(each.co_names) for each in codes)
+                return Found(sites.at("own-generator", one, line), _stored(whole, opens))
         dataset = next(_wrapped(dataset), None)
         if dataset is None:
             return None
@@ -68,10 +65,10 @@ def _wrapped(dataset: Any) -> Iterator[Any]:
             yield one
 
 
-def called(dataset: Any, getitem: Any) -> list[CodeType]:
+def called(dataset: Any) -> list[CodeType]:
     """The code that reads a sample: `__getitem__`, then what it names of the script's methods and functions."""
     found: dict[int, CodeType] = {}
-    open_ends: list[tuple[Any, Any]] = [(inspect.unwrap(getitem), dataset)]
+    open_ends: list[tuple[Any, Any]] = [(inspect.unwrap(type(dataset).__getitem__), dataset)]
     while open_ends and len(found) < MAX_FUNCTIONS:
         function, owner = open_ends.pop(0)
         code = getattr(function, "__code__", None)

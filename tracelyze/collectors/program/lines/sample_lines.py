@@ -4,15 +4,13 @@ model is given, and the one that seeds the workers. Read off the bytecode of wha
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from tracelyze.collectors.program.call_sites import Sites, is_library
-from tracelyze.collectors.program.lines import sample_generators
-from tracelyze.collectors.program.lines.definitions import MAX_DEPTH
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.lines import definitions, sample_generators
 from tracelyze.collectors.program.lines.instructions import LONGEST, METHODS, by_line, names_of
 
 DRAWS: Final = (
@@ -89,24 +87,14 @@ def worker_seed(initialize: Any, sites: Sites) -> None:
 
 def _readers(dataset: Any) -> list[CodeType]:
     """The script's code that reads a sample of a dataset, or of the one that it wraps: `__getitem__` comes first."""
-    for _ in range(MAX_DEPTH):
-        found = getattr(type(dataset), "__getitem__", None)
-        code = getattr(inspect.unwrap(found) if callable(found) else None, "__code__", None)
-        if isinstance(code, CodeType) and not is_library(code.co_filename):
-            return sample_generators.called(dataset, found)
-        dataset = getattr(dataset, "__dict__", {}).get("dataset")
-    return []
+    own = (one for one in definitions.wrapped_in(dataset) if definitions.code_of_method(type(one), "__getitem__"))
+    reader = next(own, None)
+    return [] if reader is None else sample_generators.called(reader)
 
 
 def _own(function: Any) -> list[CodeType]:
-    """The code of a function of the script's own, or of an object that is called like one."""
-    function = getattr(function, "func", function)  # of a partial
-    code = getattr(function, "__code__", None) or getattr(
-        getattr(type(function), "__call__", None),  # noqa: B004  # the function, not whether there is one
-        "__code__",
-        None,
-    )
-    return [code] if isinstance(code, CodeType) and not is_library(code.co_filename) else []
+    code = definitions.code_of(function)
+    return [] if code is None else [code]
 
 
 def _lines(code: CodeType) -> Iterator[Line]:

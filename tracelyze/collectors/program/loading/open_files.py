@@ -8,9 +8,9 @@ from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.lines import definitions
 from tracelyze.collectors.program.lines.instructions import by_line
 
-MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
 MAX_ATTRIBUTES, MAX_ENTRIES = 64, 4
 KINDS = {
     ("numpy", "NpzFile"),
@@ -29,15 +29,14 @@ too. What lies in memory or is mapped into it has no position that could be shar
 
 def of(dataset: Any, sites: Sites) -> tuple[str, str, int | None] | None:
     """The attribute, the class of what it holds, and the number of the line of the script that fills it."""
-    for _ in range(MAX_DEPTH):
-        held = getattr(dataset, "__dict__", None)
+    for one in definitions.wrapped_in(dataset):
+        held = getattr(one, "__dict__", None)
         if type(held) is not dict:
             return None
         for name, value in list(held.items())[:MAX_ATTRIBUTES]:
-            kind = next((kind for one in _entries(value) if (kind := _kind(one))), "")
+            kind = next((kind for part in _entries(value) if (kind := _kind(part))), "")
             if kind:
-                return name, kind, _filled_at(type(dataset), name, sites)
-        dataset = held.get("dataset")
+                return name, kind, _filled_at(type(one), name, sites)
     return None
 
 
