@@ -22,7 +22,7 @@ from tracelyze.collectors.program.manual_updates import leaves  # noqa: E402
 from tracelyze.collectors.signals.gradients.singular_operations import suspects  # noqa: E402
 from tracelyze.collectors.signals.loss.loss import own_divisor  # noqa: E402
 from tracelyze.collectors.signals.loss.nonfinite_operations import first_broken  # noqa: E402
-from tracelyze.collectors.tensors import embedded_ids, product_types, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import graphs, product_types, saved_values  # noqa: E402
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension  # noqa: E402
 from tracelyze.collectors.tensors.policies import choices, completions, ratios, terms, weights  # noqa: E402
 from tracelyze.collectors.tensors.written_out import of_gradients, picked_classes, squashed_twice  # noqa: E402
@@ -142,7 +142,7 @@ LOSSES: dict[str, Callable[[], Any]] = {
     one.__name__: one for one in (chance, squashed, error, of_two, text, policy, written, penalty, broken)
 }
 READ: dict[str, Callable[[Any], Any]] = {
-    "graph behind": lambda root: [len(one) for one in saved_values.graph_behind(root, ("Log", "Exp"))],
+    "graph behind": lambda root: [len(one) for one in graphs.graph_behind(root, ("Log", "Exp"))],
     "leaves": lambda root: [tuple(one.shape) for one in leaves(root)],
     "squashed twice": squashed_twice.under_logarithm,
     "what made it": squashed_twice.made_from,
@@ -160,7 +160,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "choices": lambda root: _plain(choices.choices(torch, root), "scores", "weights", "numbers"),
     "completions": lambda root: completions.facts(torch, root),
     "ratio": lambda root: ratios.ratio(torch, root) is not None,
-    "ids": lambda root: sorted(embedded_ids.Graph(root).nodes.values()),
+    "ids": lambda root: sorted(graphs.Graph(root).nodes.values()),
     "not finite": lambda root: [(one.what, one.kind) for one in first_broken(torch, root)],
     "singular": lambda root: suspects(root, set(), {id(one) for one in leaves(root)}),
 }
@@ -182,7 +182,7 @@ def test_sizes_that_only_what_was_saved_tells() -> None:
     """None or the true ones, and those of every fourth operation at least; what reads them raises nothing."""
     for name, loss in LOSSES.items():
         root = loss().grad_fn
-        nodes, _ = saved_values.graph_behind(root, ())
+        nodes, _ = graphs.graph_behind(root, ())
         told = [saved_values.sizes_of(anew(node, Untold)) for node in nodes]
         if hasattr(root, "_input_metadata"):
             assert [one for one in told if one is not None] == [

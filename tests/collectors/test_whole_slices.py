@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 from tracelyze.collectors.signals.gradients.singular_operations import suspects  # noqa: E402
 from tracelyze.collectors.signals.loss.loss_inputs import origin  # noqa: E402
 from tracelyze.collectors.signals.loss.nonfinite_operations import first_broken  # noqa: E402
-from tracelyze.collectors.tensors import embedded_ids, saved_values  # noqa: E402
+from tracelyze.collectors.tensors import graphs, saved_values  # noqa: E402
 from tracelyze.collectors.tensors.policies import ratios  # noqa: E402
 from tracelyze.collectors.tensors.written_out.compared import compared  # noqa: E402
 from tracelyze.collectors.tensors.written_out.errors import meeting, sides  # noqa: E402
@@ -43,7 +43,7 @@ def scores() -> Any:
 
 def test_a_slice_that_leaves_nothing_out_is_none() -> None:
     x = scores()
-    assert saved_values.kind(whole(x).grad_fn) == embedded_ids.kind_of(whole(x).grad_fn) == "Alias"
+    assert saved_values.kind(whole(x).grad_fn) == graphs.kind_of(whole(x).grad_fn) == "Alias"
     assert saved_values.kind(x[1:].grad_fn) == saved_values.kind(x[:, :-1].grad_fn) == "Slice"
 
 

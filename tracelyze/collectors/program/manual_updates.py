@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tracelyze import redaction
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.safe_computing import has_memory
 
 WITHOUT_STEP = 32  # backwards; accumulation over more than that costs a walk over the graph
@@ -159,7 +159,7 @@ def leaves(node: Any) -> list[Any]:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if saved_values.operation(node) == "torch::autograd::AccumulateGrad":
+        if saved_values.operation(node) == graphs.LEAF:
             found[id(node.variable)] = node.variable
-        pending += [following for following, _ in node.next_functions]
+        pending += graphs.parts(node)
     return list(found.values())

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracelyze.collectors.tensors import rows_of_ids, saved_values
+from tracelyze.collectors.tensors import graphs, rows_of_ids
 from tracelyze.collectors.tensors.attention import next_seen
+from tracelyze.collectors.tensors.graphs import LEAF, Graph, kind_of
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
-MAX_NODES = 2**14  # nodes of a graph that are visited
 ROWS, COLUMNS = 64, 4096  # of a batch of sequences that are compared
 ONLY = 0.99  # share of the places of an id that lie at the ends of rows: one that is used elsewhere is no padding
 TIE = 1e-6  # less than one of the ids that are compared
@@ -23,13 +23,12 @@ HIGHEST = 2**31 - 1  # above any id
 MOST_WEIGHTS, FEW_WEIGHTS = 2**22, 4  # elements of attention that are all read; of more, those of a few samples
 LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "SafeSoftmax"), ("RnnLayer", "Rnn")
 PRODUCTS = ("Bmm", "Baddbmm")  # of two tensors that may both be made of the ids
-ALONG_LAST = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # they leave positions alone along the last dimension
 # Operations that leave every value at its position, on the way from an embedding to the scores.
 IN_PLACE = frozenset((
     "View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
     "Alias", "ToCopy", "Add", "Sub", "Mul", "Div", "Neg", "Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "NativeDropout",
     "NativeLayerNorm", "FusedRmsNorm", "Pow", "Rsqrt", "Sqrt", "Mean along last",
-    "LogSoftmax", "_DDPSink", "Embedding", "torch::autograd::AccumulateGrad",
+    "LogSoftmax", "_DDPSink", "Embedding", LEAF,
 ))  # fmt: skip
 # What else stands within attention, and between the steps of a recurrent layer that is unrolled.
 IN_ATTENTION = frozenset(
@@ -49,49 +48,6 @@ IN_ATTENTION = frozenset(
 )
 UNROLLED = frozenset(("UnsafeSplit", "Unbind", "Stack"))
 OF_MEMORY = frozenset(("MaskedFill", "Where", "Cat along last"))  # where a recurrent decoder attends to its encoder
-
-
-class Graph:
-    """The operations behind a tensor, as far as they were found within MAX_NODES."""
-
-    def __init__(self, root: Any) -> None:
-        self.root = root
-        self.nodes: dict[Any, str] = {}  # kinds by node, the root first
-        self.edges: list[tuple[Any, Any, int]] = []  # a node, one whose output it uses, and the number of that output
-        waiting = [root]
-        self.nodes[root] = kind_of(root)
-        while waiting and len(self.nodes) <= MAX_NODES:
-            node = waiting.pop()
-            for following, output in node.next_functions:
-                if following is None:
-                    continue
-                self.edges.append((node, following, output))
-                if following not in self.nodes:
-                    self.nodes[following] = kind_of(following)
-                    waiting.append(following)
-        self.whole = not waiting
-
-    def of_kind(self, *kinds: str) -> list[Any]:
-        return [node for node, kind in self.nodes.items() if kind in kinds]
-
-
-def kind_of(node: Any) -> str:
-    """ "Softmax", "Slice along last"."""
-    kind = saved_values.kind(node)
-    if kind not in ALONG_LAST:
-        return kind
-    made, given = _shape(node, 0), getattr(node, "_saved_self_sym_sizes", ())
-    if kind == "Cat" and made and any(_shape(one, output) == made for one, output in node.next_functions):
-        return "Alias"  # All other parts are empty, so nothing is cut or joined.
-    dims = getattr(node, "_saved_dim", None)
-    dims = dims if isinstance(dims, tuple) else (dims,)
-    rank = len(made if made and kind != "Mean" else given)
-    return f"{kind} along {'last' if dims in ((rank - 1,), (2**64 - 1,), (-1,)) else 'another'}"
-
-
-def _shape(node: Any, output: int) -> tuple[int, ...]:
-    """The sizes of an output of an operation, which is an input of its backward."""
-    return saved_values.sizes_of(node, output) or ()
 
 
 def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
@@ -216,7 +172,7 @@ def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: A
     """
     if not graph.whole or not _keeps_positions(graph, embedding, classes):
         return None
-    users = _users(graph)
+    users = graph.users
     made: set[Any] = set()
     for twin in _twins(graph, embedding):
         made |= _region(graph, twin, lambda node: users.get(node, ()), set())
@@ -245,14 +201,6 @@ def sees_later(torch: Any, graph: Graph, embedding: Any, classes: int, device: A
     return None if any(one is None for one in weights) else torch.stack(weights).amax()
 
 
-def _users(graph: Graph) -> dict[Any, list[Any]]:
-    """By operation: those that use its output."""
-    users: dict[Any, list[Any]] = {}
-    for user, used, _ in graph.edges:
-        users.setdefault(used, []).append(user)
-    return users
-
-
 def _twins(graph: Graph, embedding: Any) -> list[Any]:
     """The lookups of the same ids: a model may embed them more than once."""
     ids = saved(embedding, "indices")
@@ -263,7 +211,7 @@ def _twins(graph: Graph, embedding: Any) -> list[Any]:
 
 def _operands(node: Any) -> tuple[list[Any], list[Any]]:
     """What stays at the positions of the first factor of a product, or of the queries, and what they are set beside."""
-    edges = [one for one, _ in node.next_functions]
+    edges = graphs.parts(node)
     fused = kind_of(node).startswith("ScaledDotProduct")
     return (edges[:1], edges[1:3]) if fused else (edges[-2:-1], edges[-1:])
 
@@ -293,11 +241,11 @@ def _attending(graph: Graph) -> list[Any]:
 
 def _keeps_positions(graph: Graph, embedding: Any, classes: int) -> bool:
     """Whether nothing is moved between the embedding and the first layer, nor between the last one and the scores."""
-    users = _users(graph)
+    users = graph.users
     mixing = {*LINEAR, *ATTENTION, *(kind for kind in graph.nodes.values() if kind.startswith("ScaledDot"))}
     mixing |= {kind for kind in graph.nodes.values() if kind.endswith(RECURRENT)} | {"Unbind"}
     up = _region(graph, embedding, lambda node: users.get(node, ()), mixing)
-    down = _region(graph, graph.root, lambda node: [one for one, _ in node.next_functions if one is not None], mixing)
+    down = _region(graph, graph.root, graphs.following, mixing)
     last = [node for node in down if graph.nodes[node] in LINEAR]
     wide = [size[-1] for node in last if (size := getattr(node, "_saved_mat2_sym_sizes", None))]
     plain = all(graph.nodes[node] in IN_PLACE or graph.nodes[node] in mixing for node in up | down)

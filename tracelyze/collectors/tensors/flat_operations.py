@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tracelyze.collectors.tensors.saved_values import MAX_NODES, kind
+from tracelyze.collectors.tensors.graphs import MAX_WALKED, following
+from tracelyze.collectors.tensors.saved_values import kind
 
 FLAT: Final = {"Sign": "sign", "Sgn": "sgn", "Round": "round", "Floor": "floor", "Ceil": "ceil", "Trunc": "trunc"}
 _LEAF: Final = "AccumulateGrad"
@@ -14,14 +15,14 @@ def in_every_way(root: Any) -> list[str]:
     """The names of such operations, if each way from the loss to a parameter goes through one; else none."""
     order, known, found = [root], {id(root)}, set[str]()
     for node in order:
-        if len(order) >= MAX_NODES or type(node).__name__ == _LEAF:
+        if len(order) >= MAX_WALKED or type(node).__name__ == _LEAF:
             return []
         name = FLAT.get(kind(node))
         if name is not None:
             found.add(name)
             continue
-        for following, _ in node.next_functions:
-            if following is not None and id(following) not in known:
-                known.add(id(following))
-                order.append(following)
+        for one in following(node):
+            if id(one) not in known:
+                known.add(id(one))
+                order.append(one)
     return sorted(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 
 KINDS = {"ReluBackward0": "ReLU", "TanhBackward0": "Tanh", "SigmoidBackward0": "Sigmoid"}
 MAX_NODES = 4096  # of a graph that are looked at
@@ -41,7 +41,7 @@ class FunctionalActivations:
         """The kind of each activation function that no module called, the module before it, and what it put out. The
         functions are met from the end of the forward to its beginning; a squashing one counts once for each module."""
         seen: dict[str, list[str]] = {kind: [] for kind in MOST}
-        for node in _nodes([tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]):
+        for node in graphs.nodes_behind([one.grad_fn for one in outputs if one.grad_fn is not None], MAX_NODES):
             kind = KINDS.get(saved_values.operation(node))
             if kind is None or len(seen[kind]) >= MOST[kind] or self._is_a_module(node, kind):
                 continue
@@ -59,22 +59,8 @@ class FunctionalActivations:
 
     def _before(self, node: Any) -> Followed | None:
         """The nearest module call that went into a function."""
-        level = [node]
-        for _ in range(MAX_DEPTH):
-            level = [following for one in level for following, _ in one.next_functions if following is not None]
+        for level in graphs.levels(node, MAX_DEPTH):
             known = next((self._calls[one] for one in level if one in self._calls), None)
             if known is not None:
                 return known
         return None
-
-
-def _nodes(roots: list[Any]) -> Iterator[Any]:
-    """The nodes of a graph from its end, each once."""
-    seen = set(roots)
-    queue = list(roots)
-    for node in queue:  # grows meanwhile
-        yield node
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and len(seen) < MAX_NODES:
-                seen.add(following)
-                queue.append(following)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from tracelyze.collectors.tensors.saved_values import graph_behind, kind, saved
+from tracelyze.collectors.tensors.graphs import graph_behind
+from tracelyze.collectors.tensors.saved_values import kind, saved
 
 COLUMNS: Final = ("products_work", "products_wide")
 _PRODUCTS: Final = {  # the factor whose sizes say over how many values each result sums: saved sizes, or saved itself

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
@@ -53,6 +54,17 @@ def as_reals(torch: Any, tensor: Any) -> Any:
     """A plain tensor, detached; a complex one as pairs of real numbers: torch warns where it is made real."""
     detached = tensor.detach()
     return torch.view_as_real(detached.resolve_conj()) if detached.is_complex() else detached
+
+
+def norms_of(torch: Any, tensors: Sequence[Any], order: float = 2) -> Any:
+    """Norm of each tensor, as one float32 tensor of shape [tensors]; all must be strided and on one device.
+
+    16-bit tensors are summed in 32 bits, where their squares do not overflow. 64-bit ones are not made shorter first,
+    nor complex ones real: torch refuses to.
+    """
+    wide = any(tensor.dtype is torch.float64 or tensor.is_complex() for tensor in tensors)
+    found = torch._foreach_norm(tensors, order, dtype=None if wide else torch.float32)
+    return torch.stack([norm.to(torch.float32) for norm in found] if wide else found)
 
 
 def every_nth(tensor: Any, count: int) -> Any:

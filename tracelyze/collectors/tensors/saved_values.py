@@ -7,7 +7,6 @@ are read through the program's own hook: a checkpointed forward would run once m
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
 from typing import Any, Final
 
 TO_A_NUMBER: Final = ("MeanBackward0", "SumBackward0")
@@ -19,7 +18,6 @@ OF_PARTS: Final = ("SelectBackward0", "SqueezeBackward1")
 OF_TWO: Final = ("AddBackward0", "SubBackward0")
 TERMS_DEEP: Final = 3  # sums of sums
 ELEMENTWISE: Final = ("Pow", "Abs", "Log", "Log1P", "LogSigmoid", "Clamp", "ClampMin", "ClampMax", "Gelu", "Silu")
-MAX_NODES: Final = 5000  # of a graph that are walked through
 
 _used: list[bool] = []  # whether the program has used such hooks, once that is watched
 
@@ -100,28 +98,14 @@ def _told_by_saved(node: Any, deep: int) -> tuple[int, ...] | None:
     return None if made is None else tuple(made.shape)
 
 
-def graph_behind(root: Any, kinds: Collection[str]) -> tuple[list[Any], set[int]]:
-    """The nodes of a graph, MAX_NODES or a few more, those nearest to the root first, and the ids of those that are
-    reached through a node of these kinds."""
-    order, known, behind = [root], {id(root)}, set[int]()
-    for node in order:
-        if len(order) >= MAX_NODES:
-            break
-        through = id(node) in behind or kind(node) in kinds
-        for following, _ in node.next_functions:
-            if following is None:
-                continue
-            if through:
-                behind.add(id(following))
-            if id(following) not in known:
-                known.add(id(following))
-                order.append(following)
-    return order, behind
-
-
 def signed(number: int) -> int:
     """A dimension as written: autograd hands negative ones out as unsigned numbers of 64 bits."""
     return number - 2**64 if number >= 2**63 else number
+
+
+def is_last(dimension: int, rank: int) -> bool:
+    """Whether a dimension that an operation has saved is the last one of so many."""
+    return signed(dimension) in (rank - 1, -1)
 
 
 def saved_other(node: Any) -> Any:

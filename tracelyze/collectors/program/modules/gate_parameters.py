@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 
 MAX_NODES = 4096  # of a graph that are looked at
 MAX_DEPTH = 6  # operations between the matrix and the choice: the product, a bias, a scale, noise, views
@@ -27,9 +27,8 @@ class GateParameter(NamedTuple):
 def scores(torch: Any, outputs: list[Any], gates: list[GateParameter]) -> Iterator[tuple[GateParameter, Any]]:
     """The gates that a forward used, each with one row of scores for each token: the largest is its first choice."""
     waiting = {id(gate.parameter): gate for gate in gates}
-    nodes = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
-    seen = set(nodes)
-    for node in nodes:  # grows meanwhile
+    roots = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
+    for node in graphs.nodes_behind(roots, MAX_NODES):
         if not waiting:
             return
         kind = saved_values.kind(node)
@@ -38,16 +37,10 @@ def scores(torch: Any, outputs: list[Any], gates: list[GateParameter]) -> Iterat
         if gate is not None and found is not None:
             del waiting[id(gate.parameter)]
             yield gate, found
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and len(seen) < MAX_NODES:
-                seen.add(following)
-                nodes.append(following)
 
 
 def _gate_before(node: Any, gates: dict[int, GateParameter]) -> GateParameter | None:
-    level = [node]
-    for _ in range(MAX_DEPTH):
-        level = [following for one in level for following, _ in one.next_functions if following is not None]
+    for level in graphs.levels(node, MAX_DEPTH):
         known = next((gate for one in level if (gate := gates.get(id(getattr(one, "variable", None))))), None)
         if known is not None:
             return known

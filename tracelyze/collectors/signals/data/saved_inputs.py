@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 
 MAX_NODES = 5000  # of a graph: some 10 ms, and only where an input was seen to change
 RAW = "_raw_saved_"
@@ -33,10 +33,10 @@ def saved(roots: Iterable[Any], extents: set[Extent]) -> set[Extent]:
         node = pending.pop()
         for begin, end in [extent(one) for one in _saved_by(node)]:
             found.update([(first, last) for first, last in extents if begin < last and first < end])
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen[following] = None
-                pending.append(following)
+        for one in graphs.following(node):
+            if one not in seen:
+                seen[one] = None
+                pending.append(one)
     return found
 
 

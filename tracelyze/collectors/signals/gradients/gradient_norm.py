@@ -20,9 +20,8 @@ from tracelyze.collectors.signals.gradients.singular_operations import suspects
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.tensors import shards
-from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Known, Readback
-from tracelyze.collectors.tensors.safe_computing import has_memory, may_compute
+from tracelyze.collectors.tensors.safe_computing import has_memory, may_compute, norms_of
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
 AT_STEP, FROM_CLIP, OF_SHARDS, BEFORE_VALUES = 1, 2, 3, 4

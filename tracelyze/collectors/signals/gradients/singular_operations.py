@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 
 MAX_NAMED = 3
 HIDES = ("Where",)  # one branch of its results
@@ -29,8 +29,8 @@ _MOST_SHAPES = 4
 
 def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> list[str]:
     """What can have made the gradients of the leaves `broken` (by id) not finite, nearest to the loss first."""
-    order, behind_where = saved_values.graph_behind(root, HIDES)
-    if len(order) >= saved_values.MAX_NODES:
+    order, behind_where = graphs.graph_behind(root, HIDES)
+    if len(order) >= graphs.MAX_WALKED:
         return []
     leads_to_finite, leads_to_broken = _reach(order, finite), _reach(order, broken)
     found: dict[str, None] = {}
@@ -63,7 +63,7 @@ def _can_be_singular(node: Any) -> bool:
         least = getattr(taken, "_saved_min", None)
         return not (isinstance(least, (int, float)) and least > 0)
     if operation == "Sqrt" and taken is not None and saved_values.kind(taken) == "Add":
-        return sum(one is not None for one, _ in taken.next_functions) > 1
+        return len(graphs.following(taken)) > 1
     return taken is not None
 
 
@@ -74,7 +74,7 @@ def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:
     while grown:
         before = len(found)
         for node in reversed(order):
-            if id(node) not in found and any(id(one) in found for one, _ in node.next_functions if one is not None):
+            if id(node) not in found and any(id(one) in found for one in graphs.following(node)):
                 found.add(id(node))
         grown = len(found) > before
     return found

@@ -18,7 +18,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
-from tracelyze.collectors.tensors import loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors import graphs, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
@@ -289,7 +289,7 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
             softmax = _before_log(node) if kind == "Log" else node if "Softmax" in kind else None
             dim = getattr(softmax, "_saved_dim", None) if known else None
             return kind, None if dim is None else saved_values.signed(dim) % dims, whole
-        following = [one for one, _ in node.next_functions if one is not None]
+        following = graphs.following(node)
         if len(following) != 1 and kind not in ("Cat", "Stack"):
             return kind, None, whole
         if not following:
@@ -301,10 +301,9 @@ def origin(node: Any, dims: int) -> tuple[str, int | None, bool]:
 def _before_log(node: Any) -> Any:
     """The softmax that a logarithm was taken of, if nothing came between but what keeps it from log(0)."""
     for _ in range(WALK_DEPTH):
-        following = [one for one, _ in node.next_functions if one is not None]
-        if len(following) != 1:
+        node = graphs.only_following(node)
+        if node is None:
             return None
-        node = following[0]
         kind = saved_values.kind(node)
         if kind == "Softmax":
             return node

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.signals.gradients import singular_operations
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 MAX_LOOKED_AT: Final = 200  # tensors of one graph
@@ -80,8 +80,8 @@ _SAVED: Final = ("self", "result", "other", "mat1", "mat2", "input", "tensor1", 
 def first_broken(torch: Any, root: Any) -> list[Broken]:
     """The operations behind this autograd node that made a result that is not finite of what was; those nearest to
     the loss first. Where some are chosen from (`where`, `clamp`) and others are not, the others alone."""
-    order, chosen = saved_values.graph_behind(root, CHOOSES)
-    if len(order) >= saved_values.MAX_NODES:
+    order, chosen = graphs.graph_behind(root, CHOOSES)
+    if len(order) >= graphs.MAX_WALKED:
         return []
     told: dict[int, str] = {}
     for node in [one for one in order if saved_values.kind(one) in _TESTS][:MAX_LOOKED_AT]:
@@ -106,15 +106,14 @@ def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:
 def taken_in(torch: Any, root: Any) -> tuple[Any, str] | None:
     """The weight of the first operation that was given what is not finite, where that comes from outside the graph, and
     what it held: what was computed of the data alone, without a gradient."""
-    order, chosen = saved_values.graph_behind(root, CHOOSES - {"NllLoss", "NllLoss2D"})  # of scores that are all NaN
+    order, chosen = graphs.graph_behind(root, CHOOSES - {"NllLoss", "NllLoss2D"})  # of scores that are all NaN
     inner = [node for node in order if hasattr(node, "_sequence_nr") and not hasattr(node, "variable")]
     for node in sorted(inner, key=lambda one: int(one._sequence_nr()))[:MAX_LOOKED_AT]:
         held = _not_finite(torch, node)
         if held:
-            weights = [_leaf(one) for one, _ in node.next_functions if one is not None]
-            outside = any(one is None for one, _ in node.next_functions)
+            weights, outside = [_leaf(one) for one in graphs.following(node)], None in graphs.parts(node)
             known = outside and weights and all(one is not None for one in weights) and id(node) not in chosen
-            return (weights[0], held) if known and len(order) < saved_values.MAX_NODES else None
+            return (weights[0], held) if known and len(order) < graphs.MAX_WALKED else None
     return None
 
 
@@ -151,7 +150,7 @@ def spoiled_by(torch: Any, root: Any) -> list[str]:
 
 
 def _leaves(root: Any) -> list[Any]:
-    order, _ = saved_values.graph_behind(root, CHOOSES)
+    order, _ = graphs.graph_behind(root, CHOOSES)
     return [leaf for node in order if (leaf := getattr(node, "variable", None)) is not None][:MAX_LEAVES]
 
 
@@ -170,7 +169,7 @@ def _number(torch: Any, value: Any) -> Any:
 def _finite_behind(torch: Any, node: Any) -> bool:
     """Whether what was saved behind this node is finite, and there is something."""
     seen = 0
-    for one in saved_values.graph_behind(node, CHOOSES)[0][1:MAX_LOOKED_AT]:
+    for one in graphs.graph_behind(node, CHOOSES)[0][1:MAX_LOOKED_AT]:
         for given in (getattr(one, "variable", None), *(saved_values.saved(one, name) for name in _SAVED)):
             value = _number(torch, given)
             if value is not None:
@@ -184,12 +183,12 @@ def _leads_to(node: Any, told: dict[int, str]) -> bool:
     """Whether another one of these stands behind it."""
     order, known = [node], {id(node)}
     for one in order:
-        for following, _ in one.next_functions:
-            if following is not None and id(following) not in known:
-                if id(following) in told:
+        for behind in graphs.following(one):
+            if id(behind) not in known:
+                if id(behind) in told:
                     return True
-                known.add(id(following))
-                order.append(following)
+                known.add(id(behind))
+                order.append(behind)
     return False
 
 
@@ -223,7 +222,7 @@ def _filled(torch: Any, node: Any) -> Any:
         mask = saved_values.saved(node, "mask")
     elif kind == "Where":
         condition = saved_values.saved(node, "condition")
-        computed = [one is not None for one, _ in node.next_functions]  # the scores, and not what fills in
+        computed = [one is not None for one in graphs.parts(node)]  # the scores, and not what fills in
         mask = None if condition is None or len(set(computed)) == 1 else condition != computed[0]
     elif kind == "IndexPut":
         indices = saved_values.saved_several(node, "indices")

@@ -17,9 +17,8 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors.norms import norms_of
 from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute
+from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute, norms_of
 
 ELEMENTS = 256  # of each tensor
 MAX_TENSORS = 256  # sampled; of larger models every so many-th

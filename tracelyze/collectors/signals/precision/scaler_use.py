@@ -8,6 +8,7 @@ from tracelyze.collectors.internals.by_identity import SetByIdentity
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.tensors import graphs
 
 UNUSED, UNSCALED, STEPPED = 0, 1, 2
 MARK = "tracelyze-scaled"  # on the autograd node that scaled a loss
@@ -79,5 +80,5 @@ class ScalerUse(Signal):
             if node is not None:
                 if MARK in node.metadata:
                     return True
-                nodes += [following for following, _ in node.next_functions]
+                nodes += graphs.parts(node)
         return False

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.tensors.embedded_ids import ATTENTION, Graph
+from tracelyze.collectors.tensors import graphs
+from tracelyze.collectors.tensors.embedded_ids import ATTENTION
+from tracelyze.collectors.tensors.graphs import Graph
 from tracelyze.collectors.tensors.saved_values import saved
 
 MAX_SOFTMAXES = 4
@@ -37,12 +39,9 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
     softmaxes = graph.of_kind(*ATTENTION)[:MAX_SOFTMAXES]
     if not graph.whole or not softmaxes:
         return {}
-    users: dict[Any, list[Any]] = {}
-    for user, used, _ in graph.edges:
-        users.setdefault(used, []).append(user)
     rows, regular = [], []
     for node in softmaxes:
-        mask = _mask_after(graph, users, node)
+        mask = _mask_after(graph, node)
         result = None if mask is None else saved(node, "result")
         if mask is None or result is None or result.dim() < 3 or result.numel() > MAX_ELEMENTS:
             continue
@@ -57,12 +56,12 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
     return {"softmaxes": none + len(softmaxes), "masked_rows": masked, "masked_regularly": regularly}
 
 
-def _mask_after(graph: Graph, users: dict[Any, list[Any]], softmax: Any) -> Any:
+def _mask_after(graph: Graph, softmax: Any) -> Any:
     """The operation that masks what a softmax made, on the way to a product with the values; None if there is none, or
     if the weights are divided or changed otherwise before it."""
     found, node = None, softmax
     while True:
-        following = users.get(node, [])
+        following = graph.users.get(node, [])
         if len(following) != 1:
             return None
         node = following[0]
@@ -80,7 +79,7 @@ def _kept(torch: Any, graph: Graph, node: Any, weights: Any) -> Any:
     kind = graph.nodes[node]
     if kind == "Tril":
         return torch.ones_like(weights).tril(getattr(node, "_saved_diagonal", 0))
-    given = [one for one, _ in node.next_functions]
+    given = graphs.parts(node)
     if kind == "Mul":
         if len(given) != 2 or (given[0] is None) == (given[1] is None):
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.attention import position_axis
 from tracelyze.collectors.tensors.saved_values import saved, sizes_of
 
@@ -29,17 +30,14 @@ class Streams:
         self.graph, self.keeping = graph, keeping
         samples, length = ids.shape
         self.counts = (samples * length, samples * (length - 1), (samples - 1) * length)  # with the last ones cut off
-        users: dict[Any, list[Any]] = {}
-        for user, used, _ in graph.edges:
-            users.setdefault(used, []).append(user)
         self.depends, waiting = {embedding}, [embedding]
         while waiting:
-            fresh = set(users.get(waiting.pop(), ())) - self.depends
+            fresh = set(graph.users.get(waiting.pop(), ())) - self.depends
             self.depends |= fresh
             waiting += fresh
 
     def below(self, node: Any) -> list[Any]:
-        return [one for one, _ in node.next_functions if one in self.depends]
+        return [one for one in graphs.parts(node) if one in self.depends]
 
     def keeps(self, node: Any) -> bool:
         """Whether every value stays at its position. What is cut off behind the last one moves nothing."""

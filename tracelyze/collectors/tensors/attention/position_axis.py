@@ -9,6 +9,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.tensors.saved_values import signed
+
 RESHAPING = ("View", "UnsafeView", "ReshapeAlias", "Squeeze")
 MOST_OPERATIONS = 64  # between an embedding and an attention
 
@@ -53,24 +55,19 @@ def _given(kind: str, node: Any, axis: Axis) -> Axis | None:
     if kind in RESHAPING:
         return _reshaped(shape, getattr(node, "_saved_self_sym_sizes", ()), axis)
     if kind == "Transpose":
-        dims = [_dimension(dim, rank) for dim in (node._saved_dim0, node._saved_dim1)]
+        dims = [signed(dim) % rank for dim in (node._saved_dim0, node._saved_dim1)]
         order = list(range(rank))
         order[dims[0]], order[dims[1]] = order[dims[1]], order[dims[0]]
         return axis._replace(number=order[axis.number])
     if kind == "Permute":
-        return axis._replace(number=_dimension(node._saved_dims[axis.number], rank))
+        return axis._replace(number=signed(node._saved_dims[axis.number]) % rank)
     if kind in ("Unbind", "Select"):
-        dim = _dimension(node._saved_dim, rank + 1)
+        dim = signed(node._saved_dim) % (rank + 1)
         return axis._replace(number=axis.number + (dim <= axis.number))
     if kind == "Unsqueeze":
-        dim = _dimension(node._saved_dim, rank)
+        dim = signed(node._saved_dim) % rank
         return None if dim == axis.number else axis._replace(number=axis.number - (dim < axis.number))
     return None if kind in ("T", "Stack") else axis
-
-
-def _dimension(saved: int, rank: int) -> int:
-    """A dimension as autograd saves it: negative ones as unsigned numbers of 64 bits."""
-    return saved if saved < 2**63 else saved - 2**64 + rank
 
 
 def _reshaped(made: list[int], given: Any, axis: Axis) -> Axis | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.tensors.embedded_ids import ATTENTION, Graph
+from tracelyze.collectors.tensors import graphs
+from tracelyze.collectors.tensors.embedded_ids import ATTENTION
+from tracelyze.collectors.tensors.graphs import Graph
 from tracelyze.collectors.tensors.saved_values import saved, signed
 
 MAX_SOFTMAXES = 16
@@ -51,7 +53,7 @@ def _of_scores(graph: Graph, softmax: Any) -> bool:
     """Whether what a softmax is given is a product of two things that are trained, scaled and masked at most."""
     node = softmax
     for _ in range(MAX_STEPS):
-        given = [one for one, _ in node.next_functions if one is not None]
+        given = graphs.following(node)
         if node is not softmax and graph.nodes.get(node) in (*PRODUCTS, "Baddbmm"):
             return len(given) > 1
         if len(given) != 1:
@@ -79,8 +81,7 @@ def _axes(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -
     result, dim = saved(softmax, "result"), getattr(softmax, "_saved_dim", None)
     if result is None or dim is None:
         return None
-    rank = result.dim()
-    dim = dim - 2**64 if dim >= 2**63 else dim
+    rank, dim = result.dim(), signed(dim)
     axes: list[int | None] = [axis - rank for axis in range(rank)]  # of what is followed, each as one of the softmax's
     node = softmax
     for _ in range(MAX_STEPS):
@@ -92,15 +93,14 @@ def _axes(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -
         if kind in PRODUCTS:
             side = saved(node, "self" if place == 0 else "mat2")
             summed = axes[-1 if place == 0 else -2]
-            other = [one for one, _ in node.next_functions if one is not None]
             if (
                 summed is None
-                or len(other) < 2
+                or len(graphs.following(node)) < 2
                 or (side is not None and side.shape[-1 - place] != result.shape[summed])
             ):
                 return None
             return dim % rank - rank, summed
-        if kind == "Mul" and sum(one is not None for one, _ in node.next_functions) == 2:
+        if kind == "Mul" and len(graphs.following(node)) == 2:
             summed = _summed(graph, users, node, axes, tuple(result.shape))
             return None if summed is None else (dim % rank - rank, summed)
         moved = _moved(node, kind, axes)
@@ -133,7 +133,7 @@ def _moved(node: Any, kind: str, axes: list[int | None]) -> list[int | None] | N
     if kind in SAME:
         return axes
     if kind in WITH_CONSTANT:
-        return axes if sum(one is not None for one, _ in node.next_functions) == 1 else None
+        return axes if len(graphs.following(node)) == 1 else None
     if kind in VIEWS:
         made = getattr(node, "_input_metadata", None)
         after = tuple(int(size) for size in made[0].shape) if made else ()

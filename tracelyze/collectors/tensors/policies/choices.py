@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.policies.weights import FEW, THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, signed
@@ -87,7 +87,7 @@ def facts(torch: Any, found: Choices) -> list[Any]:
 
 def _weighed(torch: Any, node: Any, kind: str) -> Iterator[tuple[Any, Any]]:
     """Of a product the factors that are constants or have values at hand, each with what it multiplies."""
-    parts = [one for one, _ in node.next_functions]
+    parts = graphs.parts(node)
     if kind in FACTORS and len(parts) == 2:
         for name, other in zip(FACTORS[kind], parts[::-1], strict=True):
             weight = saved(node, name) if other is not None else None
@@ -143,7 +143,7 @@ def _scores(torch: Any, node: Any, kind: str) -> Any:
 
 
 def _following(node: Any, kind: str) -> list[Any]:
-    parts = [one for one, _ in node.next_functions]
+    parts = graphs.parts(node)
     return parts[:: -(-len(parts) // MAX_PARTS)] if kind in ("Stack", "Cat") else parts
 
 

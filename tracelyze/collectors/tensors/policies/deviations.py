@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.policies import ratios
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
@@ -39,7 +39,7 @@ def deviation(torch: Any, root: Any) -> tuple[Any, tuple[Any, ...]] | None:
 def products(torch: Any, root: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """What a loss multiplies by a constant of several elements, each with all that it is multiplied by on its way."""
     for node, before, _ in ratios.ways(torch, root, THROUGH, "Mul"):
-        parts = [one for one, _ in node.next_functions]
+        parts = graphs.parts(node)
         if len(parts) == 2 and (parts[0] is None) != (parts[1] is None):
             constant = saved(node, "other" if parts[1] is None else "self")
             if is_plain(torch, constant) and constant.numel() > 1 and constant.is_floating_point():
@@ -48,7 +48,7 @@ def products(torch: Any, root: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 def of_law(torch: Any, chosen: Any) -> Any:
     """The deviations of the normal law that made a log-probability; None where it is of another law."""
-    behind = list(_behind(chosen))
+    behind = [node for node, _ in graphs.walk(chosen, MAX_BEHIND, PASSED)]
     squares = [node for node in behind if _is_square(node) or saved_values.kind(node) == SOLVES]
     if not squares:
         return None
@@ -79,19 +79,8 @@ def facts(torch: Any, found: Any, weights: tuple[Any, ...]) -> list[Any]:
         return [flat.clamp(min=1e-30).log().mean().exp().float(), both.float()]
 
 
-def _behind(start: Any) -> Iterator[Any]:
-    waiting, seen = [start], {start}
-    while waiting and len(seen) < MAX_BEHIND:
-        node = waiting.pop(0)
-        yield node
-        if saved_values.kind(node) in PASSED:
-            new = [one for one, _ in node.next_functions if one is not None and one not in seen]
-            seen.update(new)
-            waiting += new
-
-
 def _is_square(node: Any) -> bool:
-    kind, parts = saved_values.kind(node), [one for one, _ in node.next_functions]
+    kind, parts = saved_values.kind(node), graphs.parts(node)
     if kind == "Pow":
         return bool(getattr(node, "_saved_exponent", None) == 2)
     return kind == "Mul" and len(parts) == 2 and parts[0] is not None and parts[0] is parts[1]
@@ -110,7 +99,7 @@ def _divides_square(node: Any) -> bool:
         return False
     above = node.next_functions[0][0]
     while above is not None and saved_values.kind(above) in ("Neg", "Mul") and not _is_square(above):
-        above = next((one for one, _ in above.next_functions if one is not None), None)
+        above = next(iter(graphs.following(above)), None)
     return above is not None and _is_square(above)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, saved_several
@@ -102,7 +102,7 @@ def ways(torch: Any, root: Any, through: Collection[str], wanted: str) -> Iterat
             yield node, weights, constants
         if kind not in through:
             continue
-        parts = [one for one, _ in node.next_functions][: MAX_PARTS if kind in ("Stack", "Cat") else None]
+        parts = graphs.parts(node)[: MAX_PARTS if kind in ("Stack", "Cat") else None]
         for index, one in enumerate(parts):
             if one is None or (one in seen and saved_values.kind(one) != wanted):
                 continue
@@ -131,26 +131,20 @@ def facts(torch: Any, found: Ratio) -> list[Any]:
 
 def nearest_parameters(found: Ratio) -> Iterator[Any]:
     """Parameters of the policy, those nearest behind the ratio first: one of a deviation need not be in a module."""
-    waiting, seen = [found.node], {found.node}
-    while waiting and len(seen) < MAX_WAY:
-        node = waiting.pop(0)
-        if saved_values.operation(node) == "torch::autograd::AccumulateGrad":
+    for node, kind in graphs.walk(found.node, MAX_WAY):
+        if kind == graphs.LEAF:
             yield node.variable
-        new = [one for one, _ in node.next_functions if one is not None and one not in seen]
-        seen.update(new)
-        waiting += new
 
 
 def _of_two_policies(node: Any) -> bool:
     """Whether this exponential is one of a difference whose second term alone is a constant."""
     for _ in range(len(BEFORE)):
-        parts = [one for one, _ in node.next_functions]
-        node = next((one for one in parts if one is not None), None)
+        node = next(iter(graphs.following(node)), None)
         if node is None:
             return False
         kind = saved_values.kind(node)
         if kind == "Sub":
-            first, second = (one for one, _ in node.next_functions)
+            first, second = graphs.parts(node)
             return first is not None and second is None
         if kind not in BEFORE:
             return False

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
@@ -53,7 +53,7 @@ def terms(torch: Any, root: Any) -> Terms:
     weighed: list[tuple[set[Any], set[Any]]] = []  # what a weight is made of, and the log-probability that it weighs
     squared: set[Any] = set()
     for node, factors in _walk(root):
-        kind, parts = saved_values.kind(node), [one for one, _ in node.next_functions]
+        kind, parts = saved_values.kind(node), graphs.parts(node)
         if kind in SQUARES or (kind == "Mul" and parts[0] is parts[-1]):
             squared |= _behind(node, AFFINE | {kind}, HEADS)
         elif kind == "Mul":
@@ -99,11 +99,7 @@ def _ratios(torch: Any, chosen: Any) -> list[Any]:
     found = []
     for node in _behind(chosen, THROUGH, ("Exp",)):
         before = node.next_functions[0][0]
-        constant = (
-            before is not None
-            and saved_values.kind(before) == "Sub"
-            and None in (one for one, _ in before.next_functions)
-        )
+        constant = before is not None and saved_values.kind(before) == "Sub" and None in graphs.parts(before)
         result = saved(node, "result")
         if constant and is_plain(torch, result) and result.numel() > 1:
             found.append(result)
@@ -155,7 +151,7 @@ def _factor(node: Any, kind: str, index: int) -> Any:
 
 
 def _following(node: Any, kind: str) -> list[Any]:
-    parts = [one for one, _ in node.next_functions]
+    parts = graphs.parts(node)
     return parts[:MAX_PARTS] if kind in ("Stack", "Cat") else parts
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.policies import deviations, terms
 from tracelyze.collectors.tensors.policies.deviations import products
 from tracelyze.collectors.tensors.policies.weights import THROUGH
@@ -44,7 +44,7 @@ def _way(start: Any) -> frozenset[Any]:
     while waiting and len(seen) < MAX_BEHIND:
         node = waiting.pop(0)
         if saved_values.kind(node) in THROUGH:
-            new = [one for one, _ in node.next_functions if one is not None and one not in seen]
+            new = [one for one in graphs.following(node) if one not in seen]
             seen.update(new)
             waiting += new
     return frozenset(seen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -72,7 +72,7 @@ def _constants(root: Any) -> list[Any]:
         kind = saved_values.kind(node)
         if kind not in THROUGH:
             continue
-        following = [one for one, _ in node.next_functions]
+        following = graphs.parts(node)
         if kind == "Mul" and len(following) == 2 and (following[0] is None) != (following[1] is None):
             constant = saved(node, "other" if following[1] is None else "self")
             behind = following[0] or following[1]
@@ -101,8 +101,7 @@ def _chooses(node: Any) -> bool:
         one = waiting.pop(0)
         if saved_values.kind(one) in CHOSEN:
             return True
-        parts = one.next_functions[: PARTS if saved_values.kind(one) in ("Stack", "Cat") else None]
-        for following, _ in parts:
+        for following in graphs.parts(one)[: PARTS if saved_values.kind(one) in ("Stack", "Cat") else None]:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelyze.collectors.tensors.embedded_ids import Graph
+from tracelyze.collectors.tensors.graphs import Graph
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 

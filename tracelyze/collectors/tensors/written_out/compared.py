@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, MAX_NODES, VIEWS, Shape, kind_of, shape_of
 
 ERRORS = ("Pow", "Abs", "Square", "LinalgVectorNorm", "Norm")
@@ -28,29 +29,23 @@ class Compared(NamedTuple):
 def compared(root: Any) -> list[Compared]:
     """What is set against each other in a loss, in the first such place: a difference whose size is taken, or
     probabilities that weigh the logarithms of others."""
-    pending, seen = [root], {root}
-    while pending and len(seen) < MAX_NODES:
-        node = pending.pop(0)
-        kind = kind_of(node)
+    for node, kind in graphs.walk(root, MAX_NODES, ELEMENTWISE):
         if kind not in ELEMENTWISE:
             continue
-        parts = [one for one, _ in node.next_functions]
+        parts = graphs.parts(node)
         inner: Any = parts[0] if kind in ERRORS or (kind == "Mul" and parts[0] is parts[-1]) else None
-        if kind_of(inner) == "Sub" and None not in (both := [one for one, _ in inner.next_functions]):
+        if kind_of(inner) == "Sub" and None not in (both := graphs.parts(inner)):
             return [Compared(both[0], both[1], shape_of(inner, 0) or (), True)] if both[0] is not both[1] else []
         if kind == "Mul" and len(parts) == 2 and None not in parts:
             for odds, logs in (parts, parts[::-1]):
                 if _made_by(odds) == "Softmax" and (found := _logarithms(logs)):
                     return [Compared(one, odds, shape_of(node, 0) or (), False) for one in found]
-        new = [one for one in parts if one is not None and one not in seen]
-        seen.update(new)
-        pending += new
     return []
 
 
 def _logarithms(node: Any) -> list[Any]:
     """The logarithms of probabilities that an operation made, or that it is the difference of."""
-    parts = [one for one, _ in node.next_functions] if kind_of(node) == "Sub" else [node]
+    parts = graphs.parts(node) if kind_of(node) == "Sub" else [node]
     return [one for one in parts if _made_by(one) in ("LogSoftmax", "Log")]
 
 
@@ -59,5 +54,5 @@ def _made_by(node: Any) -> str:
     for _ in range(MAX_SCALED):
         if kind_of(node) not in SCALED:
             break
-        node = next((one for one, _ in node.next_functions if one is not None), None)
+        node = next(iter(graphs.following(node)), None)
     return kind_of(node)

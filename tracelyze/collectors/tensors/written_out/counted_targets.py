@@ -10,8 +10,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
+from tracelyze.collectors.tensors.written_out.errors import kind_of
 
 MAX_DEEP = 24  # operations on one way
 MAX_TERMS = 4  # of a sum of losses, within each other
@@ -49,9 +50,9 @@ def counted(torch: Any, root: Any) -> Counted | None:
 
 def _term(torch: Any, node: Any, way: _Way, terms: int) -> Counted | None:
     for _ in range(MAX_DEEP):
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind == "Add" and saved_values.sizes_of(node) == ():
-            parts = [one for one, _ in node.next_functions if one is not None] if terms else []
+            parts = graphs.following(node) if terms else []
             found = [one for part in parts if (one := _term(torch, part, way, terms - 1)) is not None]
             return found[0] if len(found) == 1 else None
         if kind in ("NllLoss", "NllLoss2D"):
@@ -59,10 +60,10 @@ def _term(torch: Any, node: Any, way: _Way, terms: int) -> Counted | None:
         if kind in PICKING:
             return _picked(torch, node, way)
         further = _through(torch, node, kind, way)
-        following = [one for one, _ in node.next_functions if one is not None]
-        if further is None or len(following) != 1:
+        following = graphs.only_following(node)
+        if further is None or following is None:
             return None
-        node, way = following[0], further
+        node, way = following, further
     return None
 
 
@@ -142,15 +143,15 @@ def _of_torch(torch: Any, node: Any, way: _Way) -> Counted | None:
 
 def _picked(torch: Any, node: Any, way: _Way) -> Counted | None:
     """At an operation that picks the targets' log-probabilities; or that chooses by a mask, and torch's loss behind."""
-    mask = _chosen(torch, node) if _kind(node) == "Index" else None
+    mask = _chosen(torch, node) if kind_of(node) == "Index" else None
     if mask is not None:
-        following = [one for one, _ in node.next_functions if one is not None]
+        following = graphs.only_following(node)
         chosen = way._replace(masks=(mask,))
-        return _term(torch, following[0], chosen, 0) if len(following) == 1 and not way.masks else None
+        return _term(torch, following, chosen, 0) if following is not None and not way.masks else None
     sizes = saved_values.sizes_of(node)
     if sizes is None or prod(sizes) > MAX_TARGETS or not prod(sizes) or not _of_log_softmax(node):
         return None
-    if _kind(node) == "Gather":
+    if kind_of(node) == "Gather":
         index = saved_values.saved(node, "index")
         if index is None or index.shape[-1] != 1:
             return None
@@ -168,11 +169,10 @@ def _picked(torch: Any, node: Any, way: _Way) -> Counted | None:
 def _of_log_softmax(node: Any) -> bool:
     logarithm = False
     for _ in range(MAX_DEEP):
-        following = [one for one, _ in node.next_functions if one is not None]
-        if len(following) != 1:
+        node = graphs.only_following(node)
+        if node is None:
             return False
-        node = following[0]
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind == "LogSoftmax" or (kind == "Softmax" and logarithm):
             return True
         if kind not in BETWEEN:
@@ -196,7 +196,3 @@ def _together(torch: Any, counting: Any, way: _Way) -> Counted | None:
         return None
     weight = targets * way.factor
     return Counted(targets, torch.where(masks_only, weight, torch.full_like(weight, float("nan"))))
-
-
-def _kind(node: Any) -> str:
-    return saved_values.kind(node).rpartition("::")[2]

@@ -10,9 +10,11 @@ change which targets count: weights, ratios and powers end the search.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.written_out.errors import kind_of
 
 MAX_NODES = 40
 MAX_TARGETS = 2**22
@@ -40,7 +42,7 @@ def likelihood(torch: Any, root: Any) -> Likelihood | None:
     seen = 0
     while pending and seen < MAX_NODES:
         node, masks, logarithm = pending.pop(0)
-        kind = _kind(node)
+        kind = kind_of(node)
         seen += 1
         found = (_of_each if kind in OF_EACH else _picked)(torch, node, kind, masks, logarithm)
         if found is not None:
@@ -50,7 +52,7 @@ def likelihood(torch: Any, root: Any) -> Likelihood | None:
         masks = masks if passing else masks + _mask(torch, node, kind)
         if any(mask is None for mask in masks):
             continue
-        pending += [(one, masks, logarithm or kind == "Log") for one, _ in node.next_functions if one is not None]
+        pending += [(one, masks, logarithm or kind == "Log") for one in graphs.following(node)]
     return None
 
 
@@ -88,7 +90,7 @@ def _zeros_and_ones(torch: Any, given: Any) -> bool:
 
 def _picked(torch: Any, node: Any, kind: str, masks: tuple[Any, ...], logarithm: bool) -> Likelihood | None:
     """The classes that an operation picks: by gather, by an index for each row, or by a product with ones and zeros."""
-    sides = [one for one, _ in node.next_functions if one is not None] if kind in ("Gather", "Index", "Mul") else []
+    sides = graphs.following(node) if kind in ("Gather", "Index", "Mul") else []
     if len(sides) != 1:
         return None
     softmax, rows, sliced = _softmax(sides[0], logarithm)
@@ -98,7 +100,7 @@ def _picked(torch: Any, node: Any, kind: str, masks: tuple[Any, ...], logarithm:
     targets: Any = None
     if kind == "Gather":
         index = saved_values.saved(node, "index")
-        last = index is not None and node._saved_dim in (index.dim() - 1, 2**64 - 1, -1)
+        last = index is not None and saved_values.is_last(node._saved_dim, index.dim())
         targets = index if last and index.shape[-1] == 1 else None
     elif kind == "Index":
         indices = saved_values.saved_several(node, "indices")
@@ -110,10 +112,7 @@ def _picked(torch: Any, node: Any, kind: str, masks: tuple[Any, ...], logarithm:
             targets = torch.where(ones.sum(-1) == 1, ones.to(torch.int8).argmax(-1), IGNORED)
     if targets is None or targets.dtype not in (torch.int64, torch.int32) or targets.numel() > MAX_TARGETS:
         return None
-    number = 1
-    for size in rows[:-1]:
-        number *= size
-    if targets.numel() != number and not (sliced and kind == "Gather"):
+    if targets.numel() != prod(rows[:-1]) and not (sliced and kind == "Gather"):
         return None
     return _masked(torch, softmax, classes, targets.detach().reshape(-1), masks)
 
@@ -162,22 +161,18 @@ def _softmax(node: Any, logarithm: bool) -> tuple[Any, tuple[int, ...], bool]:
     the ends of rows were cut off since. (None, (), False) if it is anything else."""
     sliced = False
     for _ in range(MAX_NODES):
-        kind = _kind(node)
+        kind = kind_of(node)
         if kind in SOFTMAXES:
             rows = saved_values.sizes_of(node) or ()
-            last = rows and node._saved_dim in (len(rows) - 1, 2**64 - 1, -1)
+            last = rows and saved_values.is_last(node._saved_dim, len(rows))
             return (node, rows, sliced) if last and (logarithm or kind == "LogSoftmax") else (None, (), False)
-        following = [one for one, _ in node.next_functions if one is not None]
-        if len(following) != 1:
+        following = graphs.only_following(node)
+        if following is None:
             break
         if kind == "Slice" and getattr(node, "_saved_start", 1) == 0:
             sliced = True
         elif kind not in GUARDING:
             break
         logarithm = logarithm or kind == "Log"
-        node = following[0]
+        node = following
     return None, (), False
-
-
-def _kind(node: Any) -> str:
-    return saved_values.kind(node).rpartition("::")[2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, VIEWS, kind_of
 
 MARK = "tracelyze-gradient"
@@ -37,10 +37,10 @@ def _sums_up_more(root: Any) -> bool:
         if MARK in node.metadata:
             continue
         if kind_of(node) not in SUMS:
-            if saved_values.operation(node) != "torch::autograd::AccumulateGrad":
+            if saved_values.operation(node) != graphs.LEAF:
                 return True
             continue
-        new = [one for one, _ in node.next_functions if one is not None and one not in seen]
+        new = [one for one in graphs.following(node) if one not in seen]
         seen.update(new)
         waiting += new
     return False
@@ -52,7 +52,7 @@ def _is_behind(root: Any) -> bool:
         if MARK in node.metadata:
             return True
         if len(seen) < MAX_BEHIND:
-            new = [one for one, _ in node.next_functions if one is not None and one not in seen]
+            new = [one for one in graphs.following(node) if one not in seen]
             seen.update(new)
             waiting += new
     return False

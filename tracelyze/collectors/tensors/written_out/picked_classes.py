@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.tensors.embedded_ids import Graph
+from tracelyze.collectors.tensors.graphs import Graph
 from tracelyze.collectors.tensors.saved_values import saved, saved_several, signed
 
 MAX_PICKS = 8
@@ -41,10 +41,7 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
         or not ("Gather" in kinds or "Index" in kinds)
     ):
         return {}
-    users: dict[Any, int] = {}
-    for _, used, _ in graph.edges:
-        users[used] = users.get(used, 0) + 1
-    found = [_pick(torch, graph, users, node) for node in graph.of_kind("Gather", "Index")[:MAX_PICKS]]
+    found = [_pick(torch, graph, node) for node in graph.of_kind("Gather", "Index")[:MAX_PICKS]]
     picks = [pick for pick in found if pick is not None and pick.holds.device == device]
     if not picks:
         return {}
@@ -55,15 +52,15 @@ def columns(torch: Any, root: Any, device: Any) -> dict[str, Any]:
     return dict(zip(COLUMNS, (number, wrong, over, along), strict=True))
 
 
-def _pick(torch: Any, graph: Graph, users: dict[Any, int], node: Any) -> Pick | None:
+def _pick(torch: Any, graph: Graph, node: Any) -> Pick | None:
     """What an operation picks from a log_softmax; None if this is no such pick.
 
     All pairs of a batch may be normalised either way, so the two sizes have to differ.
     """
     first = source = node.next_functions[0][0]
-    while source is not None and graph.nodes[source] in SAME and users[source] == 1:
+    while source is not None and graph.nodes[source] in SAME and len(graph.users[source]) == 1:
         source = source.next_functions[0][0]
-    if source is None or graph.nodes[source] != "LogSoftmax" or users[source] > 1:
+    if source is None or graph.nodes[source] != "LogSoftmax" or len(graph.users[source]) > 1:
         source = _evened(graph, first)
     if source is None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors import graphs, saved_values
 
 MAX_NODES: Final = 60
 WALK_DEPTH: Final = 12
@@ -40,10 +40,8 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
 
     None where the loss has no such operation, or another one beside it is given scores.
     """
-    pending, seen, found = [root], {root}, []
-    while pending and len(seen) < MAX_NODES:
-        node = pending.pop(0)
-        kind = saved_values.kind(node)
+    found = []
+    for node, kind in graphs.walk(root, MAX_NODES, BETWEEN):
         squashing = node if kind in LOGARITHMS else _soft(node) if kind == "Log1P" else None
         if kind == "Log":
             squashing = _through(node, GUARDING | {"Log"})
@@ -54,17 +52,13 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
                 return None
             sizes = saved_values.sizes_of(squashing) or ()
             found.append((saved_values.kind(squashing) if kind != "Log1P" else "LogSigmoid", made, sizes))
-        elif kind in BETWEEN:
-            following = [one for one, _ in node.next_functions if one is not None and one not in seen]
-            seen.update(following)
-            pending += following
     return found[0] if found else None
 
 
 def _scores_of(node: Any) -> str:
     """What made the scores that a squashing operation was given."""
-    following = [one for one, _ in node.next_functions if one is not None]
-    earlier = _through(following[0], VIEWS) if len(following) == 1 else None
+    following = graphs.only_following(node)
+    earlier = None if following is None else _through(following, VIEWS)
     kind = "" if earlier is None else saved_values.kind(earlier)
     return kind if kind in PROBABILITIES else ""
 
@@ -76,10 +70,9 @@ def _soft(node: Any) -> Any:
             return None
         if expected == SOFT[-1]:
             return node
-        following = [one for one, _ in node.next_functions if one is not None]
-        if len(following) != 1:
+        node = graphs.only_following(node)
+        if node is None:
             return None
-        node = following[0]
     return None
 
 
@@ -88,8 +81,7 @@ def _through(node: Any, passing: frozenset[str]) -> Any:
     for _ in range(WALK_DEPTH):
         if saved_values.kind(node) not in passing:
             return node
-        following = [one for one, _ in node.next_functions if one is not None]
-        if len(following) != 1:
+        node = graphs.only_following(node)
+        if node is None:
             return None
-        node = following[0]
     return None

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tracelyze.collectors.internals.local_variables import borrowed
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.growing import own_values
+from tracelyze.collectors.tensors.graphs import following
 
 LOOKS = 3  # steps after which what grows with every step has done so
 LONG = 10  # entries: a list that a step makes for itself is seldom as long
@@ -170,8 +171,8 @@ def _behind(node: Any, left: list[int]) -> frozenset[int]:
     found: set[int] = set()
     open_ends = deque([node])
     while open_ends and left[1] > 0 and len(found) < MAX_BEHIND:
-        for one, _ in open_ends.popleft().next_functions:
-            if one is not None and hasattr(one, "_sequence_nr") and (number := one._sequence_nr()) not in found:
+        for one in following(open_ends.popleft()):
+            if hasattr(one, "_sequence_nr") and (number := one._sequence_nr()) not in found:
                 left[1] -= 1
                 found.add(number)
                 open_ends.append(one)
