@@ -8,8 +8,8 @@ while a CUDA graph is captured: the question alone would make the capture fail, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 
 class Readback:
@@ -31,6 +31,12 @@ class Readback:
             raise NotImplementedError(f"values on {kind} devices cannot be read without waiting for the device")
         with torch.no_grad():
             self._copy(torch, torch.stack([tensor.detach().reshape(()).to(torch.float32) for tensor in tensors]))
+
+    @classmethod
+    def of_columns(cls, torch: Any, values: Mapping[str, Any]) -> Self:
+        """Scalars on one device that are columns of a row, by their names."""
+        names = list(values)
+        return cls(torch, list(values.values()), lambda row, read: row.update(zip(names, read, strict=True)))
 
     def _read_whole(self, torch: Any, tensor: Any) -> None:
         with torch.no_grad():

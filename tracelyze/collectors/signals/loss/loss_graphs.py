@@ -112,11 +112,7 @@ class LossGraphs(Signal):
                     self.context.emit("events", self._event("flat-loss") | {"name": ", ".join(flat)})
         if values and len({value.device for value in values.values()}) == 1:
             row = {"step": self.progress.steps, "site": self.program.sites.here("backward")}
-            names = list(values)
-            read = Readback(
-                self.torch, list(values.values()), lambda late, read: late.update(zip(names, read, strict=True))
-            )
-            self._pending.put([row], read)
+            self._pending.put([row], Readback.of_columns(self.torch, values))
 
     def _terms(self, node: Any) -> bool:
         """Record what a policy's loss does beside weighing log-probabilities; whether it is one."""

@@ -7,7 +7,6 @@ broadcast. They show in the arguments of the call, whichever way the loss is wri
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import graphs, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
@@ -73,7 +73,7 @@ class LossInputs(Signal):
         saved_values.watch(self.torch)
         self._transformed = False  # whether a loss was met within a transform of torch.func
         self._empty: set[int | None] = set()  # lines of losses over no elements
-        self._late: deque[tuple[dict[str, Any], Readback]] = deque()
+        self._pending = PendingRows(context.emit, "loss_calls")
 
     def loss_call(self, function: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> None:
         torch = self.torch
@@ -84,7 +84,7 @@ class LossInputs(Signal):
             self._mean_of_nothing(function, kwargs)
         if not self._wanted(count):
             return
-        self._release()
+        self._pending.release()
         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
         if not self._can_be_read(given, target):
             if self._is_transformed(given, target):
@@ -171,7 +171,7 @@ class LossInputs(Signal):
             self._counts.clear()  # another training begins: its losses are sampled as often as the first one's
 
     def finished(self) -> None:
-        self._release(wait=True)
+        self._pending.release(wait=True)
 
     def _can_be_read(self, *tensors: Any) -> bool:
         """Plain tensors with values. Under a transform (vmap) or a mode that counts operations, ours would be seen."""
@@ -242,20 +242,9 @@ class LossInputs(Signal):
         return latest is not None and latest.carries_on and len(self.program.optimizers.tracked()) > 1
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
-        if not values:
-            self.context.emit("loss_calls", row)
-            return
-        names = list(values)
-        fill = Readback(
-            self.torch, list(values.values()), lambda late, numbers: late.update(zip(names, numbers, strict=True))
-        )
-        self._late.append((row, fill))
-        self._release()
-
-    def _release(self, wait: bool = False) -> None:
-        while self._late and (wait or self._late[0][1].arrived()):
-            row, readback = self._late.popleft()
-            readback.fill(row)
+        if values:
+            self._pending.put([row], Readback.of_columns(self.torch, values))
+        else:
             self.context.emit("loss_calls", row)
 
 

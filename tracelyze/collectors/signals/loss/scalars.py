@@ -14,7 +14,7 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
-from tracelyze.collectors.tensors.readback import Readback
+from tracelyze.collectors.tensors.readback import Known, Readback
 from tracelyze.collectors.tensors.safe_computing import has_memory
 
 MAX_NAMES = 200  # names that are kept apart; a name made anew for every step would make the table grow with the run
@@ -100,8 +100,7 @@ class Scalars(Signal):
     def _pass_on(self, row: dict[str, Any]) -> None:
         """Rows stay in order: one that waits for the device holds up those after it."""
         if self._late:
-            value = row["value"]
-            self._late.append((row, _Arrived(value)))
+            self._late.append((row, Known(_is_filled)))
         else:
             self.context.emit("scalars", row)
 
@@ -174,7 +173,7 @@ class Scalars(Signal):
             return float(given.item())
         if given.device.type == "cuda" and self.torch.cuda.is_current_stream_capturing():
             raise _Refused("cannot be read while a CUDA graph is captured")
-        return Readback(self.torch, [given], lambda row, values: row.update(value=values[0]))
+        return Readback.of_columns(self.torch, {"value": given})
 
     def _identifier(self, given: Any) -> str:
         if isinstance(given, str):
@@ -189,17 +188,8 @@ class Scalars(Signal):
         return redaction.redact_text(", ".join(shown)[:MAX_TEXT])
 
 
-class _Arrived:
-    """A number that is here. Has the same methods as a Readback."""
-
-    def __init__(self, value: float) -> None:
-        self._value = value
-
-    def arrived(self) -> bool:
-        return True
-
-    def fill(self, row: dict[str, Any]) -> None:
-        row["value"] = self._value
+def _is_filled(_row: dict[str, Any]) -> None:
+    """Of a row whose value is there: nothing to fill in."""
 
 
 class _Promised:

@@ -130,13 +130,10 @@ class WrittenLosses(Signal):
         }
 
     def _emit(self, row: dict[str, Any], values: dict[str, Any]) -> None:
-        names = list(values)
-        if not values:
+        if values:
+            self._pending.put([row], Readback.of_columns(self.torch, values))
+        else:
             self.context.emit("loss_calls", row)
-            return
-        read = Readback(self.torch, list(values.values()), lambda late, got: late.update(zip(names, got, strict=True)))
-        self._pending.put([row], read)
-        self._pending.release()
 
     def finished(self) -> None:
         self._pending.release(wait=True)

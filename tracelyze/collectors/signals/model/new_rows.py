@@ -212,9 +212,4 @@ class NewRows(Signal):
             row = {"step": self.progress.steps, "parameter": grown.name, "before": grown.before}
             row |= {"rows": int(weight.shape[0]), "trainable": bool(weight.requires_grad)}
             row["looked_up"] = grown.looked_up
-            self._pending.put(
-                [row],
-                Readback(
-                    torch, [used.sum(), same.sum()], lambda late, read: late.update(used=read[0], unchanged=read[1])
-                ),
-            )
+            self._pending.put([row], Readback.of_columns(torch, {"used": used.sum(), "unchanged": same.sum()}))
