@@ -68,6 +68,11 @@ STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "befor
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")
 
 
+def columns_of(table: str, *names: str) -> tuple[str, ...]:
+    """Columns of a table as a signal declares them. `names`: separated by blanks."""
+    return tuple([f"{table}.{name}" for several in names for name in several.split()])
+
+
 class Unavailable(Exception):  # noqa: N818  # no error
     """Raised by a signal's constructor: why it has nothing to record here."""
 

@@ -20,7 +20,7 @@ from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data.evaluated_calls import EARLY_PER_BATCH, LEAST, EvaluatedCalls
 from tracelyze.collectors.signals.data.loader import batches_per_pass
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import fingerprints
 from tracelyze.collectors.tensors.readback import Readback
@@ -116,13 +116,11 @@ class _Sampled(NamedTuple):
 class Batches(Signal):
     name = "batches"
     needs = (*UNSEEN, LOADER_ITERATOR)
-    columns = tuple(
-        f"batches.{name}"
-        for name in (
-            "time", "step", "loader", "epoch", "batch", "trained", "field", "dtype", "shape", "mean", "std", "min",
-            "max", "zeros", "nonfinite", "classes", "prints", "print", "alert",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "batches",
+        "time step loader epoch batch trained field dtype shape mean std min max zeros nonfinite classes prints print "
+        "alert",
+    )
     about = "Fingerprints of samples, by which they are recognised elsewhere, and statistics of every field of a batch."
     cost = "100 us per field and sample"
     sampled = True

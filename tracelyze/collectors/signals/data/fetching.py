@@ -10,7 +10,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR, UNSEEN
 from tracelyze.collectors.program import fetches
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 PASSES = 8  # first passes over a loader that are looked at; then the powers of two
 OWN_PASSES = 24  # over all loaders of the training process itself: a loop may make one for each batch
@@ -31,22 +31,7 @@ class _Pass(NamedTuple):
 class Fetching(Signal):
     name = "fetching"
     needs = (*UNSEEN, LOADER_ITERATOR)
-    columns = tuple(
-        f"fetches.{name}"
-        for name in (
-            "time",
-            "step",
-            "loader",
-            "epoch",
-            "worker",
-            "source",
-            "batches",
-            "moved",
-            "start",
-            "second",
-            "memory",
-        )
-    )
+    columns = columns_of("fetches", "time step loader epoch worker source batches moved start second memory")
     about = "Whether a loader's batches draw random numbers, from which states on, and the memory of its workers."
     cost = "0.5 ms a pass"
 

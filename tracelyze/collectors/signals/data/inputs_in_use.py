@@ -18,7 +18,7 @@ from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.data import saved_inputs
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors import fingerprints, saved_values
@@ -58,10 +58,7 @@ class _Kind:
 class InputsInUse(Signal):
     name = "inputs_in_use"
     needs = (*UNSEEN, SAVED)
-    columns = tuple(
-        f"inputs_in_use.{name}"
-        for name in ("step", "module", "argument", "shape", "dtype", "looks", "changed", "saved", "share")
-    )
+    columns = columns_of("inputs_in_use", "step module argument shape dtype looks changed saved share")
     about = "Inputs of a model that hold something else after its backward than when it was called."
     cost = "200 us per input and sample"
     sampled = True

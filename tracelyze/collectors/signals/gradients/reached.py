@@ -15,7 +15,7 @@ from tracelyze.collectors.program.manual_updates import ManualOptimizer, leaves
 from tracelyze.collectors.program.optimizers import Tracked, constructed
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.gradients import freezing
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.readback import Readback
 
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which its list is written
@@ -61,21 +61,9 @@ class _Orphan:
 
 class Reached(Signal):
     name = "reached"
-    columns = tuple(
-        f"reach.{name}"
-        for name in (
-            "step",
-            "optimizer",
-            "steps",
-            "held",
-            "held_elements",
-            "missed",
-            "missed_elements",
-            "names",
-            "shared_model",
-            "fed_by_trained",
-            "short_lived",
-        )
+    columns = columns_of(
+        "reach",
+        "step optimizer steps held held_elements missed missed_elements names shared_model fed_by_trained short_lived",
     )
     about = "Trainable tensors that never get a gradient, and tensors that get gradients and are in no optimizer."
     copied_columns = ()

@@ -19,7 +19,7 @@ from tracelyze.collectors.program.consumed.without_loader import WithoutLoader
 from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.models import Model, first_tensor
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 
@@ -39,14 +39,12 @@ class Evaluation(Signal):
     copied_columns = ()
     about = "Evaluation passes: calls whose output no backward reached, with mode, losses and batches."
     cost = "3 us a call"
-    columns = tuple(
-        f"evals.{name}"
-        for name in (
-            "time_start", "time_end", "after_step", "model", "trained", "optimizer", "forwards", "samples", "grad_mode",
-            "model_in_train", "modules_sensitive", "modules_in_train", "modules", "dropouts", "repeats", "statistics",
-            "same_input", "losses", "loss", "loss_is_whole", "loader", "site", "compared", "purpose",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "evals",
+        "time_start time_end after_step model trained optimizer forwards samples grad_mode model_in_train "
+        "modules_sensitive modules_in_train modules dropouts repeats statistics same_input losses loss loss_is_whole "
+        "loader site compared purpose",
+    )
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)

@@ -15,7 +15,7 @@ from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.models import wrapped
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import embedded_ids, rows_of_ids
 from tracelyze.collectors.tensors.readback import Readback
@@ -32,12 +32,12 @@ PLAIN = frozenset({"input_ids", "labels", "shift_labels", "attention_mask"})  # 
 class GivenLabels(Signal):
     name = "given_labels"
     needs = UNSEEN
-    columns = tuple(
-        f"loss_calls.{name}"
-        for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-                     "target_integer", "ignored", "pad_share", "pad_rows", "pad_target", "pad_same",
-                     *rows_of_ids.COLUMNS)
-    )  # fmt: skip
+    columns = columns_of(
+        "loss_calls",
+        "step function site loader training reduction input_shape target_shape target_integer ignored pad_share "
+        "pad_rows pad_target pad_same",
+        *rows_of_ids.COLUMNS,
+    )
     about = "Ids and labels that enter a model which computes its loss without a loss function of torch (fused losses)."
     cost = "nothing where the model is given no labels or calls a loss function; else 500 us in a dozen steps"
     pausable = ("forward",)

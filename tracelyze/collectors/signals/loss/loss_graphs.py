@@ -18,7 +18,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.loss.trained_rows import TrainedRows
 from tracelyze.collectors.signals.precision.autocast import dtype_code
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import flat_operations, product_types, saved_values
 from tracelyze.collectors.tensors.attention import masked_attention, softmax_dimension
@@ -36,17 +36,14 @@ PER_STEP, MAX_SAMPLES = 4, 2000
 class LossGraphs(Signal):
     name = "loss_graphs"
     needs = (*UNSEEN, SAVED)
-    columns = tuple(
-        f"loss_graphs.{name}"
-        for name in (
-            "step",
-            "site",
-            *weights.COLUMNS,
-            *masked_attention.COLUMNS,
-            *softmax_dimension.COLUMNS,
-            *picked_classes.COLUMNS,
-            *product_types.COLUMNS,
-        )
+    columns = columns_of(
+        "loss_graphs",
+        "step site",
+        *weights.COLUMNS,
+        *masked_attention.COLUMNS,
+        *softmax_dimension.COLUMNS,
+        *picked_classes.COLUMNS,
+        *product_types.COLUMNS,
     )
     about = (
         "Operations behind the loss: the weights of a policy's loss, its entropy, that of the odds it chooses by, "

@@ -16,7 +16,7 @@ from tracelyze.collectors.program.modules import two_models
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import graphs, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
@@ -46,18 +46,19 @@ CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", 
 class LossInputs(Signal):
     name = "loss_inputs"
     needs = (DISPATCH_MODES, TRANSFORMS, SAVED)
-    columns = tuple(
-        f"loss_calls.{name}"
-        for name in (
-            "step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-            "target_integer", "made_by", "made_dim", "made_whole", "made_from", "lowest", "highest", "sum_error",
-            "log_sum_error", "target_lowest", "target_highest", "value", "ignored", "varies", "target_varies",
-            "ids_compared", "ids_equal", "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same",
-            "autocast",
-            *next_seen.COLUMNS, *rows_of_ids.COLUMNS, *two_models.COLUMNS, *label_columns.COLUMNS,
-            *kept_order.COLUMNS, "answer", "answer_same",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "loss_calls",
+        "step function site loader training reduction input_shape target_shape target_integer made_by made_dim "
+        "made_whole made_from lowest highest sum_error log_sum_error target_lowest target_highest value ignored "
+        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same "
+        "autocast",
+        *next_seen.COLUMNS,
+        *rows_of_ids.COLUMNS,
+        *two_models.COLUMNS,
+        *label_columns.COLUMNS,
+        *kept_order.COLUMNS,
+        "answer answer_same",
+    )
     about = "Arguments of torch's loss functions: shapes, ranges, whether rows are probabilities, and what made them."
     cost = "100 us per sample (1 to 50 ms at the first few of a sequence model), 2 us per call that is not sampled"
     sampled = True

@@ -16,7 +16,7 @@ from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
@@ -33,10 +33,7 @@ Key = tuple[Any, ...]
 class References(Signal):
     name = "references"
     needs = UNSEEN
-    columns = tuple(
-        f"references.{name}"
-        for name in ("step", "model", "reference", "same", "shared", "equal", "adapters_off", "site")
-    )
+    columns = columns_of("references", "step model reference same shared equal adapters_off site")
     about = "Models that are called without autograd on the input of the trained one: are they others than it?"
     cost = "10 us a call and 100 us a pair of models, in steps that are sampled"
     sampled = True

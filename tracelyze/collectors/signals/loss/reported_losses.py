@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.schema import logged_metrics
 
 MAX_ROWS = 20_000
@@ -51,7 +51,7 @@ METRICS: Final = frozenset(
 
 class ReportedLosses(Signal):
     name = "reported_losses"
-    columns = tuple(f"scalars.{name}" for name in ("time", "step", "phase", "name", "value", "logger"))
+    columns = columns_of("scalars", "time step phase name value logger")
     about = "Training losses as the program hands them to a logger (TensorBoard, W&B, MLflow), metrics of RL trainers."
     cost = "3 us a value that is logged"
 

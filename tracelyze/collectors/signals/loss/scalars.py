@@ -11,7 +11,7 @@ from typing import Any
 
 from tracelyze import redaction
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingValues
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import Known, Readback
@@ -39,7 +39,7 @@ class _Refused(Exception):  # noqa: N818  # it is one, in the words of this file
 
 class Scalars(Signal):
     name = "scalars"
-    columns = tuple(f"scalars.{name}" for name in ("time", "step", "own_step", "phase", "name", "value", "batch"))
+    columns = columns_of("scalars", "time step own_step phase name value batch")
     inactive = ("after_step",)
     needs_every_step = True
     about = "What the script says by itself: `tracelyze.log`, and what the callbacks for frameworks pass on."

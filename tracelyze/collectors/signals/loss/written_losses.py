@@ -8,7 +8,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.modules import two_models
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import embedded_ids, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
@@ -35,14 +35,15 @@ OF_CLASSES = "the hand-written loss"  # a cross-entropy: log-probabilities of wh
 class WrittenLosses(Signal):
     name = "written_losses"
     needs = (*UNSEEN, SAVED)
-    columns = tuple(
-        f"loss_calls.{name}"
-        for name in ("step", "function", "site", "loader", "training", "reduction", "input_shape", "target_shape",
-                     "target_integer", "made_by", "made_from", "varies", "target_varies", "ids_compared", "ids_equal",
-                     "ids_ahead", "sees_later", "pad_share", "pad_rows", "pad_target", "pad_same", *next_seen.COLUMNS,
-                     *rows_of_ids.COLUMNS, *label_columns.COLUMNS,
-                     *two_models.COLUMNS)
-    )  # fmt: skip
+    columns = columns_of(
+        "loss_calls",
+        "step function site loader training reduction input_shape target_shape target_integer made_by made_from "
+        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same",
+        *next_seen.COLUMNS,
+        *rows_of_ids.COLUMNS,
+        *label_columns.COLUMNS,
+        *two_models.COLUMNS,
+    )
     about = (
         "Losses that are written out instead of called: shapes of prediction and target, from the graph behind them."
     )

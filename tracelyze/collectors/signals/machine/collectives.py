@@ -13,7 +13,7 @@ from typing import Any
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine.stalls import StallDetector
-from tracelyze.collectors.signals.signal import Signal, Unavailable
+from tracelyze.collectors.signals.signal import Signal, Unavailable, columns_of
 from tracelyze.collectors.system import flight_recorder
 
 KEPT = 16  # collectives of a group that are not complete: the first of them is what the others wait for
@@ -38,7 +38,7 @@ COLUMNS = (
 
 class Collectives(Signal):
     name = "collectives"
-    columns = tuple(f"collectives.{name}" for name in COLUMNS)
+    columns = columns_of("collectives", *COLUMNS)
     about = "Collectives that are under way when nothing moves on, and at the end, from torch's Flight Recorder."
     cost = "nothing while the training moves"
     may_hang = True

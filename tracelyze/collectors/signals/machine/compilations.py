@@ -13,7 +13,7 @@ from typing import Any
 from tracelyze import redaction
 from tracelyze.collectors.program.call_sites import is_library
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 MAX_ROWS = 512
 LONGEST = 300  # characters of a reason
@@ -24,10 +24,7 @@ GUARD = re.compile(r"^\d+/\d+: (.*?)(?:\s+# .*?:(\d+) in \S+)?$")  # the conditi
 
 class Compilations(Signal):
     name = "compilations"
-    columns = tuple(
-        f"compilations.{name}"
-        for name in ("step", "kind", "function", "resumed", "site", "reason", "operators", "seconds", "frame", "again")
-    )
+    columns = columns_of("compilations", "step kind function resumed site reason operators seconds frame again")
     about = "Functions that torch.compile compiled, for the how-manieth time, and where it broke a graph, or gave up."
     cost = "nothing where nothing is compiled; else 20 us a second"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 MAX_DEVICES = 16
 # Bits of nvmlDeviceGetCurrentClocksThrottleReasons that say that clocks are lower than they could be.
@@ -28,23 +28,9 @@ TEMPERATURE, SM_CLOCK = 0, 1  # NVML_TEMPERATURE_GPU, NVML_CLOCK_SM
 
 class Devices(Signal):
     name = "devices"
-    columns = tuple(
-        f"devices.{name}"
-        for name in (
-            "time",
-            "step",
-            "device",
-            "name",
-            "busy",
-            "memory_used",
-            "memory_total",
-            "power",
-            "power_limit",
-            "temperature",
-            "clock",
-            "clock_max",
-            "slowed_by",
-        )
+    columns = columns_of(
+        "devices",
+        "time step device name busy memory_used memory_total power power_limit temperature clock clock_max slowed_by",
     )
     about = "Load, memory, power, temperature and clocks of the GPUs in use, once a second."
     cost = "a few calls of the driver a second, on a thread of their own"

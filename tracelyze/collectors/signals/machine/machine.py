@@ -10,7 +10,7 @@ import os
 from time import perf_counter
 from typing import Any
 
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.system import processes
 
 try:
@@ -27,15 +27,12 @@ MAX_CHILDREN = 256
 
 class Machine(Signal):
     name = "machine"
-    columns = tuple(
-        f"samples.{name}"
-        for name in (
-            "host_rss", "host_files", "host_pss", "host_uss", "host_swap", "host_available", "cpu_seconds",
-            "cpu_limit", "machine_cpu", "cpu_throttled", "delayed", "faults_minor", "faults_major", "swapped_in",
-            "disk_read", "children", "children_rss", "children_pss", "children_uss", "children_cpu_seconds",
-            "children_delayed", "children_disk_read",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "samples",
+        "host_rss host_files host_pss host_uss host_swap host_available cpu_seconds cpu_limit machine_cpu "
+        "cpu_throttled delayed faults_minor faults_major swapped_in disk_read children children_rss children_pss "
+        "children_uss children_cpu_seconds children_delayed children_disk_read",
+    )
     about = "Memory, processor time, page faults and disk reads of the process and of its children, once a second."
     cost = "0.3 ms a second on a thread of ours"
 

@@ -14,7 +14,7 @@ from tracelyze.collectors.program.lines.growing.caches import GrowingCaches
 from tracelyze.collectors.program.lines.growing.lists import GrowingLists
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 EVERY = 0.005  # seconds between two readings, which take 2 to 8 us of system call: memory does not leak faster
 
@@ -33,9 +33,7 @@ class Memory(Signal):
     cost = "5 us a reading, at most every 5 ms; where memory grows, 1 us a call of any function for three backwards"
     copied_columns = ()
     fast_columns = ("host_rss",)
-    columns = tuple(
-        f"steps.{name}" for name in ("host_rss", "device_allocated", "device_reserved", "device_peak", "device_retries")
-    )
+    columns = columns_of("steps", "host_rss device_allocated device_reserved device_peak device_retries")
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)

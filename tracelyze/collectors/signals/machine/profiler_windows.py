@@ -14,7 +14,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import PROFILING
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal, Unavailable
+from tracelyze.collectors.signals.signal import Signal, Unavailable, columns_of
 
 STEPS = 4  # of one window; the first holds the profiler's own start
 FIRST = 10  # steps before the first window: past warm-up
@@ -28,7 +28,7 @@ class ProfilerWindows(Signal):
     about = "Windows of torch.profiler, four steps every so often; asked for with --profile-every N."
     needs_every_step = True  # asked for, and profiled steps are slow anyway
     cost = "slows the profiled steps"
-    columns = tuple(f"windows.{name}" for name in ("first_step", "last_step", "file", "seconds", "step_seconds"))
+    columns = columns_of("windows", "first_step last_step file seconds step_seconds")
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)

@@ -19,7 +19,7 @@ from tracelyze.collectors.program.modules import gate_parameters
 from tracelyze.collectors.program.modules.gates import NUMBERS, Gates
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.functional_activations import FunctionalActivations
@@ -39,14 +39,11 @@ Row = dict[str, Any]
 class Activations(Signal):
     name = "activations"
     needs = UNSEEN
-    columns = tuple(
-        f"activations.{name}"
-        for name in (
-            "time", "step", "alert", "order", "module", "kind", "dtype", "elements", "mean", "std", "largest", "zeros",
-            "dead", "inputs", "outputs", "fed_by", "nonfinite", "weights_finite", "called_at", "experts", "busiest",
-            "busiest_share", "idle",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "activations",
+        "time step alert order module kind dtype elements mean std largest zeros dead inputs outputs fed_by nonfinite "
+        "weights_finite called_at experts busiest busiest_share idle",
+    )
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
     cost = "40 us per module and sample"
     sampled = True

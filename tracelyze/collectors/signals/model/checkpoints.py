@@ -21,7 +21,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.resumed_states import Given, Resumed
 from tracelyze.collectors.program.saved_files import File, Saves, is_mapping, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 from tracelyze.collectors.tensors.starts import Start, is_real, running_statistics, some_elements
 
@@ -46,14 +46,11 @@ def _unread(keys: str) -> list[str]:
 class Checkpoints(Signal):
     name = "checkpoints"
     needs = UNSEEN
-    columns = tuple(
-        f"checkpoints.{name}"
-        for name in (
-            "time", "step", "action", "file", "keys", "site", "tensors", "optimizer", "scheduler", "scaler", "progress",
-            "held", "missing", "names", "compared", "untouched", "statistics", "statistics_missing", "model_restored",
-            "optimizer_restored", "scheduler_restored", "scaler_restored",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "checkpoints",
+        "time step action file keys site tensors optimizer scheduler scaler progress held missing names compared "
+        "untouched statistics statistics_missing model_restored optimizer_restored scheduler_restored scaler_restored",
+    )
     inactive = ("after_step",)
     copied_columns = ()
     about = "What files of weights hold, beside the weights that are trained, and what of them is restored."

@@ -8,7 +8,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
@@ -32,7 +32,7 @@ class Copy:
 class Copies(Signal):
     name = "copies"
     needs = UNSEEN
-    columns = tuple(f"copies.{name}" for name in ("step", "model", "of", "changed", "moved", "of_moved", "apart"))
+    columns = columns_of("copies", "step model of changed moved of_moved apart")
     about = "Copies of the trained model that are called between its steps: how far they, and it, have moved."
     cost = "0.3 ms a copy that is evaluated, ever more rarely"
     copied_columns = ()

@@ -16,7 +16,7 @@ from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.loaded_values import LoadedValues
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 MAX_WEIGHTS = 20_000  # that are remembered
@@ -43,21 +43,9 @@ class _Weight:
 
 class Initializations(Signal):
     name = "initializations"
-    columns = tuple(
-        f"initializations.{name}"
-        for name in (
-            "step",
-            "optimizer",
-            "weights",
-            "repeated",
-            "most",
-            "parameter",
-            "site",
-            "loaded",
-            "overwritten",
-            "overwritten_site",
-            "beside",
-        )
+    columns = columns_of(
+        "initializations",
+        "step optimizer weights repeated most parameter site loaded overwritten overwritten_site beside",
     )
     about = "How often weights were filled with random numbers before their first step; what was loaded before that."
     cost = "5 us per weight that is filled, before it is trained; 20 us per weight that is loaded, twice"

@@ -14,7 +14,7 @@ from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.readback import Readback
@@ -113,10 +113,7 @@ class _LookUps(ModuleWatch):
 class NewRows(Signal):
     name = "new_rows"
     needs = UNSEEN
-    columns = tuple(
-        f"new_rows.{name}"
-        for name in ("step", "parameter", "before", "rows", "trainable", "looked_up", "used", "unchanged")
-    )
+    columns = columns_of("new_rows", "step parameter before rows trainable looked_up used unchanged")
     about = "Rows that were added to an embedding, whether inputs use them, and whether they change."
     cost = "nothing where no embedding was made larger; else 100 us in a dozen steps"
     pausable = ("forward", "after_step")

@@ -15,7 +15,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import NORMS, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import as_reals, every_nth, is_plain, may_compute, norms_of
@@ -45,14 +45,11 @@ class _Before:
 class Parameters(Signal):
     name = "parameters"
     needs = (*UNSEEN, NORMS)
-    columns = tuple(
-        f"parameters.{name}"
-        for name in (
-            "time", "step", "optimizer", "parameter", "dtype", "elements", "lr", "weight_norm", "update_norm",
-            "unchanged", "unchanged_reached", "unchanged_since", "since",
-            "grad_norm", "grad_largest", "grad_usual", "grad_zeros", "grad_finite", "closure",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "parameters",
+        "time step optimizer parameter dtype elements lr weight_norm update_norm unchanged unchanged_reached "
+        "unchanged_since since grad_norm grad_largest grad_usual grad_zeros grad_finite closure",
+    )
     about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
     cost = "25 us per parameter tensor and sample"
     sampled = True

@@ -9,7 +9,7 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import BATCH_NORM, UNSEEN, find
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
@@ -26,7 +26,7 @@ vectors drawn at random in n dimensions give 1 / sqrt(n)."""
 class RunningState(Signal):
     name = "running_state"
     needs = (*UNSEEN, BATCH_NORM)
-    columns = tuple(f"unset.{name}" for name in ("step", "model", "modules", "of", "spectral", "call", "training"))
+    columns = columns_of("unset", "step model modules of spectral call training")
     about = "Models in eval mode whose batch or spectral normalisation has never seen a batch and was never loaded."
     cost = "10 us per module, at the first calls of a model in eval mode"
     copied_columns = ()

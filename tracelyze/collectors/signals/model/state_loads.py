@@ -11,7 +11,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.kept_states import KeptStates, Taken
 from tracelyze.collectors.program.saved_files import File
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 ALL_OF = 20  # The first loads of a process are all compared, of later ones those whose number is a power of two.
 MOST_KEPT = 20  # uses of kept states that are written down
@@ -29,14 +29,11 @@ class StateLoads(Signal):
     """A dictionary of `state_dict()` shares its tensors with the model: what was to be kept trains on."""
 
     name = "state_loads"
-    columns = tuple(
-        f"loads.{name}"
-        for name in (
-            "time", "step", "module", "name", "site", "given", "expected", "missing", "unexpected", "given_prefix",
-            "expected_prefix", "renamed", "own", "taken_at", "taken_site",
-            "from_other",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "loads",
+        "time step module name site given expected missing unexpected given_prefix expected_prefix renamed own "
+        "taken_at taken_site from_other",
+    )
     about = "What load_state_dict found and missed, and whether it was given the tensors that the model already had."
     cost = "2 us per tensor and load"
 

@@ -13,7 +13,7 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model import noise_schedules
 from tracelyze.collectors.signals.model.timesteps_inside import TimestepsInside
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
@@ -30,10 +30,7 @@ LOOKS_INSIDE = 3  # forwards that are watched in vain before the model is taken 
 class Timesteps(Signal):
     name = "timesteps"
     needs = UNSEEN
-    columns = tuple(
-        f"timesteps.{name}"
-        for name in ("step", "argument", "source", "range", "values", "distinct", "low", "high", "lowest", "highest")
-    )
+    columns = columns_of("timesteps", "step argument source range values distinct low high lowest highest")
     about = "Which part of its schedule of noise a denoising model is trained on."
     cost = "nothing where no model is given timesteps; else 100 us in a few dozen steps"
     pausable = ("forward", "after_step")

@@ -9,7 +9,7 @@ from typing import Any
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.program.optimizers import Tracked, made_with, rates
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 
 SAMPLED_STEPS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)  # steps of an optimizer
 MAX_ROWS = 1000
@@ -19,9 +19,7 @@ class GroupRates(Signal):
     """Only of optimizers that were made with several groups whose rates differ."""
 
     name = "group_rates"
-    columns = tuple(
-        f"group_rates.{name}" for name in ("step", "optimizer", "steps", "made", "now", "scheduler", "site")
-    )
+    columns = columns_of("group_rates", "step optimizer steps made now scheduler site")
     about = "Rates of parameter groups that differed when the optimizer was made, after some of its steps."
     cost = "10 us in a dozen steps"
     pausable = ("after_step",)

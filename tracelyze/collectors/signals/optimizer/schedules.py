@@ -12,7 +12,7 @@ from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.optimizers import Tracked, wrapping
 from tracelyze.collectors.signals.context import SignalContext
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 REPORTS = (20, 100, 1000, 10_000, 100_000, math.inf)  # steps of an optimizer after which schedulers are written down
@@ -64,14 +64,11 @@ class _Scheduler:
 
 class Schedules(Signal):
     name = "schedules"
-    columns = tuple(
-        f"schedules.{name}"
-        for name in (
-            "step", "scheduler", "name", "optimizer", "shares_parameters", "inner", "steps", "optimizer_steps",
-            "horizon", "base_lr", "first_lr", "lowest_lr", "highest_lr", "early", "mode", "watched_first",
-            "watched_last", "watched_nonfinite", "site", "made_at",
-        )
-    )  # fmt: skip
+    columns = columns_of(
+        "schedules",
+        "step scheduler name optimizer shares_parameters inner steps optimizer_steps horizon base_lr first_lr "
+        "lowest_lr highest_lr early mode watched_first watched_last watched_nonfinite site made_at",
+    )
     needs = UNSEEN
     inactive = ("after_step",)
     copied_columns = ()
