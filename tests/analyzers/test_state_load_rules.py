@@ -82,6 +82,29 @@ def test_a_prefix_that_only_some_of_the_file_has(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            "self.actor.load_state_dict(self.learner.state_dict(), strict=False)",
+            "state = self.learner.state_dict()\nstate = {name.removeprefix(| and self.actor.load_state_dict(state, ",
+        ),
+        ('net.load_state_dict(ckpt["weights"], strict=False)', 'state = ckpt["weights"]\n| and net.load_state_dict('),
+        ("net.load_state_dict(weights, False)", "weights = {name.removeprefix(| and net.load_state_dict(weights, "),
+        ("load_into(net, weights)", "state = {name.removeprefix(| and model.load_state_dict(state, "),
+    ],
+)
+def test_a_load_in_the_words_of_its_line(make: Any, line: str, code: str) -> None:
+    """A loop that copies the learner's weights into the actor again and again: it began with the first time."""
+    sites = [{"site": 3, "role": "load_state_dict", "file": "train.py", "line": 9, "source": line}]
+    loads = [LOST | PREFIX | {"step": step, "time": step / 4} for step in (4, 8, 512)]
+    finding = make.check("weights-not-loaded", make.process(facts=HEARD, more={"loads": loads, "sites": sites}))[2]
+    assert (finding.first_step, finding.first_second) == (5, 1.0)
+    begins, _, loaded = code.partition("| and ")
+    assert finding.fix_code.startswith(begins)
+    assert f"\nresult = {loaded}" in finding.fix_code
+
+
+@pytest.mark.parametrize(
     "row",
     [
         LOAD,

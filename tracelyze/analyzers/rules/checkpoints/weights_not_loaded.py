@@ -24,11 +24,17 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("no model's load_state_dict was called")
     missed = {row["module"]: row for row in loads if _is_missed(row, limits)}
     made_up = {row["module"] for row in loads if not row["missing"] and _before_training(row, missed)}
-    lost = [row for module, row in missed.items() if module not in made_up]
+    lost = [_first(row, loads, limits) for module, row in missed.items() if module not in made_up]
     merged = [
         merged_states.finding(process, row, RULE.id, limits) for row in merged_states.loads(process, loads, limits)
     ]
     return [_finding(process, row, limits) for row in lost] + merged or Passed(_looked_at(loads))
+
+
+def _first(row: Row, loads: list[Row], limits: Limits) -> Row:
+    """The first load of the module by this line that missed as much: a loop may load again and again."""
+    same = (one for one in loads if one["module"] == row["module"] and one["site"] == row["site"])
+    return next(one for one in same if _is_missed(one, limits))
 
 
 def _before_training(row: Row, missed: dict[int, Row]) -> bool:
@@ -58,7 +64,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     known, most = places >= limits["unexpected"] * both, places >= limits["renamed"] * both
     given, expected = row["given_prefix"] or "", row["expected_prefix"] or ""
     none = row["missing"] == row["expected"]
-    state, all_of_them = prefixes.name_of(process.site(row["site"])), row["renamed"] == row["given"]
+    handed, all_of_them = prefixes.handed_over(process, process.site(row["site"])), row["renamed"] == row["given"]
+    model, state = handed.model, handed.state
     if most:
         names = "All names" if all_of_them else f"{row['renamed']} of them are names of the model's, but they"
         why = prefixes.said(given, expected, names)
@@ -67,7 +74,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     else:
         what = "most of it" if places else "it"
         why = f"No prefix explains {what}: these are another model's weights, or they lie one level deeper."
-        code = f"print(list({state})[:5], list(model.state_dict())[:5])"
+        code = f"print(list({state})[:5], list({model}.state_dict())[:5])"
         code += f'  # perhaps {state}["model"] or {state}["state_dict"]'
     return Finding(
         rule=RULE.id,
@@ -81,9 +88,9 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             "something else set them."
         ),
         fix="Make the names match, and check what load_state_dict reports as missing or unexpected.",
-        fix_code=f"{code}\nresult = model.load_state_dict({state}, strict=False)\nprint(result.unexpected_keys)  # not "
-        "in the model: should be none that you meant to load\nprint(result.missing_keys)  # not given, such as a new "
-        "head",
+        fix_code=f"{handed.made}{code}\nresult = {model}.load_state_dict({state}, strict=False)\n"
+        "print(result.unexpected_keys)  # not in the model: should be none that you meant to load\n"
+        "print(result.missing_keys)  # not given, such as a new head",
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
 
@@ -26,7 +29,24 @@ def renamed(given: str, expected: str, state: str, some: bool) -> str:
     return f"{state} = {{{name}: tensor for name, tensor in {state}.items(){chosen}}}"
 
 
-def name_of(place: Location | None) -> str:
-    """What the script's line calls the weights that it hands over."""
-    own = re.search(r"\bload_state_dict\(\s*([A-Za-z_]\w*)\s*[,)]", place.source) if place else None
-    return own[1] if own else "state"
+class Handed(NamedTuple):
+    """What the script's line calls the model that takes the weights in, and the weights; `made`: the line that gives
+    them a name, where the script hands over an expression."""
+
+    model: str
+    state: str
+    made: str
+
+
+def handed_over(process: Process, place: Location | None) -> Handed:
+    """The names in the line that calls load_state_dict; the usual ones where it is not known."""
+    own = own_statement.at(process, place)
+    call = own.only_call("load_state_dict") if own is not None else None
+    if own is None or call is None or not isinstance(call.func, ast.Attribute) or not call.args:
+        return Handed("model", "state", "")
+    model, given = own.parsed.operand(call.func.value), call.args[0]
+    if isinstance(given, ast.Name):
+        return Handed(model, given.id, "")
+    if isinstance(given, ast.Starred):
+        return Handed(model, "state", "")
+    return Handed(model, "state", f"state = {own.dedented(own.parsed.text_of(given))}\n")
