@@ -8,10 +8,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.call_sites import is_library
 
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 _METHODS = ("to", "half", "bfloat16")
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.recording.recorder import Recorder
-
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 def install(torch: Any, recorder: Callable[[], Recorder]) -> None:

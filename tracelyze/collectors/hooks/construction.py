@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracelyze.collectors.internals import compiler
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.lines import construction
 from tracelyze.collectors.program.modules import vocabularies
@@ -21,8 +22,6 @@ from tracelyze.collectors.program.optimizers import constructed, made_with, rate
 from tracelyze.collectors.recording.fast_path.path import this_thread
 from tracelyze.collectors.system.program_signals import own_errors_dropped
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
-
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 class _Depth(threading.local):

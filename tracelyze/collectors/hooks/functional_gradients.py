@@ -13,6 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tracelyze.collectors.internals import compiler, private_names
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.recording.calling import local
@@ -25,7 +26,6 @@ KEPT_AND_USED = "kept-graph"  # an event
 MOST = 10_000  # tensors of which the gradients were asked for
 PATIENCE = 8  # steps in which what is made of gradients proves to be the loss, if it is
 CREATE_GRAPH = 4  # its position among the arguments of torch.autograd.grad
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 class FunctionalLosses:

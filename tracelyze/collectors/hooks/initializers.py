@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 
 RANDOM = (
@@ -20,8 +21,6 @@ RANDOM = (
     "orthogonal_",
     "sparse_",
 )
-
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 class _Depth(threading.local):

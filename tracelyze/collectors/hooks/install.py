@@ -116,8 +116,7 @@ def _hide_from_compiler(torch: Any) -> None:
         torch.nn.Module.__call__, torch.autograd.backward, utils.clip_grad_norm_, utils.clip_grad_value_,
         *([utils.clip_grads_with_norm_] if hasattr(utils, "clip_grads_with_norm_") else []),
         scaler.scale, scaler.unscale_, scaler.step,
-        *loaders.wrappers, *construction.wrappers, *state_dicts.wrappers, *functional_gradients.wrappers,
-        *casts.wrappers, *checkpoint_files.wrappers, *modes.wrappers, *initializers.wrappers, *seeds.wrappers,
+        *compiler.wrappers,
         *(getattr(functional, name) for name in (*LOSSES, *DROPOUTS) if hasattr(functional, name)),
     ]  # fmt: skip
     for wrapper in wrappers:

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from tracelyze.collectors.internals import private_names
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program import fetches
 from tracelyze.collectors.program.loading.timed_lines import TimedLines
@@ -20,7 +21,6 @@ from tracelyze.collectors.system.program_signals import own_errors_dropped
 # Set by `collect` to 0, and to 1 for what is spawned while a loader starts its workers: they are left without hooks.
 # The environment is one for all threads, so it is only ever a value that changes, and not in os.environ.
 SPAWNED_WORKER = "TRACELYZE_SPAWNED_WORKER"
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.program.modules import mode_overrides
-
-wrappers: list[Any] = []  # functions of ours in the place of torch's
 
 
 def install(torch: Any, recorder: Callable[[], Any], like: Callable[[Any, Any], Any], compiling: Any) -> None:

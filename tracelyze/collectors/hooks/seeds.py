@@ -10,10 +10,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from tracelyze.collectors.internals.compiler import wrappers
 from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_warnings
 from tracelyze.collectors.system.program_signals import own_errors_dropped
-
-wrappers: list[Any] = []  # functions of ours in the place of theirs
 
 
 def install(seeded: Callable[[str], None]) -> None:

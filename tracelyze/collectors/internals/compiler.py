@@ -14,6 +14,10 @@ from typing import Any
 
 from tracelyze.collectors.internals import private_names
 
+wrappers: list[Any] = []
+"""Functions of ours in the place of the program's: a hook that puts one there adds it here, and torch.compile passes it
+by."""
+
 
 class _Asks:
     """Stands in for `torch.compiler` where that has no flag to read."""
@@ -37,19 +41,19 @@ def flag(torch: Any) -> Any:
     return torch.compiler if known and is_read else _Asks(torch)
 
 
-def hide(torch: Any, wrappers: Iterable[Any], methods: Iterable[Any]) -> None:
-    """Have torch.compile pass by `wrappers`, but not what they call, and `methods` with all that they call.
+def hide(torch: Any, functions: Iterable[Any], methods: Iterable[Any]) -> None:
+    """Have torch.compile pass by `functions`, but not what they call, and `methods` with all that they call.
 
     torch before 2.7 cannot skip what a function calls: all functions of this package are marked there, one by one.
     """
     frames = private_names.find(torch, private_names.FRAMES)  # importing torch._dynamo, which wraps it, takes a second
     if hasattr(frames, "set_code_exec_strategy"):
         skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
-        for function, within in [*((w, default) for w in wrappers), *((m, skip) for m in methods)]:
+        for function, within in [*((f, default) for f in functions), *((m, skip) for m in methods)]:
             frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, within))
         return
     mark = frames.skip_code if hasattr(frames, "skip_code") else _publicly(torch)
-    for code in (*(function.__code__ for function in wrappers), *_all_code()):
+    for code in (*(function.__code__ for function in functions), *_all_code()):
         mark(code)
 
 
