@@ -29,6 +29,7 @@ from tracelyze.collectors.program.models import (
 )
 from tracelyze.collectors.program.modules import mode_sensitivity
 from tracelyze.collectors.program.progress import Progress
+from tracelyze.collectors.program.saved_files import unwrapped
 from tracelyze.collectors.system.clock import Clock
 
 PATIENCE_STEPS = 3  # an output that no backward reached within this many optimizer steps was not for training
@@ -274,7 +275,7 @@ class Calls:
             module = model.module()
             for name, candidate in module.named_parameters() if module is not None else ():
                 if candidate is parameter:
-                    return str(name).removeprefix("module.").removeprefix("_orig_mod.")
+                    return unwrapped(str(name))
         return None
 
     def _describe(self, model: Model, module: Any) -> None:

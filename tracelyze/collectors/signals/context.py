@@ -50,6 +50,14 @@ class NextCall:
         self.watch: ModuleWatch | None = None
         self.of_new_model: ModuleWatch | None = None
 
+    def take_back(self, watch: ModuleWatch) -> None:
+        """It watches no further call. Raises what went wrong in it, if it has kept an `error`."""
+        if self.watch is watch:
+            self.watch = None
+        error = getattr(watch, "error", None)
+        if error is not None:
+            raise error
+
 
 class FastPathControl(Protocol):
     """What a signal may do about the steps that are skipped (recording/fast_path)."""

@@ -66,7 +66,9 @@ class Copies(Signal):
     def _sample(self, number: int, module: Any) -> None:
         torch = self.torch
         known = self._copies.get(number)
-        if module is None or (number in self._copies and known is None) or not may_compute(torch, _on_device(torch)):
+        if module is None or (number in self._copies and known is None):
+            return
+        if not may_compute(torch, torch.cuda.is_available()):
             return
         if known is None:
             of = self._original(number, module) if len(self._copies) < MOST else None
@@ -86,16 +88,15 @@ class Copies(Signal):
                 self._copies[number] = None
                 return
             changed = torch.stack([(a != b).any() for a, b in zip(now, known.before, strict=True)]).double().mean()
-            values = [
-                changed,
-                _distance(torch, now, known.first),
-                _distance(torch, model, known.first_of_model),
-                _distance(torch, now, model),
-            ]
+            values = {
+                "changed": changed,
+                "moved": _distance(torch, now, known.first),
+                "of_moved": _distance(torch, model, known.first_of_model),
+                "apart": _distance(torch, now, model),
+            }
             known.before = now
         row = {"step": self.progress.steps, "model": number, "of": of[0]}
-        names = ("changed", "moved", "of_moved", "apart")
-        self._pending.put([row], Readback(torch, values, lambda r, v: r.update(zip(names, v, strict=True))))
+        self._pending.put([row], Readback.of_columns(torch, values))
 
     def _watched(self, number: int, module: Any) -> weakref.ref[Any]:
         """A reference that forgets what was sampled of the module when the program lets go of it."""
@@ -118,10 +119,6 @@ class Copies(Signal):
             if shapes == [parameter.shape for parameter in model.parameters()]:
                 return other, model
         return None
-
-
-def _on_device(torch: Any) -> bool:
-    return bool(torch.cuda.is_available())
 
 
 def _pairs(torch: Any, module: Any, model: Any) -> list[tuple[Any, Any]]:

@@ -161,10 +161,7 @@ class NewRows(Signal):
         """Watch the next forward, if what it looks up is not known yet. Whether it is watched, or is to be."""
         before, self._watch = self._watch, None
         if before is not None:
-            if self.context.next_call.watch is before:
-                self.context.next_call.watch = None
-            if before.error is not None:
-                raise before.error
+            self.context.next_call.take_back(before)
         if self._looks >= LOOKS or all(grown.looked_up is not None for grown in self._grown or ()):
             return False
         if self.context.next_call.watch is None:  # else by another signal, in this step

@@ -101,10 +101,7 @@ class Timesteps(Signal):
         """Watch the modules within the next forward, if its timesteps are sampled and no argument holds them."""
         before, self._inside = self._inside, None
         if before is not None:
-            if self.context.next_call.watch is before:
-                self.context.next_call.watch = None
-            if before.error is not None:
-                raise before.error
+            self.context.next_call.take_back(before)
             self._looks += self._model is None
             if self._looks >= LOOKS_INSIDE and self._model is None:
                 self._looks, self._next = -1, math.inf
@@ -132,12 +129,8 @@ class Timesteps(Signal):
         places = torch.arange(self._range + 1, device=values.device)
         lowest = places.masked_fill(~self._met, self._range).amin()
         highest = places.masked_fill(~self._met, 0).amax()
-        numbers = [self._met.sum(), values.amin(), values.amax(), lowest, highest]
-        self._pending.put([row], Readback(torch, numbers, _filled))
-
-
-def _filled(row: dict[str, Any], read: list[float]) -> None:
-    row |= dict(zip(("distinct", "low", "high", "lowest", "highest"), read, strict=True))
+        numbers = {"distinct": self._met.sum(), "low": values.amin(), "high": values.amax()}
+        self._pending.put([row], Readback.of_columns(torch, numbers | {"lowest": lowest, "highest": highest}))
 
 
 def _unwrapped(module: Any) -> Any:

@@ -15,29 +15,13 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.probing import replays
 from tracelyze.collectors.signals.probing.copied_model import CopiedModel, NotCopied, RandomStates, preserved
 from tracelyze.collectors.signals.probing.mixing import Mixing
-from tracelyze.collectors.signals.signal import Signal
+from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 from tracelyze.collectors.tensors.safe_computing import may_compute
 
 AT_STEPS = (1, 4)  # steps of the process that have ended: the first one holds what is made only once
 MOST_SECONDS = 20.0  # A first probe that took longer is the only one.
 MOST_MODELS = 4
-REPLAYED = (
-    "step",
-    "model",
-    "outputs",
-    "gradients",
-    "module",
-    "kind",
-    "site",
-    "deterministic",
-    "device",
-    "failed",
-)
-MIXED = (
-    "step", "model", "samples", "along", "shape", "loader", "others", "by_position", "same_others", "repeats",
-    "squares", "halves", "along_samples", "along_others", "module", "kind", "site", "failed",
-)  # fmt: skip
 
 
 class Probe(Signal):
@@ -46,8 +30,12 @@ class Probe(Signal):
     default_on = False
     option = "--probe"
     columns = (
-        *(f"replays.{name}" for name in REPLAYED),
-        *(f"mixings.{name}" for name in MIXED),
+        *columns_of("replays", "step model outputs gradients module kind site deterministic device failed"),
+        *columns_of(
+            "mixings",
+            "step model samples along shape loader others by_position same_others repeats squares halves "
+            "along_samples along_others module kind site failed",
+        ),
     )
     about = "A copy of the model called again at two early steps: does a step repeat, do samples reach each other?"
     cost = "at two steps, up to ten forwards and two backwards of a copy; memory for two more models"
