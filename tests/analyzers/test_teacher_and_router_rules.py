@@ -123,6 +123,37 @@ def test_a_teacher_that_was_trained_before_goes_by_its_name_in_this_training(mak
     assert ("net (" in finding.title) == (name == "self.net")
 
 
+@pytest.mark.parametrize(("name", "status"), [("self.teacher", "fired"), ("self.peer", "passed")])
+def test_a_teacher_that_stands_still_at_first(make: Any, name: str, status: str) -> None:
+    """Its loss is looked at ever more rarely; the difference within it shows that the teacher trains later on."""
+    models = [MODELS[0] | {"called_as": "self.net", "parameters": 6}, MODELS[1] | {"called_as": "self.small"}]
+    sites = [
+        {"site": 1, "role": "loss", "line": 42, "function": "training_step", "source": "soft = F.kl_div(a, b)"},
+        {"site": 2, "role": "optimizer", "line": 50, "function": "fit", "source": "return Adam(self.parameters())"},
+        {"site": 3, "role": "training-call", "line": 41, "function": "training_step"}
+        | {"source": f"s, t = self.small(x), {name}(x)"},
+        {"site": 4, "role": "freeze", "line": 20, "function": "start", "source": "self.teacher.requires_grad_(False)"},
+        {"site": 5, "role": "freeze", "line": 60, "function": "phase", "source": "self.requires_grad_(True)"},
+        {"site": 6, "role": "backward", "line": 70, "function": "main", "source": "trainer.fit(task)"},
+    ]
+    still = {"target_trained": 0, "target_model": None, "input_model": None}
+    trains = {"function": "the written-out difference", "site": 6, "target_in_train": True}
+    rows = [CALL | still | {"step": step} for step in range(1, 10)]
+    rows += [CALL | trains | {"step": step} for step in range(30, 40, 2)]
+    optimizers = [{"optimizer": 0, "name": "Adam", "made_at": 0, "parameters": 6}, {"optimizer": 1, "made_at": 2}]
+    steps = make.steps()
+    steps["optimizer"] = [1] * len(steps["step"])
+    more, sites = {"loss_calls": rows}, [one | {"file": "a.py"} for one in sites]
+    process = make.process(steps, models=models, more=more, sites=sites, optimizers=optimizers)
+    found, reason, finding = make.check(TEACHER, process)
+    assert found == status, reason
+    if finding is not None:
+        assert (finding.location.line, finding.seen_at.line) == (60, 42)
+        assert "gradients of kl_div reach teacher (Large)" in finding.title
+        assert "Up to step 9 nothing of it was trained, in 9 looks. Line 60" in finding.summary
+        assert finding.fix_code.startswith("self.teacher.requires_grad_(False)  # right behind line 60")
+
+
 @pytest.mark.parametrize(
     ("change", "confidence"),
     [

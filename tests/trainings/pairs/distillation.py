@@ -2,7 +2,8 @@
 student is saved as it learns.
 
 Faults: `student-loss-item` adds up Python numbers and wraps them into a new tensor; `teacher-graph-kept` runs the
-teacher with gradients and collects its outputs; `teacher-held` gives the teacher to the optimizer, too.
+teacher with gradients and collects its outputs; `teacher-held` gives the teacher to the optimizer, too;
+`teacher-thawed` holds a teacher that stands still, until a second phase turns on all gradients.
 """
 
 import argparse
@@ -41,17 +42,22 @@ def train_teacher(cfg, teacher, w):
 
 def distil(cfg, teacher, student, w, fault):
     teacher.eval()
-    trained = [*student.parameters(), *(teacher.parameters() if fault == "teacher-held" else ())]
+    held = fault in ("teacher-held", "teacher-thawed")
+    trained = [*student.parameters(), *(teacher.parameters() if held else ())]
+    both = nn.ModuleList([teacher, student])
+    teacher.requires_grad_(fault != "teacher-thawed")
     optimizer = torch.optim.Adam(trained, lr=cfg.lr)
     path = os.path.join(tempfile.mkdtemp(), "student.pt")
     soft_targets = []
     for step in range(cfg.student_steps):
         x, y = draw(cfg.batch, w)
+        if fault == "teacher-thawed" and step == cfg.student_steps // 4:
+            both.requires_grad_(True)
         if fault == "teacher-graph-kept":
             teacher_logits = teacher(x)
             soft_targets.append(teacher_logits)
             teacher_logits = teacher_logits.detach()
-        elif fault == "teacher-held":
+        elif held:
             teacher_logits = teacher(x)
         else:
             with torch.no_grad():

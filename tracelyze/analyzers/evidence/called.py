@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
@@ -45,20 +50,35 @@ def model(process: Process, number: float | int | None, optimization: Optimizati
 
 def name_in(process: Process, number: float | int | None, optimization: Optimization | None) -> str | None:
     """By what name the script calls a model in the training of this optimizer. One that an earlier optimizer trained as
-    well may have had another name then: its name here is that of the only other thing which a line calls that calls a
-    model and nothing else."""
+    well may have had another name then: its name here is that of the only other thing which a line calls that calls
+    models and nothing else."""
     rows = {row["model"]: row for row in process.models.records()}
     row = rows.get(number, {})
     own: str | None = row.get("called_as")
     facts = optimization.facts if optimization is not None else {}
-    if own is None or facts.get("made_at") is None or (facts.get("shares") or 0) < (row["parameters"] or 1):
+    if own is None or facts.get("made_at") is None or not _trained_before(process, row, facts):
         return own
     here = [one for one in process.sites.records() if one["role"] in _CALLS and one["site"] > facts["made_at"]]
-    called = [_CALLED.findall(one["source"] or "") for one in here if ")(" not in (one["source"] or "")]
-    alone = {names[0] for names in called if len(names) == 1} - {one["called_as"] for one in rows.values()}
+    called = [names for one in here for names in _calls_of(one["source"] or "")]
     if any(own in names for names in called):
         return own
+    alone = {names[0] for names in called if len(names) == 1} - {one["called_as"] for one in rows.values()}
     return alone.pop() if len(alone) == 1 else None
+
+
+def _calls_of(source: str) -> list[list[str]]:
+    """What a line calls, apart for each of the values that it assigns side by side: `s, t = small(x), large(x)`."""
+    parsed = parsed_line.parse(source)
+    value = getattr(parsed.statement, "value", None) if parsed is not None else None
+    texts = [ast.unparse(one) for one in value.elts] if isinstance(value, ast.Tuple) else [source]
+    return [_CALLED.findall(text) for text in texts if ")(" not in text]
+
+
+def _trained_before(process: Process, model: dict[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Whether an earlier optimizer held all tensors of a model; of one that is gone, whether it held as many."""
+    held = model["parameters"] or 1
+    gone = [one for one in process.optimizers.records() if one["optimizer"] < facts["optimizer"]]
+    return (facts.get("shares") or 0) >= held or held in [one["parameters"] for one in gone]
 
 
 def within(process: Process, part: float | int | None, optimization: Optimization | None) -> str | None:

@@ -1,1 +1,1 @@
-"""Targets that count in a loss: how many of them, micro-batch by micro-batch."""
+"""Targets of losses: how many of them count, micro-batch by micro-batch, and those that another model makes."""

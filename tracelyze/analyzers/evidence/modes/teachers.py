@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import called, edits
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.remade import validating
 from tracelyze.diagnosis import Location
@@ -23,6 +23,21 @@ def is_named(name: object) -> bool:
     return name is not None and _NAMED.search(str(name)) is not None
 
 
+def is_behind(process: Process, row: dict[str, Any], optimization: Optimization | None) -> bool:
+    """Whether one of both sides of a loss comes from a model, or a part of one, that is a teacher by its name."""
+    return any(map(is_named, [row.get("target_part"), *_names_of(process, row, optimization)]))
+
+
+def is_turned(process: Process, row: dict[str, Any], optimization: Optimization | None) -> bool:
+    """Whether the teacher, by its name, made the input of the loss, and the student its target."""
+    made_input, made_target = _names_of(process, row, optimization)
+    return is_named(made_input) and not is_named(made_target)
+
+
+def _names_of(process: Process, row: dict[str, Any], optimization: Optimization | None) -> list[str | None]:
+    return [called.name_in(process, row[side], optimization) for side in ("input_model", "target_model")]
+
+
 class Called(NamedTuple):
     """The line that computes the output of a teacher, and an example with it under no_grad."""
 
@@ -30,7 +45,7 @@ class Called(NamedTuple):
     code: str
 
 
-def called(process: Process, loss: Location | None) -> Called | None:
+def computed_by(process: Process, loss: Location | None) -> Called | None:
     """The only line above a loss that computes its target by one call of a model, and nothing of its input."""
     own = own_statement.at(process, loss)
     call = next((node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)), None) if own else None

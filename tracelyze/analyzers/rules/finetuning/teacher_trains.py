@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.targets import thawed
 from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.evidence.modes import teachers
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -24,6 +25,11 @@ WRITTEN_OUT = "the written-out difference"  # which side is the target is told f
 OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss", "binary_cross_entropy",
           "binary_cross_entropy_with_logits", WRITTEN_OUT)  # fmt: skip
 
+FIX = (
+    "Turn off the teacher's gradients before the optimizer is created, or compute its output without autograd: an "
+    "optimizer skips tensors without a gradient."
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Losses whose target depends on trained tensors of a model of its own."""
@@ -34,15 +40,20 @@ def check(process: Process, limits: Limits) -> Outcome:
     for line in lines:
         looked = [row for row in line.rows if row["step"]]  # before the first step nobody knows what will be trained
         rows = [row for row in looked if row["target_trained"] and _of_a_teacher(line, row)]
-        if len(rows) < limits["calls"] or len(rows) < limits["share"] * len(looked):
+        named = bool(rows) and all(
+            teachers.is_behind(process, row, _optimization(process, int(row["step"]))) for row in rows
+        )
+        since = [row for row in looked if row["step"] >= rows[0]["step"]] if named else looked
+        if len(rows) < limits["calls"] or len(rows) < limits["share"] * len(since):
             continue
-        named = all(TEACHER in str(row.get("target_part")).lower() for row in rows)
         if any((row["target_model"], row["input_model"]) in pairs for row in rows if row["target_model"] is not None):
             reason = "two models learn from each other: each one's output is the target of the other one"
         elif line.function in OTHERS and any(row["target_in_train"] for row in rows) and not named:
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
-            found.append(_finding(process, replace(line, rows=looked), rows, limits))
+            seen = replace(line, rows=looked)
+            seen = thawed.at_the_call(lines, seen, rows[0]) if line.function == WRITTEN_OUT else seen
+            found.append(_finding(process, seen, rows, limits))
     if found:  # a difference beside a function that was called may be the one within that function
         return [one for one in found if WRITTEN_OUT not in one.summary] or found
     if not lines:
@@ -67,7 +78,7 @@ def _optimization(process: Process, step: int) -> Optimization | None:
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
     part, optimization = rows[0].get("target_part"), _optimization(process, int(rows[0]["step"]))
-    turned = _is_turned(process, rows[0], optimization)
+    turned = teachers.is_turned(process, rows[0], optimization)
     side, model = ("input" if turned else "target"), rows[0]["input_model" if turned else "target_model"]
     part = part if model is None else None
     tensors = plural(int(rows[0]["target_trained"]), "tensor") if not turned else "tensors"
@@ -75,7 +86,9 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     made_at = optimization.made_at if optimization is not None else None
     evaluating = not turned and not any(row["target_in_train"] for row in rows)
     whose = made_at is not None and HOLDER.search(made_at.source) is None
-    at = teachers.called(process, line.location) if evaluating and whose else None
+    at = teachers.computed_by(process, line.location) if evaluating and whose else None
+    example = _example(process, model, part, optimization)
+    late = thawed.of(process, line, rows, example.partition(".requires_grad_")[0])
     return loss_calls.finding(
         process,
         line,
@@ -83,27 +96,21 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         limits,
         rule=RULE.id,
         severity="warning",
-        confidence="certain" if evaluating and line.function != WRITTEN_OUT else "likely",
+        confidence="certain" if evaluating and rows[0]["function"] != WRITTEN_OUT else "likely",
         title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
         summary=(
             f"The {side} of {line.function} is the output of another {'part of the ' * bool(part)}model ({teacher}), "
             f"computed with autograd on, and {tensors} of it, which an optimizer holds, get gradients from this loss. "
             "The teacher moves towards the student instead of staying a fixed target."
             + (" It is in eval mode, so it is probably not meant to train." if evaluating else "")
+            + (late.said if late else "")
         ),
-        fix="Turn off the teacher's gradients before the optimizer is created, or compute its output without "
-        "autograd: an optimizer skips tensors without a gradient.",
-        fix_code=at.code if at else _example(process, model, part, optimization),
+        fix=late.fix if late and late.place else FIX,
+        fix_code=late.code if late and late.place else at.code if at else example,
         evidence=[Evidence("trained tensors behind the target alone", int(rows[0]["target_trained"]), "tensors")],
         false_alarm="Two models meant to converge to a common answer.",
-        change=at.place if at else made_at,
+        change=(late.place if late else None) or (at.place if at else made_at),
     )
-
-
-def _is_turned(process: Process, row: Row, optimization: Optimization | None) -> bool:
-    """Whether the teacher, by its name, made the input of the loss, and the student its target."""
-    names = [called.name_in(process, row[side], optimization) for side in ("input_model", "target_model")]
-    return teachers.is_named(names[0]) and not teachers.is_named(names[1])
 
 
 def _example(process: Process, teacher: float | None, part: str | None, optimization: Optimization | None) -> str:
