@@ -46,83 +46,105 @@ class _Seen(NamedTuple):
     behind: frozenset[int]
 
 
-class GrowingValues:
-    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
+class _Look:
+    """What is seen at the end of one step, as far as MAX_VALUES and MAX_NODES allow. `counts`: see GrowingValues."""
 
-    def __init__(self, torch: Any, sites: Sites, role: str, counts: Callable[[Any], int]) -> None:
-        self._torch, self._sites, self._role, self._counts = torch, sites, role, counts
-        self._looks: list[dict[_Name, _Seen]] = []
-        self._codes: dict[CodeType, int] = {}  # functions that run, and the line that each is at
-        self._owners: dict[_Name, tuple[type | None, CodeType | None]] = {}
-        self.done = False
+    def __init__(self, torch: Any, counts: Callable[[Any], int]) -> None:
+        self._torch, self._counts = torch, counts
+        self.seen: dict[_Name, _Seen] = {}
+        self.places: dict[_Name, type | CodeType] = {}  # the class or the function that a name belongs to
+        self._values_left, self._nodes_left = MAX_VALUES, MAX_NODES
 
-    def look(self, frame: FrameType | None, objects: list[Any]) -> None:
-        """At the end of a step. `objects`: such as models, whose attributes are looked at as well."""
-        left = [MAX_VALUES, MAX_NODES]
-        seen: dict[_Name, _Seen] = {}
-        for code, owner, values in _variables(frame, self._codes):
-            for name, value in itertools.islice(values, MAX_NAMES):
-                self._value(_Name(owner, name, None), (None, code), value, seen, left, 0)
-        for one in objects:
-            self._attributes(one, seen, left, 0)
-        self._looks.append(seen)
-        if len(self._looks) == LOOKS:
-            self.done = True
-            self._tell()
+    def variables(self, code: CodeType, owner: int, values: list[tuple[str, Any]]) -> None:
+        """Look at the variables of a function, or of a file, whose number is `owner`."""
+        for name, value in values[:MAX_NAMES]:
+            self._value(_Name(owner, name, None), code, value, 0)
 
-    def _value(self, name: _Name, place: Any, value: Any, seen: dict[_Name, _Seen], left: list[int], deep: int) -> None:
-        kind = type(value)
-        left[0] -= 1
-        if left[0] < 0 or kind in _PLAIN or name in seen:
-            return
-        if issubclass(kind, self._torch.Tensor):
-            node = value.grad_fn
-            if node is not None:
-                seen[name] = _Seen(0, node._sequence_nr(), _behind(node, left))
-                self._owners[name] = place
-        elif kind in (list, deque) or issubclass(kind, dict):
-            self._container(name, place, value, seen, left, deep)
-        elif kind is tuple:
-            for index, one in enumerate(value[:MAX_ENTRIES]):
-                if name.entry is None:
-                    self._value(name._replace(entry=index), place, one, seen, left, deep)
-        elif deep < MAX_DEEP and not _of_library(kind):
-            self._attributes(value, seen, left, deep + 1)
-
-    def _container(
-        self, name: _Name, place: Any, value: Any, seen: dict[_Name, _Seen], left: list[int], deep: int
-    ) -> None:
-        if len(value) >= LONG:
-            last = next(reversed(value.values()), None) if issubclass(type(value), dict) else value[-1]
-            if self._counts(last):
-                seen[name] = _Seen(len(value), 0, frozenset())
-                self._owners[name] = place
-        elif issubclass(type(value), dict) and name.entry is None:
-            for key, one in itertools.islice(list(value.items()), MAX_ENTRIES):
-                if type(key) in (str, int):
-                    self._value(name._replace(entry=key), place, one, seen, left, deep)
-
-    def _attributes(self, owner: Any, seen: dict[_Name, _Seen], left: list[int], deep: int) -> None:
+    def attributes(self, owner: Any, deep: int = 0) -> None:
+        """Look at what an object holds, which is an attribute of so many others."""
         try:
             held = object.__getattribute__(owner, "__dict__")
         except AttributeError:  # one with slots
             return
         for name, value in itertools.islice(list(held.items()) if type(held) is dict else [], MAX_NAMES):
             if not name.startswith("__"):
-                self._value(_Name(id(owner), name, None), (type(owner), None), value, seen, left, deep)
+                self._value(_Name(id(owner), name, None), type(owner), value, deep)
+
+    def _value(self, name: _Name, place: type | CodeType, value: Any, deep: int) -> None:
+        kind = type(value)
+        self._values_left -= 1
+        if self._values_left < 0 or kind in _PLAIN or name in self.seen:
+            return
+        if issubclass(kind, self._torch.Tensor):
+            if value.grad_fn is not None:
+                self._note(name, place, _Seen(0, value.grad_fn._sequence_nr(), self._behind(value.grad_fn)))
+        elif kind in (list, deque) or issubclass(kind, dict):
+            self._container(name, place, value, deep)
+        elif kind is tuple:
+            for index, one in enumerate(value[:MAX_ENTRIES]):
+                if name.entry is None:
+                    self._value(name._replace(entry=index), place, one, deep)
+        elif deep < MAX_DEEP and not _of_library(kind):
+            self.attributes(value, deep + 1)
+
+    def _container(self, name: _Name, place: type | CodeType, value: Any, deep: int) -> None:
+        if len(value) >= LONG:
+            last = next(reversed(value.values()), None) if issubclass(type(value), dict) else value[-1]
+            if self._counts(last):
+                self._note(name, place, _Seen(len(value), 0, frozenset()))
+        elif issubclass(type(value), dict) and name.entry is None:
+            for key, one in itertools.islice(list(value.items()), MAX_ENTRIES):
+                if type(key) in (str, int):
+                    self._value(name._replace(entry=key), place, one, deep)
+
+    def _note(self, name: _Name, place: type | CodeType, seen: _Seen) -> None:
+        self.seen[name], self.places[name] = seen, place
+
+    def _behind(self, node: Any) -> frozenset[int]:
+        """The numbers of the nodes that a node was computed from."""
+        found: set[int] = set()
+        open_ends = deque([node])
+        while open_ends and self._nodes_left > 0 and len(found) < MAX_BEHIND:
+            for one in following(open_ends.popleft()):
+                if hasattr(one, "_sequence_nr") and (number := one._sequence_nr()) not in found:
+                    self._nodes_left -= 1
+                    found.add(number)
+                    open_ends.append(one)
+        return frozenset(found)
+
+
+class GrowingValues:
+    """Records the lines as sites of a role. `counts` says of an entry whether a list of such entries is looked for."""
+
+    def __init__(self, torch: Any, sites: Sites, role: str, counts: Callable[[Any], int]) -> None:
+        self._torch, self._sites, self._role, self._counts = torch, sites, role, counts
+        self._looks: list[_Look] = []
+        self._codes: dict[CodeType, int] = {}  # functions that run, and the line that each is at
+        self.done = False
+
+    def look(self, frame: FrameType | None, objects: list[Any]) -> None:
+        """At the end of a step. `objects`: such as models, whose attributes are looked at as well."""
+        look = _Look(self._torch, self._counts)
+        for code, owner, values in _variables(frame, self._codes):
+            look.variables(code, owner, values)
+        for one in objects:
+            look.attributes(one)
+        self._looks.append(look)
+        if len(self._looks) == LOOKS:
+            self.done = True
+            self._tell()
 
     def _tell(self) -> None:
         told: dict[tuple[str, Any], None] = {}
-        for name in self._looks[0]:
-            found = [look[name] for look in self._looks if name in look]
+        for name in self._looks[0].seen:
+            found = [look.seen[name] for look in self._looks if name in look.seen]
             if len(found) == LOOKS and all(_grows(*two) for two in itertools.pairwise(found)):
-                kind, code = self._owners[name]
-                told[name.name, kind or code] = None
+                told[name.name, self._looks[-1].places[name]] = None
         for own, place in told:
             lines = self._lines(own, place)
             if len(lines) == 1:
                 self._sites.at(self._role, *lines[0])
-        self._looks, self._owners, self._codes = [], {}, {}
+        self._looks, self._codes = [], {}
 
     def _lines(self, name: str, place: Any) -> list[tuple[CodeType, int]]:
         """The lines that make such a value of its predecessor: in the functions that run, and in the object's own."""
@@ -164,19 +186,6 @@ def _grows(earlier: _Seen, later: _Seen) -> bool:
     if later.length:
         return later.length > earlier.length > 0
     return earlier.node != later.node and earlier.node in later.behind
-
-
-def _behind(node: Any, left: list[int]) -> frozenset[int]:
-    """The numbers of the nodes that a node was computed from."""
-    found: set[int] = set()
-    open_ends = deque([node])
-    while open_ends and left[1] > 0 and len(found) < MAX_BEHIND:
-        for one in following(open_ends.popleft()):
-            if hasattr(one, "_sequence_nr") and (number := one._sequence_nr()) not in found:
-                left[1] -= 1
-                found.add(number)
-                open_ends.append(one)
-    return frozenset(found)
 
 
 def _of_library(kind: type) -> bool:
