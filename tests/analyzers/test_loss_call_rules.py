@@ -158,6 +158,24 @@ def test_probabilities_that_no_softmax_made_keep_it(make) -> None:
         assert ("from a softmax" in finding.summary) != mixed
 
 
+def test_a_validation_is_given_what_the_training_is_given(make) -> None:
+    """Without autograd nothing shows that the probabilities are a mixture: no line but that of the loss is accused."""
+    names = ("site", "role", "file", "line", "function", "source", "excerpt", "excerpt_line")
+    lines = [
+        (3, "loss", "train.py", 61, "clip_loss", "return F.nll_loss(probs, target)", None, None),
+        (4, "softmax", "train.py", 56, "forward", "votes = self.head(parts).softmax(dim=-1)", None, None),
+    ]
+    sites = [dict(zip(names, line, strict=True)) for line in lines]
+    for made_by, fixed in (("Mean", "clamp_min(1e-12).log()"), ("Softmax", "log_softmax")):
+        trained = calls(function="nll_loss", made_by=made_by, **PROBABILITIES)
+        validated = calls(4, function="nll_loss", made_by=None, training=False, **PROBABILITIES)
+        process = make.process(sites=sites, more={"loss_calls": trained + validated})
+        status, _, finding = make.check("nll-of-probabilities", process)
+        assert status == "fired"
+        assert "elsewhere" not in finding.summary
+        assert fixed in finding.fix_code
+
+
 @pytest.mark.parametrize(
     ("loss", "shape", "added", "example"),
     [
