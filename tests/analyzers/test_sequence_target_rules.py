@@ -111,6 +111,30 @@ def test_padding_is_counted_from_below(make) -> None:
     assert "at least 53% of its targets in 9 calls that were looked at" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("source", "told", "elsewhere", "line", "example"),
+    [
+        ("ce = nn.CrossEntropyLoss(ignore_index=cfg.pad)", -1.0, 0.0, 20, "ce = nn.CrossEntropyLoss(ignore_index=0)"),
+        ("ce = nn.CrossEntropyLoss(ignore_index=-1)", -1.0, 0.0, 20, "ce = nn.CrossEntropyLoss(ignore_index=0)"),
+        ("ce = nn.CrossEntropyLoss(ignore_index=7)", -1.0, 0.0, 60, "labels.masked_fill(labels == 0, -1)"),
+        ("ce = nn.CrossEntropyLoss(ignore_index=PAD)", -100.0, 0.0, 60, "labels.masked_fill(labels == 0, -100)"),
+        ("ce = nn.CrossEntropyLoss(ignore_index=cfg.pad)", -1.0, 9.0, 60, "masked_fill(input_ids == pad_id, -1)"),
+        ("ce = nn.CrossEntropyLoss(ignore_index=cfg.pad)", None, None, 60, "masked_fill(input_ids == pad_id, -100)"),
+    ],
+)
+def test_padding_gets_the_number_that_the_loss_ignores(
+    make, source: str, told: float, elsewhere: float, line: int, example: str
+) -> None:
+    """Or the loss ignores what padding has, where no real token has that: -1 in its place is out of range."""
+    loss = {"site": 3, "role": "loss", "file": "train.py", "line": 60, "function": "main", "source": "loss = ce(a, b)"}
+    rows = calls(**PADDED, ignore_index=told, pad_elsewhere=elsewhere)
+    process = make.process(sites=[*attends("setting", source), loss], more={"loss_calls": rows})
+    finding = make.check(PADDING, process)[2]
+    assert finding.location.line == line
+    assert example in finding.fix_code
+    assert ("here" in finding.fix) is (told is not None)
+
+
 def test_two_calls_tell_nothing(make) -> None:
     assert make.check(COPY, make.process(more={"loss_calls": calls(2, **COPIED)}))[0] == "skipped"
 

@@ -231,6 +231,8 @@ def test_padding() -> None:
     assert found["pad_share"] == pytest.approx(share)
     assert found["pad_rows"] == pytest.approx(5 / 6)
     assert (found["pad_target"], found["pad_same"]) == (0.0, 1.0)
+    assert found["pad_elsewhere"] == 6, "the last id of each row is followed by padding, or by what was added to it"
+    assert columns_of(model, x, x)["pad_elsewhere"] == 0, "tags"
     assert columns_of(model, x, target, ignored=0)["pad_share"] == 0.0
     assert columns_of(model, x, target, weight=(torch.arange(V) > 0).float())["pad_share"] == 0.0
     assert columns_of(model, x, target.masked_fill(target == 0, -100))["pad_share"] == 0.0

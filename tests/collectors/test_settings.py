@@ -22,6 +22,7 @@ def main(args):
         fp16=args.fp16,
     )
     learning_rate = args.learning_rate
+    criterion = str(ignore_index=args.padding)
     print("learning_rate =", learning_rate, ("fp16", "packing"))
 """
 
@@ -32,7 +33,7 @@ def test_lines(tmp_path: Path) -> None:
     linecache.checkcache()
     names: dict[str, object] = {}
     exec(compile(SCRIPT, str(path), "exec"), names)
-    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11]  # type: ignore[attr-defined]
+    assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 14]  # type: ignore[attr-defined]
 
 
 def test_what_rules_ask_for_is_looked_for() -> None:

@@ -769,6 +769,13 @@ LOSS_ARGUMENTS: Final = (
         fast=True,
     ),
     pair("hand_written_likelihood", "whole-rows", "padding-in-loss", lines=("loss = surprise.mean()",), fast=True),
+    pair(
+        "order_slots",
+        "filled-with-zeros",
+        "padding-in-loss",
+        lines=("criterion = nn.CrossEntropyLoss(ignore_index=SKIPPED)",),
+        fast=True,
+    ),
     pair("hand_written_likelihood", "unshifted", "target-in-input", lines=("loss = surprise.mean()",)),
     faulty(
         "implicit_softmax_dim",

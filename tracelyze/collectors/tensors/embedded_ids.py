@@ -161,6 +161,7 @@ def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None)
         "pad_rows": padded * (lengths > 1).sum() / ids.shape[0],
         "pad_target": value,
         "pad_same": same / number.clamp(min=1),
+        "pad_elsewhere": ((target == value) & (target != ignored)).sum() - same,
     }
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import copied_labels
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -15,6 +17,7 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 
 FIX_WRITTEN = (
@@ -25,6 +28,18 @@ MASKED = (
     "real = targets != {value}  # or: input_ids != pad_id, where real tokens have class {value} as well\n"
     "loss = (per_token * real).sum() / real.sum()  # per_token: what each position costs, before any mean"
 )
+OF_IDS = (
+    "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
+    "labels = labels.masked_fill(input_ids == pad_id, {ignored})\n"
+    "# or, only if no real token has class {value}, as a class of tags may be:\n"
+    "# labels = labels.masked_fill(labels == {value}, {ignored})"
+)
+BY_CLASS = (
+    "labels = labels.masked_fill(labels == {value}, {ignored})  # right above the loss\n"
+    "# or, where the loss is called or made: ignore_index={value}"
+)
+UNSET = -100  # torch's default of ignore_index
+LOSSES = ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss")
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -50,10 +65,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
-    share, value = texts.mean(rows, "pad_share"), int(counted[0]["pad_target"])
-    by_hand = line.function == loss_calls.WRITTEN
-    made = None if by_hand else copied_labels.line(process, line.location)
-    least = f"at least {percent(math.floor(share * 100) / 100)}"  # a row's first such target may be its end symbol
+    share, value = math.floor(texts.mean(rows, "pad_share") * 100) / 100, int(counted[0]["pad_target"])
+    least = f"at least {percent(share)}"  # a row's first such target may be its end symbol
+    change, fix, code = _remedy(process, line, counted, value)
     return loss_calls.finding(
         process,
         replace(line, rows=rows),
@@ -64,35 +78,46 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         title=f"Padding counts in the loss: {least} of the targets of {line.function}",
         summary=(
             f"Short sequences are padded at the end, and {line.function} counts these positions like all others: "
-            f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. They "
-            "are easy to predict, so the loss looks better than the model is, and real tokens count for less in each "
-            "step."
+            f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. Real "
+            "tokens count for less in each step, and the loss says less about them: most models soon name padding, and "
+            "then it looks better than they are."
         ),
-        fix=FIX_WRITTEN
-        if by_hand
-        else "Give padded positions a target that the loss ignores, usually -100."
-        + (f" If no real token has class {value}, setting it as ignore_index is enough." if made is None else ""),
-        fix_code=MASKED.format(value=value)
-        if by_hand
-        else (made and copied_labels.masked(made))
-        or "# above the loss, or in the collator that makes the labels: where the inputs are padding\n"
-        "labels = labels.masked_fill(input_ids == pad_id, -100)\n"
-        f"# or, only if no real token has class {value}, as a class of tags may be:\n"
-        f"# labels = labels.masked_fill(labels == {value}, -100)",
+        fix=fix,
+        fix_code=code,
         evidence=[
             Evidence("targets that are padding", share, "share", limits["padding"], limits.source("padding")),
-            Evidence(
-                "sequences that are filled up",
-                texts.mean(rows, "pad_rows"),
-                "share",
-                limits["rows"],
-                limits.source("rows"),
-            ),
+            Evidence("sequences that are filled up", texts.mean(rows, "pad_rows"), "share", limits["rows"],
+                     limits.source("rows")),
             Evidence("class of these targets", value),
         ],
-        change=made,
+        change=change,
         false_alarm="A model that must produce the padding itself, such as one that writes all positions at once.",
-    )
+    )  # fmt: skip
+
+
+def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> tuple[Location | None, str, str]:
+    """The line to change if it is not the one that computes the loss, what to do, and an example."""
+    if line.function == loss_calls.WRITTEN:
+        return None, FIX_WRITTEN, MASKED.format(value=value)
+    told = {row.get("ignore_index") for row in counted}
+    known = next(iter(told)) if len(told) == 1 else None
+    ignored = UNSET if known is None else int(known)
+    fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
+    made = copied_labels.line(process, line.location)
+    if made is not None:
+        return made, fix, copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored)
+    others = {row.get("pad_elsewhere") for row in counted}
+    if others != {0}:
+        more = f" If no real token has class {value}, setting it as ignore_index is enough."
+        return None, fix + more, OF_IDS.format(value=value, ignored=ignored)
+    more = f" Or set it as ignore_index: no other target in these calls has class {value}, so no real token is lost."
+    by_name = "" if ignored == UNSET else r"|[A-Za-z_]"  # a name in another loss may be of any number
+    setting = script_lines.only(process, "setting", rf"\bignore_index\s*=\s*(?:{ignored}\b{by_name})")
+    own = own_statement.at(process, setting)
+    text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
+    if own is None or not text:
+        return None, fix + more, BY_CLASS.format(value=value, ignored=ignored)
+    return setting, fix + more, own.dedented(text)
 
 
 RULE = Rule(
@@ -102,7 +127,7 @@ RULE = Rule(
     title="Padding counts in the loss",
     about="Padding teaches nothing; if it counts in the loss, it dilutes the tokens that matter.",
     check=check,
-    verify="Record the run again: padding no longer counts, and the loss is higher at first.",
+    verify="Record the run again: padding no longer counts in the loss.",
     excluded=(
         "ignore_index or a weight of zero: these targets count.",
         "A frequent class: the same target fills the ends of most rows.",

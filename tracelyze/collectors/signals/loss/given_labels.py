@@ -35,7 +35,7 @@ class GivenLabels(Signal):
     columns = columns_of(
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer ignored pad_share "
-        "pad_rows pad_target pad_same",
+        "pad_rows pad_target pad_same pad_elsewhere ignore_index",
         *rows_of_ids.COLUMNS,
     )
     about = "Ids and labels that enter a model which computes its loss without a loss function of torch (fused losses)."
@@ -73,6 +73,7 @@ class GivenLabels(Signal):
             "input_shape": "x".join(map(str, ids.shape)),
             "target_shape": "x".join(map(str, labels.shape)),
             "target_integer": True,
+            "ignore_index": float(IGNORED),
         }
         with unseen(self.torch), self.torch.no_grad():
             found = self._found(ids.detach(), labels.detach())

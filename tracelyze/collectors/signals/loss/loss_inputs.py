@@ -51,7 +51,7 @@ class LossInputs(Signal):
         "step function site loader training reduction input_shape target_shape target_integer made_by made_dim "
         "made_whole made_from lowest highest sum_error log_sum_error target_lowest target_highest value ignored "
         "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same "
-        "autocast",
+        "pad_elsewhere ignore_index autocast",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *two_models.COLUMNS,
@@ -218,8 +218,10 @@ class LossInputs(Signal):
         if samples >= SEQUENCE_SAMPLES or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
             return {}
         option = loss_targets.options(args, kwargs)
+        ignored = option.get("ignore_index", -100)
+        row["ignore_index"] = float(ignored)
         with torch.no_grad():
-            found = columns(torch, given, target, option.get("ignore_index", -100), option.get("weight"))
+            found = columns(torch, given, target, ignored, option.get("weight"))
         self._sequences[key] = samples + (1 if found else SEQUENCE_SAMPLES // 2)
         return found
 

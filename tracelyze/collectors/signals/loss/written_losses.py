@@ -38,7 +38,8 @@ class WrittenLosses(Signal):
     columns = columns_of(
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer made_by made_from "
-        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same",
+        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same "
+        "pad_elsewhere",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *label_columns.COLUMNS,

@@ -1,4 +1,4 @@
-"""Lines of the script that hand a framework a setting by name: `TrainingArguments(learning_rate=3e-4)`.
+"""Lines of the script that hand a framework, or a loss, a setting by name: `TrainingArguments(learning_rate=3e-4)`.
 
 Where a framework runs the loop, what a diagnosis asks to change is such an argument, and no line of a loop.
 """
@@ -17,25 +17,27 @@ NAMES: Final = frozenset({
     "learning_rate", "detect_anomaly", "max_grad_norm", "gradient_clip_val", "max_completion_length", "response_length",
     "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing", "eval_dataset",
 })  # fmt: skip
+OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
+LOOKED_FOR: Final = NAMES | OF_LOSSES
 LONGEST_CALL: Final = 200  # lines
 
 
 def lines(code: CodeType) -> list[int]:
     """Lines of a function at which a call is given one of these arguments, in order."""
-    each = NAMES.intersection(one for one in code.co_consts if type(one) is str)
-    together = any(type(one) is tuple and NAMES.intersection(one) for one in code.co_consts)
+    each = LOOKED_FOR.intersection(one for one in code.co_consts if type(one) is str)
+    together = any(type(one) is tuple and LOOKED_FOR.intersection(one) for one in code.co_consts)
     if not (each or together):
         return []
     found: dict[int, None] = {}
     for _, one in by_line(code):
         # Names of a call that is given more than 15 arguments by name are put into a dictionary one by one.
         given = tuple(each) if one.opname == "CALL_FUNCTION_EX" else named_arguments(code, one)
-        if NAMES.isdisjoint(given) or one.positions is None:
+        if LOOKED_FOR.isdisjoint(given) or one.positions is None:
             continue
         first, last = one.positions.lineno, one.positions.end_lineno
         if first is None or last is None:
             continue
-        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(sorted(NAMES.intersection(given)))})\s*=(?!=)")
+        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(sorted(LOOKED_FOR.intersection(given)))})\s*=(?!=)")
         for line in range(first, min(last, first + LONGEST_CALL) + 1):
             if pattern.search(linecache.getline(code.co_filename, line)):
                 found[line] = None
