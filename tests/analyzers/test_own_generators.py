@@ -24,14 +24,14 @@ def epochs(shape: str = "20x1x12x12", dtype: str = "float32", drawn: bool = Fals
     return rows
 
 
-def judge(make: Any, batches: list[dict[str, Any]], **loader: Any) -> tuple[str, Any]:
+def judge(make: Any, batches: list[dict[str, Any]], sites: Any = (), **loader: Any) -> tuple[str, Any]:
     steps = make.steps() | {"loader": [0] * COUNT}
     loaders = [LOADER | {"stored": "1x12x12"} | loader]
     fetches = [
         {"loader": 0, "epoch": epoch, "step": 10 * epoch, "moved": ""} for epoch in range(4)
     ]  # no other generator moves
     more = {"batches": batches, "fetches": fetches}
-    status, _, finding = make.check(RULE, make.process(steps, loaders=loaders, more=more))
+    status, _, finding = make.check(RULE, make.process(steps, loaders=loaders, more=more, sites=list(sites)))
     return status, finding
 
 
@@ -41,6 +41,24 @@ def test_samples_that_come_again_as_they_were(make: Any) -> None:
     assert finding.title == "Images draws the same random numbers for a sample in each epoch"
     assert "rng = np.random.default_rng(torch.randint(" in finding.fix_code
     assert "randn_like" not in finding.fix_code, "samples may be arrays, and other numbers be drawn beside noise"
+
+
+@pytest.mark.parametrize(("stay", "line"), [(True, 42), (False, 7)])
+def test_workers_that_stay_never_hear_of_another_epoch(make: Any, stay: bool, line: int) -> None:
+    text = "    loader = DataLoader(\n        images, num_workers=2,\n        persistent_workers=True,  # fast\n    )"
+    seeds = "g = torch.Generator().manual_seed(1000 * self.epoch + i)"
+    sites = [
+        {"site": 8, "role": "dataloader", "line": 40, "function": "main", "source": "loader = DataLoader("}
+        | {"excerpt_line": 40, "excerpt": text},
+        {"site": 9, "role": "own-generator", "line": 7, "function": "__getitem__", "source": seeds},
+        {"site": 10, "role": "set-epoch", "line": 50, "function": "main", "source": "images.set_epoch(epoch)"},
+        {"site": 11, "role": "set-epoch", "line": 51, "function": "main", "source": "loader.sampler.set_epoch(epoch)"},
+    ]
+    sites = [one | {"file": "a.py"} for one in sites]
+    status, finding = judge(make, epochs(), sites, num_workers=2, persistent_workers=stay, made_at=8)
+    assert (status, finding.location.line) == ("fired", line)
+    assert ("line 50 tells the copy of the training process alone" in finding.summary) == stay
+    assert ("    persistent_workers=False,  # fast" in finding.fix_code) == stay
 
 
 @pytest.mark.parametrize(

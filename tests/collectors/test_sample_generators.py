@@ -14,7 +14,7 @@ from tracelyze.collectors.program.lines import sample_generators
 def line_of(body: str) -> int | None:
     module = compile(f"def __getitem__(self, i):\n    y = self.x[i]\n    {body}\n    return y", "data.py", "exec")
     (code,) = (one for one in module.co_consts if hasattr(one, "co_code"))
-    return sample_generators._seeds(code)
+    return sample_generators._seeds(code, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,32 @@ def test_what_a_dataset_stores() -> None:
     assert sample_generators.of(Images(), sites) == (1, "3x4 2x2")
     assert sample_generators.of(torch.utils.data.Subset(Images(), [1, 2]), sites) == (1, "3x4 2x2")
     assert sample_generators.of(torch.utils.data.TensorDataset(torch.zeros(20, 3)), sites) is None
+
+
+class Epochs(Images):
+    def __init__(self, epoch: Any) -> None:
+        super().__init__()
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        generator = torch.Generator().manual_seed(1000 * self.epoch + index)
+        return self.x[index] + torch.randn(3, 4, generator=generator)
+
+
+class CountedEpochs(Epochs):
+    def __getitem__(self, index: int) -> Any:
+        self.epoch += 1
+        generator = torch.Generator().manual_seed(1000 * self.epoch + index)
+        return self.x[index] + torch.randn(3, 4, generator=generator)
+
+
+def test_a_seed_by_the_epoch_in_workers_that_stay() -> None:
+    sites = SimpleNamespace(at=lambda role, code, line: line - code.co_firstlineno)
+    found = sample_generators.of(Epochs(0), sites, copied_once=True)
+    assert found == (1, "3x4 2x2")
+    assert sample_generators.of(Epochs(0), sites) is None, "workers that start anew are told"
+    assert sample_generators.of(Epochs(torch.zeros(1)), sites, copied_once=True) is None, "all see shared memory"
+    assert sample_generators.of(CountedEpochs(0), sites, copied_once=True) is None, "each copy counts by itself"
 
 
 class Wrapped(torch.utils.data.Dataset[Any]):

@@ -847,6 +847,14 @@ SETTINGS: Final = (
     pair("folds_of_samples", "one-model", "train-validation-overlap", fast=True),
     pair("folds_of_samples", "one-model-new-optimizer", "train-validation-overlap"),
     pair(
+        "lichen_images",
+        "kept-workers",
+        "augmentation-repeats",
+        extras=("dataloader-bottleneck", "epoch-boundary-stall"),
+        lines=('persistent_workers=FAULT == "kept-workers",',),
+        fast=True,
+    ),
+    pair(
         "pollen_images",
         "seeded-by-index",
         "augmentation-repeats",

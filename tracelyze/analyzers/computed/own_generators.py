@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import passes, validation
 from tracelyze.analyzers.computed.splits import overlap
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.datasets import kept_copies
 from tracelyze.analyzers.evidence.editing import own_expressions
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
+FIX = (
+    "Seed that generator from torch's, which continues from epoch to epoch and which the loader seeds in each worker. "
+    "Draw from it as before."
+)
 FIX_CODE = """# where __getitem__ makes its generator; of the kind that it is, so that it has the same methods:
 rng = np.random.default_rng(torch.randint(2**31, ()).item())"""
 FILES = "files"  # as the collector writes it, for samples that lie in files
@@ -74,27 +79,27 @@ def _finding(
 ) -> Finding:
     place = process.site(loader["own_generator"])
     where = f"Line {place.line}" if place is not None else "Its __getitem__"
+    kept = kept_copies.of(process, loader, place)
+    by = kept.said if kept else "with a seed that is the same in each epoch."
     return Finding(
         rule=rule,
         severity="warning",
         confidence="likely",
         title=f"{loader['dataset']} draws the same random numbers for a sample in each epoch",
         summary=(
-            f"{where} re-seeds a generator for each sample, with a seed that is the same in each epoch. "
-            f"{plural(found.hits, 'sample')} checked in more than one of {count} passes held the same numbers. "
-            "Augmentation that should differ between epochs repeats that of the first, so the network sees far fewer "
-            "variants than it seems to."
+            f"{where} re-seeds a generator for each sample, {by} {plural(found.hits, 'sample')} checked in more than "
+            f"one of {count} passes held the same numbers. Augmentation that should differ between epochs repeats that "
+            "of the first, so the network sees far fewer variants than it seems to."
         ),
-        fix="Seed that generator from torch's, which continues from epoch to epoch and which the loader seeds in each "
-        "worker. Draw from it as before.",
-        fix_code=own_expressions.seeded_by_torch(place) or FIX_CODE,
+        fix=kept_copies.FIX if kept else FIX,
+        fix_code=kept.code if kept else own_expressions.seeded_by_torch(place) or FIX_CODE,
         first_step=0,
         evidence=[
             Evidence("samples that came again as they were", found.hits, "samples", limits["again"],
                      limits.source("again")),
             Evidence("of all that came again", found.share, "share", limits["equal"], limits.source("equal")),
         ],
-        location=place or process.loader_location(loader),
+        location=(kept.place if kept else place) or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Noise that belongs to the data and should be the same in each epoch.",

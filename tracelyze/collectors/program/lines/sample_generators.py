@@ -34,13 +34,17 @@ class Found(NamedTuple):
     stored: str
 
 
-def of(dataset: Any, sites: Sites) -> Found | None:
-    """Such a generator in `__getitem__` of a dataset of the script's own, in what that calls, or in one it wraps."""
+def of(dataset: Any, sites: Sites, copied_once: bool = False) -> Found | None:
+    """Such a generator in `__getitem__` of a dataset of the script's own, in what that calls, or in one it wraps.
+
+    `copied_once`: workers read from it that each keep one copy in all epochs.
+    """
     whole = dataset
     for _ in range(MAX_DEPTH):
         codes = called(dataset) if code_of_method(type(dataset), "__getitem__") is not None else []
+        kept = _kept_numbers(dataset, codes) if copied_once else frozenset[str]()
         for one in codes:
-            line = _seeds(one)
+            line = _seeds(one, kept)
             if line is not None:
                 opens = any(OPENS.intersection(each.co_names) for each in codes)
                 return Found(sites.at("own-generator", one, line), _stored(whole, opens))
@@ -98,8 +102,16 @@ def _of_call(one: Any) -> tuple[Any, Any]:
     return own.get("__call__") or (own.get("forward") if hasattr(type(one), "named_parameters") else None), one
 
 
-def _seeds(code: CodeType) -> int | None:
-    """The line that seeds a generator by what does not change from epoch to epoch."""
+def _kept_numbers(dataset: Any, codes: list[CodeType]) -> frozenset[str]:
+    """Attributes whose numbers stay as they are in a copy: those that the code which reads a sample does not set."""
+    held = getattr(dataset, "__dict__", {})
+    numbers = {name for name, value in held.items() if type(value) is int}
+    sets = {one.argval for code in codes for _, one in by_line(code) if one.opname == "STORE_ATTR"}
+    return frozenset(numbers - sets)
+
+
+def _seeds(code: CodeType, kept: frozenset[str]) -> int | None:
+    """The line that seeds a generator by what does not change from epoch to epoch, as what is `kept` does not."""
     if not SEEDED.intersection(code.co_names):
         return None
     names: dict[int, set[str]] = {}
@@ -111,7 +123,7 @@ def _seeds(code: CodeType) -> int | None:
             seeds, given = seeds or line, given and seeds == line
         elif seeds == line and not given and one.opname.startswith(("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF")):
             given = True  # default_rng() without a seed draws one
-    fresh = any(FRESH.search(name) for name in names.get(seeds, ()))
+    fresh = any(FRESH.search(name) for name in names.get(seeds, set()) - kept)
     return seeds if seeds and given and not fresh else None
 
 

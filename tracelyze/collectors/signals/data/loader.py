@@ -102,7 +102,8 @@ class Loader(Signal):
             row["made_at"], row["called_at"] = self._made.get(loader) or (None, None)
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
-            own = None if row["iterable"] else sample_generators.of(loader.dataset, sites)
+            copied_once = bool(row["num_workers"] and row["persistent_workers"])
+            own = None if row["iterable"] else sample_generators.of(loader.dataset, sites, copied_once)
             row["own_generator"], row["stored"] = own or (None, None)
             row["open_file"], row["open_kind"], row["opened_at"] = open_files.of(loader.dataset, sites) or (None,) * 3
             row["sample_at"] = sample_lines.sample(loader.dataset, loader.collate_fn, sites)
