@@ -836,6 +836,43 @@ def test_a_line_that_unscales_behind_the_clip_moves(make) -> None:
     assert "Call scaler.unscale_(optimizer) right before clipping" in finding.fix
 
 
+def two_optimizers(make: Any, first: dict[str, Any], second: dict[str, Any], indent: str = "") -> Any:
+    """A scaler steps a trunk and a head, which one line clips before."""
+    lines = [("clip", "clip_grad_norm_(both, 2.0)"), ("step", "scaler.step(trunk)"), ("step", "scaler.step(head)")]
+    sites = [
+        {"site": number, "role": role, "file": "train.py", "line": number, "function": "f", "source": line}
+        | {"excerpt": (indent if role == "step" else "") + line, "excerpt_line": number}
+        for number, (role, line) in enumerate(lines, 1)
+    ]
+    one = make.steps() | {"scale": [4096.0] * COUNT, "clips": [1] * COUNT}
+    nothing = [None] * COUNT
+    rows = {"optimizer": [0, 1] * COUNT}
+    for name in {*one, *first, *second} - {"optimizer"}:
+        both = zip(first.get(name, one.get(name, nothing)), second.get(name, one.get(name, nothing)), strict=True)
+        rows[name] = [value for pair in both for value in pair]
+    optimizers = [{"optimizer": number, "name": "SGD", "site": number + 2} for number in (0, 1)]
+    return make.process(rows, sites=sites, optimizers=optimizers)
+
+
+def test_one_of_two_optimizers_is_unscaled(make) -> None:
+    """Both are clipped by their common norm: nearly all of it is that of the trunk, which still has the loss scale."""
+    norm = {"grad_norm": [4000.0] * COUNT, "grad_norm_source": [2] * COUNT, "clip_max_norm": [2.0] * COUNT}
+    late = two_optimizers(make, norm | {"clipped_scaled": [True] * COUNT}, {"clips": [0] * COUNT})
+    status, _, finding = make.check("clip-before-unscale", late)
+    assert (status, finding.confidence) == ("fired", "certain")
+    assert finding.diff.added == ["scaler.unscale_(trunk)"]
+    assert "for SGD (optimizer 0) as well" in finding.fix
+    assert "It left 0.0005 of all gradients" in finding.summary
+    assert make.check("clipping-always-active", late)[0] == "skipped"
+    second = two_optimizers(make, norm | {"clipped_scaled": [False] * COUNT}, {"clipped_scaled": [True] * COUNT})
+    assert make.check("clip-before-unscale", second)[2].diff.added == ["scaler.unscale_(head)"]
+    assert make.check("clipping-always-active", second)[0] == "skipped"
+    timely = two_optimizers(make, norm | {"clipped_scaled": [False] * COUNT}, {"clips": [0] * COUNT})
+    assert make.check("clip-before-unscale", timely)[0] == "passed"
+    in_loop = two_optimizers(make, norm | {"clipped_scaled": [True] * COUNT}, {"clips": [0] * COUNT}, indent="    ")
+    assert make.check("clip-before-unscale", in_loop)[2].diff is None, "the loop's variable is not known at the clip"
+
+
 def test_clip_before_unscale(make) -> None:
     steps = make.steps() | {"clipped_scaled": [True] * COUNT, "scale": [1024.0] * COUNT, "clips": [1] * COUNT}
     status, _, finding = make.check("clip-before-unscale", make.process(steps))

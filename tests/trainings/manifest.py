@@ -496,6 +496,19 @@ PRECISION: Final = (
     ),
     pair("spectra_scaler", "plain-step", "scaler-misuse", consequences=BLOW_UP, lines=("optimizer.step()",)),
     pair("spectra_scaler", "plain-backward", "crash|scaler-misuse", exit_code=1, lines=("scaler.step(optimizer)",)),
+    pair(
+        "gravel_scaler",
+        "trunk-scaled",
+        "clip-before-unscale",
+        lines=("clip([*trunk.parameters(), *head.parameters()], 2.0)",),
+        fast=True,
+    ),
+    pair(
+        "gravel_scaler",
+        "head-scaled",
+        "clip-before-unscale",
+        lines=("clip(itertools.chain(trunk.parameters(), head.parameters()), 2.0)",),
+    ),
     faulty(
         "clip_scaled_gradients",
         "clip-before-unscale",

@@ -114,13 +114,19 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
 
 def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
-    clip, step = _only(optimization.process, "clip"), _only(optimization.process, "step")
-    there = clip and statement(optimization.process, clip)
+    process = optimization.process
+    clip, step = _only(process, "clip"), process.site(optimization.facts.get("site")) or _only(process, "step")
+    there = clip and statement(process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
+    stepping = step and statement(process, step)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
+    if stepping and len(stepping[0]) > len(
+        there[0]
+    ):  # in a loop over optimizers, whose variable the clip does not know
+        return None
     if is_given_a_norm(clip):
-        clip = norm_taken(optimization.process, clip)
+        clip = norm_taken(process, clip)
     if clip is None:
         return None
     return Diff(clip.file, clip.line, [], [f"{there[0]}{match['scaler']}.unscale_({match['optimizer']})"])

@@ -52,7 +52,11 @@ def _clip_wrapper(
             trainings = recording.program.trainings
             parameters, first = peeked(parameters)
             training = recording.training_of(first) if trainings.several and not recording.off else None
-            trainings.clipped = training, id(first)
+            clipped = trainings.clipped
+            clipped.training, clipped.first = training, id(first)
+            if clipped.looks and first is not None:
+                parameters = kept(torch, parameters)
+                clipped.note(parameters)
             # What else a clip returns, such as the largest element, is not the norm that is recorded.
             norm_known = returns_norm and (args[1] if len(args) > 1 else kwargs.get("norm_type", 2.0)) in L2
             if not norm_known and not recording.off and first is not None:

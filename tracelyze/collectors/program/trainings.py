@@ -76,6 +76,22 @@ class Holders:
                 yield number, new
 
 
+class Clipped:
+    """Whose gradients are being clipped."""
+
+    def __init__(self) -> None:
+        self.training: Training | None = None  # where there are several
+        self.first = 0  # id of the first parameter
+        self.looks = 0  # clips of which all parameters are still to be noted
+        self.parameters: frozenset[int] = frozenset()  # ids of those noted since a loss was scaled
+
+    def note(self, parameters: Any) -> None:
+        """Note the parameters of a clip: what torch takes, one tensor or several that can be read again."""
+        self.looks -= 1
+        several = isinstance(parameters, (list, tuple))
+        self.parameters |= frozenset(map(id, parameters if several else (parameters,)))
+
+
 class Trainings:
     """The trainings of one recording. `module_of` is the module of a model's number, None if it is gone."""
 
@@ -90,8 +106,7 @@ class Trainings:
         self.several = False  # more than one training so far
         self.current: Training | None = None  # the training to which the latest backward belongs
         self.reached_models: frozenset[int] = frozenset()  # numbers of the models that the latest backward ran through
-        # Whose gradients are being clipped, where there are several, and the id of the first parameter of these.
-        self.clipped: tuple[Training | None, int] = (None, 0)
+        self.clipped = Clipped()
         self._progress, self._now, self._emit = progress, now, emit
         self._optimizers = optimizers
         self._holders = Holders(module_of)

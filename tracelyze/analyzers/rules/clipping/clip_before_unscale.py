@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 FIX = "Call scaler.unscale_(optimizer) right before clipping, once per step."
+OWN = (
+    "Call scaler.unscale_ for {name} as well, right before clipping, once per step: it unscales the gradients of one "
+    "optimizer, and leaves those of others as they are."
+)
 LATE = (
     "Move line {line}, which unscales after the clip, to before it, also where the two are callbacks or hooks: their "
     "order decides. A scaler unscales once per step, and raises where it is asked again."
@@ -50,23 +54,26 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     once = not (steps["clips"][bad] > 1).any()  # a scaler unscales once per step, and raises where it is asked again
     late = next((one for one in optimization.process.locations("unscale") if "unscale_" in one.source), None)
     diff = edits.unscale_before_clip(optimization) if once and not late else None
+    partly = _is_shared(optimization)
     unscale = diff.added[0].strip() if diff else "scaler.unscale_(optimizer)  # once a step, before its first clip"
     unscale = f"{late.source.strip()}  # from line {late.line}, and no longer there" if late else unscale
     clip = optimization.process.location("clip")
     given = clip is not None and edits.is_given_a_norm(clip)
     taken = edits.norm_taken(optimization.process, clip) if clip is not None and given else None
+    fix = OWN.format(name=timing.training_of(optimization)) if partly else FIX
+    fix = LATE.format(line=late.line) if late else fix
+    fix = NORM.format(at=f" (line {taken.line})" if taken else "") if given else fix
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Gradients{timing.name_of(optimization)} are clipped while scaled: the clip acts {times} too hard",
+        title=f"Gradients{timing.name_of(optimization)} are clipped while scaled"
+        + ("" if partly else f": the clip acts {times} too hard"),
         summary=(
-            f"In {share_of(share, 'clipped steps')} the gradients were still multiplied by the loss scale, so the "
-            f"clip saw norms {times} too large. {_cut(optimization, bad)}"
+            f"In {share_of(share, 'clipped steps')} the gradients{timing.name_of(optimization)} were still multiplied "
+            f"by the loss scale, so the clip saw them {times} too large. {_cut(optimization, bad, partly)}"
         ),
-        fix=NORM.format(at=f" (line {taken.line})" if taken else "")
-        if given
-        else (LATE.format(line=late.line) if late else FIX),
+        fix=fix,
         fix_code=f"{unscale}\n{GIVEN if given else clip_values.own_line(optimization)}",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
@@ -84,7 +91,13 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     )
 
 
-def _cut(optimization: Optimization, bad: Mask) -> str:
+def _is_shared(optimization: Optimization) -> bool:
+    """Whether other optimizers beside it were unscaled in time."""
+    others = [one for one in optimization.process.optimizations if one is not optimization]
+    return any(not (one.steps["clipped_scaled"] == 1).any() and one.steps.known("scale").any() for one in others)
+
+
+def _cut(optimization: Optimization, bad: Mask, partly: bool) -> str:
     """What the clip left of the gradients, and what it would have left of unscaled ones, by the norms it returned."""
     steps = optimization.steps
     norm, limit, scale = steps["grad_norm"], steps["clip_max_norm"], steps["scale"]
@@ -94,6 +107,8 @@ def _cut(optimization: Optimization, bad: Mask) -> str:
         return "It cut every gradient whose unscaled norm is above max_norm divided by the scale."
     norm, limit, scale = norm[known], limit[known], scale[known]
     left = float(np.median(np.fmin(1, limit / norm)))
+    if partly:
+        return f"It left {number(left)} of all gradients that it took (median), also of those unscaled before."
     meant = float(np.median(np.fmin(1, limit * scale / norm)))
     own, bound = number(float(np.median(norm / scale))), number(float(np.median(limit)))
     return (

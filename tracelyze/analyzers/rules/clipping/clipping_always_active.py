@@ -23,6 +23,12 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     steps = optimization.steps
     bound, norm = steps["clip_max_norm"], steps["grad_norm"]
     known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == clip_values.RETURNED)
+    if any(
+        (one.steps["clipped_scaled"] == 1).any()
+        for one in optimization.process.optimizations
+        if one is not optimization
+    ):
+        return Skipped("gradients of another optimizer were clipped while scaled", "not-applicable")
     rows = np.flatnonzero(known & ~timing.skipped(optimization) & ~(steps["clipped_scaled"] == 1))
     if len(rows) < limits["steps"]:
         return Skipped(

@@ -108,20 +108,20 @@ class GradientNorm(Signal):
 
     def _is_clipped(self) -> bool:
         """Whether the gradients that are being clipped were clipped before, since the latest backward."""
-        first, backwards = self.program.trainings.clipped[1], self.progress.backwards
+        first, backwards = self.program.trainings.clipped.first, self.progress.backwards
         return (first, backwards) in [(one.first, one.backwards) for one in self._clip_norms]
 
     def _note(self, norm: Any, source: int) -> None:
         if not has_memory(self.torch, norm):
             return
-        (training, first), progress = self.program.trainings.clipped, self.progress
+        clipped, progress = self.program.trainings.clipped, self.progress
         backwards = progress.backwards
         if self._clip_norms:
             if self._is_clipped():
                 return
             self._clip_norms = [one for one in self._clip_norms if one.backwards == backwards]  # not of micro-batches
         early = backwards == progress.backwards_at_step
-        self._clip_norms.append(Clip(training, norm, source, backwards, first, early))
+        self._clip_norms.append(Clip(clipped.training, norm, source, backwards, clipped.first, early))
 
     def before_step(self, tracked: Tracked) -> None:
         if not tracked.inside_backward and self.due(tracked):
