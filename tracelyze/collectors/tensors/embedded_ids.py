@@ -12,7 +12,7 @@ from typing import Any
 
 from tracelyze.collectors.tensors import graphs, rows_of_ids
 from tracelyze.collectors.tensors.attention import next_seen
-from tracelyze.collectors.tensors.graphs import LEAF, Graph, kind_of
+from tracelyze.collectors.tensors.graphs import COPIES, LEAF, SQUEEZES, TURNS, VIEWS, Graph, kind_of
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
@@ -25,9 +25,8 @@ LINEAR, ATTENTION, RECURRENT = ("Mm", "Addmm", "Bmm", "Baddbmm"), ("Softmax", "S
 PRODUCTS = ("Bmm", "Baddbmm")  # of two tensors that may both be made of the ids
 # Operations that leave every value at its position, on the way from an embedding to the scores.
 IN_PLACE = frozenset((
-    "View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "Clone",
-    "Alias", "ToCopy", "Add", "Sub", "Mul", "Div", "Neg", "Relu", "Gelu", "Silu", "Tanh", "Sigmoid", "NativeDropout",
-    "NativeLayerNorm", "FusedRmsNorm", "Pow", "Rsqrt", "Sqrt", "Mean along last",
+    *VIEWS, *TURNS, *SQUEEZES, *COPIES, "Expand", "Add", "Sub", "Mul", "Div", "Neg", "Relu", "Gelu", "Silu", "Tanh",
+    "Sigmoid", "NativeDropout", "NativeLayerNorm", "FusedRmsNorm", "Pow", "Rsqrt", "Sqrt", "Mean along last",
     "LogSoftmax", "_DDPSink", "Embedding", LEAF,
 ))  # fmt: skip
 # What else stands within attention, and between the steps of a recurrent layer that is unrolled.

@@ -12,6 +12,12 @@ from tracelyze.collectors.tensors import saved_values
 MAX_NODES: Final = 2**14  # of a `Graph`
 MAX_WALKED: Final = 5000  # nodes, as far as `graph_behind` goes
 LEAF: Final = "torch::autograd::AccumulateGrad"  # the operation of a parameter's node, which holds it as `variable`
+# Operations that hand values on: as another view, with or without dimensions of size 1, turned, copied, limited.
+VIEWS: Final = ("View", "UnsafeView", "ReshapeAlias")  # what versions of torch call a view or a reshape
+SQUEEZES: Final = ("Squeeze", "Unsqueeze")
+TURNS: Final = ("Transpose", "T", "Permute")
+COPIES: Final = ("Clone", "Alias", "ToCopy")
+LIMITS: Final = ("Clamp", "ClampMin", "ClampMax")
 ALONG_LAST: Final = ("Mean", "Slice", "Cat", "Split", "SplitWithSizes")  # leave positions alone along the last axis
 
 

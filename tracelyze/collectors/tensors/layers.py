@@ -6,10 +6,11 @@ from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.graphs import SQUEEZES, TURNS, VIEWS
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
 RELUS = ("ReLU", "ReLU6")
-VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Alias")
+SHAPING = (*VIEWS, *TURNS, *SQUEEZES, "Alias")
 PRODUCTS = {"Addmm": 1, "Mm": 0, "Convolution": 0}  # by operation: which of its inputs is the data
 MAX_ELEMENTS = 2**18  # of an output in which dead units are searched for
 WALK_DEPTH = 8
@@ -95,7 +96,7 @@ def _kind(node: Any) -> str:
 def _through_views(node: Any) -> Any:
     """The operation behind views of its values."""
     for _ in range(WALK_DEPTH):
-        if _kind(node) not in VIEWS:
+        if _kind(node) not in SHAPING:
             return node
         node = node.next_functions[0][0]
     return None

@@ -21,6 +21,7 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import graphs, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.embedded_ids import columns
+from tracelyze.collectors.tensors.graphs import COPIES, LIMITS, SQUEEZES, TURNS, VIEWS
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.targets import kept_order, label_columns
@@ -37,9 +38,9 @@ MAX_TRAININGS = 32  # trainings of a process whose first losses are all sampled 
 WALK_DEPTH = 12
 # Operations that hand values on as they are; those in MOVING may change which dimension is which, those in CHOOSING
 # may leave values out.
-KEEPING = ("ToCopy", "Clone", "Alias", "Clamp", "ClampMin", "ClampMax", "_DDPSink")
-MOVING = ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand")
-GUARDING = ("Add", "Clamp", "ClampMin", "ClampMax", "ToCopy")  # log(p + 1e-8)
+KEEPING = (*COPIES, *LIMITS, "_DDPSink")
+MOVING = (*VIEWS, *TURNS, *SQUEEZES, "Expand")
+GUARDING = (*LIMITS, "Add", "ToCopy")  # log(p + 1e-8)
 CHOOSING = ("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Split", "Unbind", "Cat", "Stack")
 
 

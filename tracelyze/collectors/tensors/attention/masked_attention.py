@@ -6,26 +6,12 @@ from typing import Any
 
 from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.embedded_ids import ATTENTION
-from tracelyze.collectors.tensors.graphs import Graph
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS, Graph
 from tracelyze.collectors.tensors.saved_values import saved
 
 MAX_SOFTMAXES = 4
 MAX_ELEMENTS = 2**20  # of the weights that are read
-KEPT = frozenset(
-    (
-        "View",
-        "UnsafeView",
-        "ReshapeAlias",
-        "Expand",
-        "Clone",
-        "Alias",
-        "ToCopy",
-        "Unsqueeze",
-        "Squeeze",
-        "Permute",
-        "Transpose",
-    )
-)
+KEPT = frozenset((*VIEWS, *SQUEEZES, *COPIES, "Expand", "Transpose", "Permute"))
 DROPS = ("NativeDropout", "Mul")
 MASKS = ("Mul", "MaskedFill", "Tril", "Where")
 PRODUCTS = ("Bmm", "Mm")

@@ -11,6 +11,7 @@ from typing import Any
 
 from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.attention import position_axis
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, TURNS, VIEWS
 from tracelyze.collectors.tensors.saved_values import saved, sizes_of
 
 COLUMNS = ("next_targets", "sees_next")
@@ -100,20 +101,7 @@ class Streams:
         return None
 
 
-MOVING = (
-    "View",
-    "UnsafeView",
-    "ReshapeAlias",
-    "Transpose",
-    "T",
-    "Permute",
-    "Squeeze",
-    "Unsqueeze",
-    "Expand",
-    "Clone",
-    "Alias",
-    "ToCopy",
-)
+MOVING = (*VIEWS, *TURNS, *SQUEEZES, *COPIES, "Expand")
 SOFTMAX, MASKING = ("Softmax", "SafeSoftmax"), ("MaskedFill", "Where")
 SPLITTING = ("Unbind", "Select", "Split along last", "SplitWithSizes along last", "Slice along last", "Cat along last",
              "Stack")  # fmt: skip

@@ -9,9 +9,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any, NamedTuple
 
+from tracelyze.collectors.tensors.graphs import VIEWS
 from tracelyze.collectors.tensors.saved_values import signed
 
-RESHAPING = ("View", "UnsafeView", "ReshapeAlias", "Squeeze")
+RESHAPING = (*VIEWS, "Squeeze")
 MOST_OPERATIONS = 64  # between an embedding and an attention
 
 

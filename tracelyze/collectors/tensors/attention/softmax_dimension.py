@@ -12,14 +12,13 @@ from typing import Any
 
 from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.embedded_ids import ATTENTION
-from tracelyze.collectors.tensors.graphs import Graph
+from tracelyze.collectors.tensors.graphs import COPIES, VIEWS, Graph
 from tracelyze.collectors.tensors.saved_values import saved, signed
 
 MAX_SOFTMAXES = 16
 MAX_STEPS = 16  # operations between scores, softmax and product
 PRODUCTS = ("Bmm", "Mm")
-VIEWS = ("View", "UnsafeView", "ReshapeAlias")
-SAME = ("Expand", "Clone", "Alias", "ToCopy", "NativeDropout")
+SAME = (*COPIES, "Expand", "NativeDropout")
 WITH_CONSTANT = ("Mul", "Div", "Add", "Sub", "MaskedFill", "Where", "Tril")
 COLUMNS = ("products", "products_wrong", "softmax_axis", "summed_axis")
 

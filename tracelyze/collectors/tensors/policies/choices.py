@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.policies.weights import FEW, THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, signed
@@ -21,10 +22,7 @@ MAX_WEIGHED = 20  # factors behind which choices are looked for
 MAX_PARTS = 16  # of what is stacked or concatenated, spread over all
 MAX_ELEMENTS = 2**18  # of odds that are looked at
 FACTORS = {"Mul": ("self", "other"), "Dot": ("self", "tensor")}  # what their operations saved
-VIEWS = frozenset((
-    "View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Expand", "Select", "Slice", "Index", "Clone",
-    "ToCopy", "Alias", "Stack", "Cat", "Unbind",
-))  # fmt: skip
+PASSING = frozenset((*VIEWS, *SQUEEZES, *COPIES, "Expand", "Select", "Slice", "Index", "Stack", "Cat", "Unbind"))
 # Between the log-probability of one choice and a number that it alone is multiplied by.
 OF_ONE = frozenset(("Neg", "Squeeze", "Unsqueeze", "View", "Exp", "Sub", "Clamp", "Log", "Select", "Unbind"))
 OF_MANY = THROUGH | {"Exp", "Log", "Unbind"}
@@ -125,7 +123,7 @@ def _law(torch: Any, pick: Any, kind: str) -> Any:
         kind = saved_values.kind(node)
         if kind in LAWS:
             return _scores(torch, node, kind)
-        if node is pick or kind in VIEWS or kind == "Sub":
+        if node is pick or kind in PASSING or kind == "Sub":
             waiting += [one for one in _following(node, kind) if one is not None]
     return None
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, LIMITS, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved, saved_several
-from tracelyze.collectors.tensors.written_out.errors import VIEWS
+from tracelyze.collectors.tensors.written_out import errors
 
 MAX_NODES = 160  # operations of a walk
 MAX_PARTS = 4  # of what is stacked or concatenated: the parts of a rollout are alike
@@ -23,8 +24,7 @@ MAX_VIEWS = 3
 MAX_WAY = 600  # operations from the ratio to the nearest parameter
 # Between the difference of the log-probabilities and its exponential: limits, means over a sequence, masks.
 BEFORE = frozenset((
-    "Clamp", "ClampMin", "ClampMax", "Sum", "Mean", "Div", "Mul", "View", "UnsafeView", "ReshapeAlias", "Squeeze",
-    "Unsqueeze", "Expand", "MaskedFill", "Where", "NanToNum", "ToCopy", "Clone", "Alias",
+    *LIMITS, *VIEWS, *SQUEEZES, *COPIES, "Sum", "Mean", "Div", "Mul", "Expand", "MaskedFill", "Where", "NanToNum",
 ))  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def _is_quotient(torch: Any, node: Any, values: Any) -> bool:
 
 def _behind_views(node: Any) -> Any:
     for _ in range(MAX_VIEWS):
-        following = node.next_functions[0][0] if saved_values.kind(node) in VIEWS else None
+        following = node.next_functions[0][0] if saved_values.kind(node) in errors.SHAPING else None
         if following is None:
             break
         node = following

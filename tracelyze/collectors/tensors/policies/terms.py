@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.policies.weights import THROUGH
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
@@ -25,9 +26,8 @@ ROUNDING = 2e-6  # of a ratio of probabilities that are the same, as two kernels
 SQUARES = ("Pow", "MseLoss", "SmoothL1Loss", "HuberLoss")
 # What lies between the head of a value function and an advantage: differences, discounts, normalisation.
 AFFINE = frozenset((
-    "Neg", "Mean", "Sum", "Std", "Var", "Div", "Mul", "Add", "Sub", "View", "UnsafeView", "ReshapeAlias", "Squeeze",
-    "Unsqueeze", "Expand", "Select", "Slice", "Index", "Stack", "Cat", "Clone", "ToCopy", "Alias", "T", "Transpose",
-    "Unbind", "Where",
+    "Neg", "Mean", "Sum", "Std", "Var", "Div", "Mul", "Add", "Sub", *VIEWS, *SQUEEZES, *COPIES, "Expand", "Select",
+    "Slice", "Index", "Stack", "Cat", "T", "Transpose", "Unbind", "Where",
 ))  # fmt: skip
 LIKELIHOOD = AFFINE | THROUGH | {"Gather", "NllLoss", "LogSoftmax", "Softmax", "Logsumexp", "Exp", "Log", "Pow"}
 LOGARITHMS = ("LogSoftmax", "Logsumexp", "Log")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, LIMITS, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
 
 MAX_VISITED, MAX_BEHIND = 96, 48  # operations
 THROUGH = frozenset((
-    "Neg", "Mean", "Sum", "Div", "Mul", "Add", "Sub", "Minimum", "Maximum", "Clamp", "ClampMin", "ClampMax", "View",
-    "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Expand", "Select", "Slice", "Index", "Where", "MaskedFill",
-    "MaskedSelect", "Stack", "Cat", "Clone", "ToCopy", "Alias", "Min", "Max",
+    "Neg", "Mean", "Sum", "Div", "Mul", "Add", "Sub", "Minimum", "Maximum", *LIMITS, *VIEWS, *SQUEEZES, *COPIES,
+    "Expand", "Select", "Slice", "Index", "Where", "MaskedFill", "MaskedSelect", "Stack", "Cat", "Min", "Max",
 ))  # fmt: skip
 CHOSEN = ("Gather", "NllLoss", "NllLoss2D", "Exp")  # an action's log-probability, or the ratio of two
 FEW = 4  # terms that a loop over the samples adds up, each with a number of its own: fewer weigh parts of a loss

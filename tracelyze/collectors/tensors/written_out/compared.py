@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.tensors import graphs
-from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, MAX_NODES, VIEWS, Shape, kind_of, shape_of
+from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, MAX_NODES, SHAPING, Shape, kind_of, shape_of
 
 ERRORS = ("Pow", "Abs", "Square", "LinalgVectorNorm", "Norm")
-SCALED = ("Div", "Mul", "ToCopy", "Clone", "Clamp", "ClampMin", "Add", *VIEWS)  # between a softmax and where it meets
+SCALED = ("Div", "Mul", "ToCopy", "Clone", "Clamp", "ClampMin", "Add", *SHAPING)  # between a softmax and where it meets
 MAX_SCALED = 5
 
 

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.written_out.errors import kind_of
 
@@ -18,9 +19,7 @@ MAX_DEEP = 24  # operations on one way
 MAX_TERMS = 4  # of a sum of losses, within each other
 MAX_TARGETS = 2**22
 # Operations that keep the elements and their order.
-KEEPING = frozenset(
-    ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "ToCopy", "Clone", "Neg", "Contiguous")
-)
+KEEPING = frozenset((*VIEWS, *SQUEEZES, *COPIES, "Neg", "Contiguous"))
 PICKING = ("Gather", "Index")
 BETWEEN = frozenset((*KEEPING, "Slice", "Transpose", "Log", "Clamp", "ClampMin", "Add"))  # a pick and its softmax
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelyze.collectors.tensors import saved_values
+from tracelyze.collectors.tensors.graphs import SQUEEZES, VIEWS
 
 MAX_NODES = 40
 SEEN = 6  # rows and columns of a table of differences that are compared
@@ -22,7 +23,7 @@ ELEMENTWISE = frozenset((
 ))  # fmt: skip
 MEETING = ("Sub", "Mul", "Div", "Add")
 TARGET_MEETS = ("Sub", "Mul")
-VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias")
+SHAPING = (*VIEWS, *SQUEEZES, "Alias")
 SCALING = ("Mul", "Div", "Neg", "ToCopy")  # by a number: what is scaled is not saved there
 KEEPING = ("Sigmoid", "Tanh", "Relu", "Softmax", "Exp")  # operations that save what they put out
 MAX_VIEWS, MAX_SCALINGS, MAX_ELEMENTS = 4, 4, 2**22
@@ -78,7 +79,7 @@ def sides(torch: Any, found: Meeting) -> tuple[Any, Any] | None:
         return None
     layer, _ = found.node.next_functions[found.side]
     for _ in range(MAX_VIEWS):
-        if kind_of(layer) not in VIEWS:
+        if kind_of(layer) not in SHAPING:
             break
         layer = layer.next_functions[0][0]
     if kind_of(layer) in KEEPING:

@@ -14,15 +14,16 @@ from math import prod
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS
 from tracelyze.collectors.tensors.written_out.errors import kind_of
 
 MAX_NODES = 40
 MAX_TARGETS = 2**22
 IGNORED = -100
-VIEWS = ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Expand", "ToCopy", "Clone")
+SHAPING = (*VIEWS, *SQUEEZES, *COPIES, "Expand")
 # What may stand between a loss and its picks; behind a logarithm, what keeps it from log(0).
-PASSING = frozenset((*VIEWS, "Mean", "Sum", "Neg", "Add", "Log", "Clamp", "ClampMin"))
-GUARDING = ("Log", "Add", "Clamp", "ClampMin", *VIEWS)
+PASSING = frozenset((*SHAPING, "Mean", "Sum", "Neg", "Add", "Log", "Clamp", "ClampMin"))
+GUARDING = ("Log", "Add", "Clamp", "ClampMin", *SHAPING)
 SOFTMAXES = ("LogSoftmax", "Softmax")
 OF_EACH, NOT_REDUCED = ("NllLoss", "NllLoss2D"), 0  # torch's losses of single targets
 
@@ -121,7 +122,7 @@ def _of_each(torch: Any, node: Any, _kind: str, masks: tuple[Any, ...], _logarit
     """The targets of torch's own loss that reduces nothing, as in `(F.cross_entropy(..., reduction="none") * mask)`."""
     target, softmax = saved_values.saved(node, "target"), node.next_functions[0][0]
     for _ in range(MAX_NODES):
-        if softmax is None or saved_values.kind(softmax) not in VIEWS:
+        if softmax is None or saved_values.kind(softmax) not in SHAPING:
             break
         softmax = softmax.next_functions[0][0]
     sizes = saved_values.sizes_of(softmax) if softmax is not None else None

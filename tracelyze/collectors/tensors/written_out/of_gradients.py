@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
-from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, VIEWS, kind_of
+from tracelyze.collectors.tensors.written_out.errors import ELEMENTWISE, SHAPING, kind_of
 
 MARK = "tracelyze-gradient"
 MAX_NODES = 96  # operations between a number and what it sums up
 MAX_BEHIND = 1000  # operations behind a loss among which one of a gradient is looked for
-SUMS = ELEMENTWISE | {"Dot", "Mv", "Cat", "Stack", "Expand", "Reshape", "Select", "Slice", "Std", "Var", *VIEWS}
+SUMS = ELEMENTWISE | {"Dot", "Mv", "Cat", "Stack", "Expand", "Reshape", "Select", "Slice", "Std", "Var", *SHAPING}
 
 
 def mark(torch: Any, gradients: Iterable[Any]) -> None:

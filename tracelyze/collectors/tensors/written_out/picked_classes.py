@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.tensors.graphs import Graph
+from tracelyze.collectors.tensors.graphs import COPIES, Graph
 from tracelyze.collectors.tensors.saved_values import saved, saved_several, signed
 
 MAX_PICKS = 8
-SAME = ("Clone", "Alias", "ToCopy")
-LIMITED = ("Clamp", "ClampMin", "Expand", *SAME)  # between the probabilities of a distribution and their logarithms
+LIMITED = ("Clamp", "ClampMin", "Expand", *COPIES)  # between the probabilities of a distribution and their logarithms
 MAX_LIMITS = 6
 COLUMNS = ("picks", "picks_wrong", "picks_softmax", "picks_axis")
 
@@ -58,7 +57,7 @@ def _pick(torch: Any, graph: Graph, node: Any) -> Pick | None:
     All pairs of a batch may be normalised either way, so the two sizes have to differ.
     """
     first = source = node.next_functions[0][0]
-    while source is not None and graph.nodes[source] in SAME and len(graph.users[source]) == 1:
+    while source is not None and graph.nodes[source] in COPIES and len(graph.users[source]) == 1:
         source = source.next_functions[0][0]
     if source is None or graph.nodes[source] != "LogSoftmax" or len(graph.users[source]) > 1:
         source = _evened(graph, first)
@@ -85,10 +84,10 @@ def _evened(graph: Graph, node: Any) -> Any:
     if divided is None or graph.nodes[divided] != "Div" or len(divided.next_functions) != 2:
         return None
     (softmax, _), (total, _) = divided.next_functions
-    softmax = _behind(graph, softmax, SAME)
+    softmax = _behind(graph, softmax, COPIES)
     if softmax is None or graph.nodes[softmax] != "Softmax" or total is None or graph.nodes[total] != "Sum":
         return None
-    return softmax if _behind(graph, total.next_functions[0][0], SAME) is softmax else None
+    return softmax if _behind(graph, total.next_functions[0][0], COPIES) is softmax else None
 
 
 def _behind(graph: Graph, node: Any, kinds: tuple[str, ...]) -> Any:

@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tracelyze.collectors.tensors import graphs, saved_values
+from tracelyze.collectors.tensors.graphs import COPIES, LIMITS, SQUEEZES, TURNS, VIEWS
 
 MAX_NODES: Final = 60
 WALK_DEPTH: Final = 12
-VIEWS: Final = frozenset(
-    ("View", "UnsafeView", "ReshapeAlias", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand", "ToCopy",
-     "Clone", "Alias", "Clamp", "ClampMin", "ClampMax", "Slice", "Select", "Index", "IndexSelect", "MaskedSelect",
-     "Gather")
-)  # fmt: skip
+HANDING_ON: Final = frozenset((
+    *VIEWS, *TURNS, *SQUEEZES, *COPIES, *LIMITS, "Expand", "Slice", "Select", "Index", "IndexSelect", "MaskedSelect",
+    "Gather",
+))  # fmt: skip
 """Operations that hand probabilities on as they are, moved, chosen from, or kept from 0 and 1."""
 PROBABILITIES: Final = ("Sigmoid", "Softmax")
 LOGARITHMS: Final = ("LogSigmoid", "LogSoftmax", "Logsumexp")  # which contain a sigmoid or a softmax
-BETWEEN: Final = VIEWS | {"Mean", "Sum", "Neg", "Add", "Sub", "Mul", "Div", "Where", "MaskedFill", "Rsub"}
-GUARDING: Final = VIEWS | {"Add", "Sub", "Rsub"}  # log(p + 1e-8), log(1 - p)
+BETWEEN: Final = HANDING_ON | {"Mean", "Sum", "Neg", "Add", "Sub", "Mul", "Div", "Where", "MaskedFill", "Rsub"}
+GUARDING: Final = HANDING_ON | {"Add", "Sub", "Rsub"}  # log(p + 1e-8), log(1 - p)
 SOFT: Final = ("Log1P", "Exp", "Neg", "Abs")  # log(1 + exp(-|x|)), as the logits' formula has it
 
 
@@ -58,7 +58,7 @@ def under_logarithm(root: Any) -> tuple[str, str, tuple[int, ...]] | None:
 def _scores_of(node: Any) -> str:
     """What made the scores that a squashing operation was given."""
     following = graphs.only_following(node)
-    earlier = None if following is None else _through(following, VIEWS)
+    earlier = None if following is None else _through(following, HANDING_ON)
     kind = "" if earlier is None else saved_values.kind(earlier)
     return kind if kind in PROBABILITIES else ""
 
