@@ -238,6 +238,12 @@ GIVEN = {
         ({"name": "embed.weight", "text": "NaN"}, "embed.weight", {}, "embed is given NaN at step 101"),
         ({"step": 130}, "head.weight", {}, None),
         ({}, "head.weight", {"batches": [{**batch(100, nonfinite=True), "step": 100}]}, None),
+        (
+            {"name": "embed.gain", "text": "NaN"},
+            "embed.gain",
+            {"modules": [{"model": 0, "module": "embed", "kind": "WindowScale"}]},
+            "embed meets NaN at step 101",  # or computes it itself
+        ),
     ],
 )
 def test_a_layer_that_was_given_what_is_not_finite(
@@ -251,6 +257,29 @@ def test_a_layer_that_was_given_what_is_not_finite(
     status, _, finding = make.check("nonfinite-activations", process)
     assert status == ("fired" if title else "passed")
     assert finding is None or finding.title == f"{title}, and the loss is lost"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["z = (x - centre) / scale * self.gain"], "z = (x - centre) / (scale + 1e-6) * self.gain"),
+        (["z = x / y", "w = q / r"], "z = (x - mean) / (std + 1e-6)"),
+        (["z = x / (scale + 1e-5)"], "z = (x - mean) / (std + 1e-6)"),
+    ],
+)
+def test_the_only_division_of_a_forward_that_nothing_bounds(make, lines: list[str], code: str) -> None:
+    sites = [
+        {"site": number, "role": "singular", "file": "net.py", "line": 10 * number, "function": "forward"}
+        | {"source": line, "excerpt": f"        {line}", "excerpt_line": 10 * number}
+        for number, line in enumerate(lines, 1)
+    ]
+    event, process = GIVEN | {"name": "embed.gain", "text": "NaN"}, make.process
+    more = {"activations": forward(0), "parameters": [look(1, None, "embed.gain")]}
+    finding = make.check(
+        "nonfinite-activations", process(broken_at(make, 100), more=more, events=[event], sites=sites)
+    )[2]
+    assert finding.fix_code == code
+    assert ("Line 10 holds the only division" in finding.summary) is (finding.location is not None)
 
 
 def test_weights_that_a_step_with_such_gradients_wrote_are_no_root(make) -> None:

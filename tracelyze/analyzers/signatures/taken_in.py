@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.candidates import bounds
+from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 _FIX: Final = {
     "-Inf": "Keep what the logarithm is taken of above 0: silence, black pixels and empty counts are exactly 0.",
     "": "Look at what is divided there, and of what the root or the logarithm is taken: keep it away from 0.",
 }
+_DIVIDES: Final = re.compile(r"[^/]/[^/]")
+_OF_TORCH: Final = re.compile(
+    r"(?:Lazy)?(?:Linear|Bilinear|Conv|BatchNorm|InstanceNorm|SyncBatchNorm|LayerNorm|GroupNorm|RMSNorm|LSTM|GRU|RNN"
+    r"|PReLU|MultiheadAttention|Transformer(?:Encoder|Decoder))"
+)
 _CODE: Final = {"-Inf": "features = torch.log(power.clamp_min(1e-8))", "": "z = (x - mean) / (std + 1e-6)"}
 
 
@@ -31,37 +40,61 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
     layer, what = str(told[0]["name"] or "").rpartition(".")[0], str(told[0]["text"])
     into, maker = layer or "the model's first layer", _before(process, layer)
     line = process.location("nonfinite") if what == "-Inf" else None
-    made = f"{maker['module']} ({maker['kind']}) ran right before it" if maker is not None else "the script made it"
+    divides = _dividing(process) if what != "-Inf" and maker is None else None
+    made = f"{maker['module']} ({maker['kind']}) ran right before it, and no" if maker is not None else "No"
+    own = maker is None and not _is_of_torch(process, layer)
+    met = f"what {into} was given held {what}"
+    met = f"{into} met {what}, which it was given or computes itself," if own else met
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
         title=f"{maker['module']} ({maker['kind']}) outputs {what} at step {begin:,}, and the loss is lost"
         if maker is not None
-        else f"{into} is given {what} at step {begin:,}, and the loss is lost",
+        else f"{into} {'meets' if own else 'is given'} {what} at step {begin:,}, and the loss is lost",
         summary=(
-            f"In the forward of step {begin:,} what {into} was given held {what}, while every weight was finite. {made}"
-            f"{', and' if maker is not None else ':'} no gradient passes through what computed it: it depends on the "
-            f"data alone."
+            f"In the forward of step {begin:,} {met} while every weight was finite. {made} gradient passes through "
+            "what computed it: it depends on the data alone."
             + (f" Line {line.line} takes the only logarithm of a step, and that of 0 is -Inf." if line else "")
+            + (f" Line {divides.line} holds the only division of a forward that nothing bounds." if divides else "")
             + f" {plural(int(lost.sum()), 'loss')} of the run were lost."
         ),
         fix=_FIX.get(what, _FIX[""]),
-        fix_code=_CODE.get(what, _CODE[""]),
+        fix_code=(finite.divided(process, divides) if divides else "") or _CODE.get(what, _CODE[""]),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, index),
         evidence=[
-            Evidence("what the layer was given", what, "", "finite", "NaN or Inf in, NaN out"),
+            Evidence(
+                "what the layer met" if own else "what the layer was given",
+                what,
+                "",
+                "finite",
+                "NaN or Inf in, NaN out",
+            ),
             Evidence("the layer", into),
         ],
         cost=timing.cost_of(optimization, np.arange(len(lost)) >= index),
-        location=line or (process.module_location(maker["module"]) if maker else None) or optimization.loss_location,
+        location=line or (process.module_location(maker["module"]) if maker else divides) or optimization.loss_location,
         seen_at=optimization.loss_location,
         charts=pictures.loss(optimization, [Mark(float(begin), f"{what} into {into}", "not-finite")]),
         false_alarm="Values that are not finite in a part that is left out later, if the loss broke at the same step "
         "for another reason.",
     )
+
+
+def _is_of_torch(process: Process, layer: str) -> bool:
+    """Whether the layer is one of torch's that multiply what they are given: a module of the script's own may have
+    computed it before."""
+    kinds = [row["kind"] for row in process.tables["modules"].records() if layer and row["module"] == layer]
+    return not kinds or any(_OF_TORCH.match(str(kind)) for kind in kinds)
+
+
+def _dividing(process: Process) -> Location | None:
+    """The only line of a forward that divides by what its text does not keep away from 0."""
+    lines = [one for one in process.locations("singular") if one.function == "forward" and "/" in one.source]
+    lines = [one for one in lines if _DIVIDES.search(one.source) and not bounds.is_bounded(process, one)]
+    return lines[0] if len(lines) == 1 else None
 
 
 def _of_the_batch(process: Process, step: int) -> bool:
