@@ -580,6 +580,13 @@ EVALUATION: Final = (
         consequences=NOISY_VALIDATION,
         lines=("val_loss += mse(model(xb), yb).item() / len(val_loader)",),
     ),
+    faulty(
+        "train_ignores_its_mode",
+        "eval-in-train-mode",
+        consequences=NOISY_VALIDATION,
+        lines=("super().train()",),
+        fast=True,
+    ),
     faulty("lstm_dropout_validation", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     faulty("attention_dropout_always_on", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("image_trainer", "train-in-eval-mode", "train-in-eval-mode", consequences=("overfitting",), fast=True),

@@ -88,7 +88,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         ),
         fix=dropout_call.FIX if functional else mode.fix,
         fix_code=dropout_call.example(process, dropping) if functional else mode.code,
-        diff=dropout_call.by_mode(process, dropping),
+        diff=dropout_call.by_mode(process, dropping) if functional else mode.diff,
         first_step=begin,
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
         first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import called, edits
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.modes import back_in_training
+from tracelyze.analyzers.evidence.modes import back_in_training, own_train
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 FIX: Final = "Call model.eval() before each validation and model.train() before training continues."
 CODE: Final = (
@@ -44,11 +44,16 @@ class Mode(NamedTuple):
     fix: str
     code: str
     place: Location | None = None
+    diff: Diff | None = None
 
 
 def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
-    copy that is evaluated in place of the model, or else the calls that are missing."""
+    copy that is evaluated in place of the model, a train() that eval() calls in vain, or else the calls that are
+    missing."""
+    own = own_train.of(process, seen_at)
+    if own is not None:
+        return Mode(own.fix, own.code, own.place, own.diff)
     back = back_in_training.line(process, seen_at)
     inside = back is not None and seen_at is not None and back.file_function == seen_at.file_function
     if back is not None and inside and not _is_one_way(process, back):
