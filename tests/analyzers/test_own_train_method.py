@@ -9,10 +9,14 @@ import pytest
 from tracelyze.analyzers.evidence.modes import own_train
 from tracelyze.diagnosis import Location
 
-SEEN = Location("a.py", 43, "validate", "out = net(x)")
 
-
-def judged(make: Any, call: str, evaluates: tuple[str, int] = ("validate", 41), step: str = "opt.step()") -> Any:
+def judged(
+    make: Any,
+    call: str,
+    evaluates: tuple[str, int] = ("validate", 41),
+    step: str = "opt.step()",
+    inside: str = "validate",
+) -> Any:
     text = f"    def train(self, on=True):\n        {call}\n        self.stem.eval()"
     sites = [
         {"role": "train-mode", "line": 9, "function": "train", "source": call, "excerpt_line": 8, "excerpt": text},
@@ -22,7 +26,7 @@ def judged(make: Any, call: str, evaluates: tuple[str, int] = ("validate", 41), 
         {"role": "step", "line": 33, "function": "main", "source": step},
     ]
     sites = [one | {"site": number, "file": "a.py"} for number, one in enumerate(sites)]
-    return own_train.of(make.process(sites=sites), SEEN)
+    return own_train.of(make.process(sites=sites), Location("a.py", 43, inside, "out = net(x)"))
 
 
 @pytest.mark.parametrize(
@@ -48,3 +52,8 @@ def test_without_eval_the_call_of_it_is_missing(make: Any) -> None:
     assert judged(make, "super().train()", ("validate", 50)) is None, "below the model's call"
     assert judged(make, "super().train()", ("other", 41)) is None
     assert judged(make, "super().train()", ("other", 41), "trainer.fit(task)") is not None, "a framework calls it"
+
+
+def test_a_comprehension_is_in_the_function_of_the_eval_right_above(make: Any) -> None:
+    assert judged(make, "super().train()", inside="<genexpr>") is not None
+    assert judged(make, "super().train()", ("other", 20), inside="<genexpr>") is None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _DEFINED: Final = re.compile(r"\s*def\s+train\s*\(\s*self\s*,\s*(\w+)")
 _WITHOUT_MODE: Final = re.compile(r"\.train\(\s*(?:(?:mode\s*=\s*)?True)?\s*\)|\bModule\.train\(\s*self\s*\)")
+_NEAR: Final = 10  # lines from an eval() to a comprehension that is in the same function
 _FITS: Final = re.compile(r"\.(?:fit|train|run)\(")
 FIX: Final = (
     "Hand the mode on: eval() calls train(False), and line {line} in the script's own train() puts modules into train "
@@ -54,7 +55,11 @@ def of(process: Process, seen_at: Location | None) -> Bypass | None:
 
 
 def _is_evaluated(process: Process, seen_at: Location) -> bool:
-    above = [one for one in process.locations("eval-mode") if one.file_function == seen_at.file_function]
-    return any(one.line <= seen_at.line for one in above) or any(
-        _FITS.search(one.source) for one in process.locations("step")
-    )
+    above = [one for one in process.locations("eval-mode") if one.file == seen_at.file and one.line <= seen_at.line]
+    inside = seen_at.function.startswith("<")  # a comprehension: its function is not known
+    evaluated = [one for one in above if one.function == seen_at.function or (inside and _is_near(one, seen_at))]
+    return bool(evaluated) or any(_FITS.search(one.source) for one in process.locations("step"))
+
+
+def _is_near(evaluates: Location, seen_at: Location) -> bool:
+    return evaluates.function != "train" and seen_at.line - evaluates.line <= _NEAR
