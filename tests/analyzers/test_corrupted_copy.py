@@ -88,3 +88,30 @@ def test_buffers_that_are_read_before_the_wait(make: Any, lines: list[str], read
         assert [line.strip() for line in finding.diff.added] == [lines[-1], *lines[reads - 1 : -1]]
     assert early_reads.find(receives(make, lines, "cut")) is None, "whether it ran is not known"
     assert early_reads.find(receives(make, lines, ranks=1)) is None
+
+
+INLET = """
+class Inlet(nn.Module):
+    def forward(self):
+        work = dist.irecv(self.box, src=0)
+        h = self.box.clone()
+        work.wait()
+        return h
+
+class Encoder(nn.Module):
+    def forward(self, x):
+        return self.net(x)
+"""
+
+
+@pytest.mark.parametrize(("seen", "status"), [("return h", "fired"), ("return self.net(x)", "skipped")])
+def test_a_rank_that_runs_another_forward_reads_nothing_early(make: Any, seen: str, status: str) -> None:
+    """The script is the same on all ranks: the one that sends has the method, and never calls it."""
+    lines = INLET.strip().split("\n")
+    place = {"file": "a.py", "function": "forward", "excerpt_line": 1, "excerpt": "\n".join(lines)}
+    places = [next(at for at, line in enumerate(lines, 1) if words in line) for words in ("irecv", seen)]
+    sites = [
+        place | {"site": 60 + at, "role": role, "line": line, "source": lines[line - 1].strip()}
+        for at, (role, line) in enumerate(zip(("under-way", "sampled"), places, strict=True))
+    ]
+    assert make.check(RULE, make.process(sites=sites, facts={"world_size": 2}))[0] == status

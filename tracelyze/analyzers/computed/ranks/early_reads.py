@@ -45,14 +45,22 @@ def find(process: Process) -> EarlyRead | None:
     """The first such read of a function that was seen to run, in a job of several ranks."""
     if process.world_size < 2:
         return None
-    ran = process.functions(*RAN)
     for line in process.locations("under-way"):
-        own = own_statement.at(process, line) if line.file_function in ran else None
+        own = own_statement.at(process, line) if _has_run(process, line) else None
         if own is not None and own.stands and _LOOKED.search(own.text):
             found = _read(process, line, own)
             if found is not None:
                 return found
     return None
+
+
+def _has_run(process: Process, line: Location) -> bool:
+    return bool(seen_lines(process, line.file_function) & edits.lines_of_function(process, line).keys())
+
+
+def seen_lines(process: Process, function: tuple[str, str]) -> set[int]:
+    """The lines that were seen to run in functions of this file and name, as each module's `forward`."""
+    return {one.line for role in RAN for one in process.locations(role) if one.file_function == function}
 
 
 def _read(process: Process, line: Location, own: OwnStatement) -> EarlyRead | None:

@@ -58,15 +58,22 @@ def find(process: Process) -> EarlyTake | None:
     """The first such read of a function that was seen to run, in a job of several ranks."""
     if process.world_size < 2:
         return None
-    ran = process.functions(*early_reads.RAN)
     for file in dict.fromkeys(place.file for place in process.locations("under-way")):
         functions = recorded_functions(process, file)
         for known in functions:
-            if (file, known.tree.name) in ran:
+            if _has_run(process, file, functions, known):
                 found = _Scan(process, file, functions, known).find()
                 if found is not None:
                     return found
     return None
+
+
+def _has_run(process: Process, file: str, functions: Sequence[Known], known: Known) -> bool:
+    """Whether a line of this very function was seen to run."""
+    following = [one.first for one in functions if one.first > known.first]
+    end = known.first + (known.tree.end_lineno or 1) if known.whole else min(following, default=None)
+    seen = early_reads.seen_lines(process, (file, known.tree.name))
+    return any(line >= known.first and (end is None or line < end) for line in seen)
 
 
 class _Scan:
