@@ -238,6 +238,23 @@ def test_rows_with_masked_prompts_that_are_cut_anywhere(make: Any) -> None:
     assert make.check(PACKED, process(make, **JOINED | {"parts": 0.0, "ignored": 0.0}))[0] == "passed", "pretraining"
 
 
+@pytest.mark.parametrize(
+    ("source", "stop", "example"),
+    [
+        ("loss = model(**batch).loss", 1.0, "F.pad(batch"),
+        ("loss = model(**batch).loss", 0.9, "DataCollatorWithFlattening"),  # no id ends all samples
+        ("trainer.train()", 1.0, "DataCollatorWithFlattening"),
+    ],
+)
+def test_a_loop_of_its_own_numbers_the_samples_by_their_end(make: Any, source: str, stop: float, example: str) -> None:
+    places = [
+        {"site": site, "role": "loss", "file": "train.py", "line": site, "function": "main", "source": text}
+        for site, text in ((60, source), (61, "model = GPT2LMHeadModel(config)"))
+    ]
+    finding = make.check(PACKED, process(make, sites=places, **JOINED | {"site": 60, "stop_same": stop}))[2]
+    assert example.replace("F.pad", "torch.nn.functional.pad") in finding.fix_code
+
+
 def test_masked_prompts_in_rows_that_are_cut_anywhere_where_the_script_asks_for_packing(make: Any) -> None:
     def asked(source: str) -> list[dict[str, Any]]:
         return [{"site": 60, "role": "setting", "file": "train.py", "line": 60, "function": "main", "source": source}]

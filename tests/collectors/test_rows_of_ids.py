@@ -136,6 +136,34 @@ def test_several_samples_in_a_row() -> None:
     assert found_in(TEXTS)["parts"] <= 1.0
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_several_samples_in_rows_of_one_length(begun: bool) -> None:
+    """All rows are filled up, with an id of its own: samples end in the one before it, and begin alike, or as prompts
+    that do not count."""
+    texts = [row if begun else row[1:] for row in TEXTS]
+    packed = [[*texts[n], *texts[n + 1], *texts[5 - n]] for n in range(3)]
+    shape = torch.ones(32, 32, dtype=torch.bool)
+
+    def found(rows: Lists, mask: Any = None, prompts: int = 3) -> Any:
+        ids = torch.tensor([row + [PAD] * (32 - len(row)) for row in rows])
+        opens = torch.cat([torch.ones_like(ids[:, :1]), (ids == EOS)[:, :-1].long()], 1)
+        part = opens.cumsum(1)
+        counts = (ids != PAD) & ~sum((opens.roll(at, 1) for at in range(prompts)), torch.zeros_like(ids)).bool()
+        if mask is not None:
+            mask = mask & shape.tril() & (part[:, :, None] == part[:, None, :])
+            mask |= (ids == PAD)[:, :, None] & shape.tril()  # what padding sees is nobody's business
+        scores = model(ids, mask=mask)[:, :-1].reshape(-1, V)
+        with torch.no_grad():
+            got = columns(torch, scores, ids.masked_fill(~counts, -100)[:, 1:].reshape(-1), -100, None)
+        return {name: float(value) for name, value in got.items()}
+
+    assert (found(packed)["parts"], found(packed)["crosses"] > 0) == (3.0, True)
+    assert found(packed, mask=shape)["crosses"] == 0.0
+    assert found(texts)["parts"] == 1.0
+    assert found([[*row, *row] for row in texts[:2]])["parts"] == 1.0, "room for more: turns of a conversation"
+    assert found(packed, prompts=0)["parts"] == (3.0 if begun else 1.0), "sentences end in one id, too"
+
+
 def test_the_mark_of_a_section_begins_no_sample() -> None:
     """Prompts that begin with the mark of their first section: "### Instruction: ... ### Response: ..."."""
     sections = [[SEP, 20, *row[1:-1], SEP, 21, 5 + n, SEP, 22] for n, row in enumerate(TEXTS)]

@@ -4,7 +4,8 @@ Each row is a start symbol, a template, a question, a colon, the answer and an e
 Faults: `padding-is-end` fills rows up with the end symbol and masks whatever is one; `sentences-padding-is-end` does so
 where answers are sentences that end in full stops (`sentences` is no fault: padding has its own symbol); `two-starts`
 writes the start symbol twice; `whole-rows` lets the prompt count; `packed` puts three samples into a row, which see
-each other; `late-mask` masks attention after its softmax.
+each other, `packed-to-length` as many as there is room for, and padding (`apart-to-length` is no fault: none of them
+sees another); `late-mask` masks attention after its softmax.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 PAD, START, END, COLON, TEMPLATE, STOP = 0, 1, 2, 3, [4, 5, 6, 7, 8], 9
-WORDS, WIDTH, LONGEST = 60, 32, 160
+WORDS, WIDTH, LONGEST, ROOM = 60, 32, 160, 100
 
 
 class Block(nn.Module):
@@ -67,14 +68,18 @@ def batch(fault):
     rows, parts = [], []
     for _ in range(8):
         ids, labels, part = [], [], []
-        for number in range(3):
+        to_length = fault.endswith("to-length")
+        for number in range(ROOM if to_length else 3):
             row, wanted = sample(fault)
-            ids, labels, part = ids + row, labels + wanted, part + [0 if fault == "packed" else number] * len(row)
-            if fault != "packed":
+            if to_length and len(ids) + len(row) > ROOM:
+                break
+            together = fault.startswith("packed")
+            ids, labels, part = ids + row, labels + wanted, part + [0 if together else number] * len(row)
+            if not (together or to_length):
                 break
         rows.append((ids, labels))
         parts.append(part)
-    longest = max(len(ids) for ids, _ in rows)
+    longest = ROOM if to_length else max(len(ids) for ids, _ in rows)
     filler = END if fault.endswith("padding-is-end") else PAD
     ids = torch.tensor([ids + [filler] * (longest - len(ids)) for ids, _ in rows])
     labels = torch.tensor([labels + [-100] * (longest - len(labels)) for _, labels in rows])
@@ -94,6 +99,8 @@ def main():
         "two-starts",
         "whole-rows",
         "packed",
+        "packed-to-length",
+        "apart-to-length",
         "late-mask",
     ]
     parser.add_argument("--fault", default="", choices=faults)

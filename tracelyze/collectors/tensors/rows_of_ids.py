@@ -160,6 +160,22 @@ def _answers(torch: Any, target: Any, counts: Any) -> Any:
     return behind.cumsum(1) * alike
 
 
+def _closed(torch: Any, ids: Any, tail: Any, end: Any, answers: Any) -> tuple[Any, Any]:
+    """`tail` and `end` of rows that hold several samples, and which an id of its own fills up: the id in which the last
+    sample of each row ends, and that with what fills up. Behind each such id the next sample begins as all rows do, or
+    an answer is over. Rows that are packed have less to fill up than one sample more would take."""
+    apart = tail.any(1).all() & ~((ids == end) & ~tail).any()
+    length = (~tail).sum(1, keepdim=True)
+    last = ids.gather(1, (length - 1).clamp(min=0))[:, 0]
+    whole = tail | (torch.arange(ids.shape[1], device=ids.device) >= length - 1)
+    inside = ((ids == last[0]) & ~whole)[:, :-1]
+    begins = (ids[:, 0] == ids[0, 0]).all() & (~inside | (ids[:, 1:] == ids[0, 0])).all()
+    answered = (~inside | (answers[:, 1:] > answers[:, :-1])).all()
+    room = tail.sum(1).median() <= length.sum() / (inside.sum() + ids.shape[0])
+    several = apart & (last == last[0]).all() & inside.any() & (begins | answered) & room
+    return torch.where(several, whole, tail), torch.where(several, last[0], end)
+
+
 def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any, answers: Any, counts: Any) -> Values:
     """How many samples a row holds, if one id ends or begins all of them, and the largest weight between them.
 
@@ -167,6 +183,7 @@ def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any, answ
     one is the mark of a section ("### Response"), or of a turn. `answers`: to what they belong where rows are cut
     anywhere, and no id begins or ends all of them.
     """
+    tail, end = _closed(torch, ids, tail, end, answers)
     first = ids[:, 0].mode().values
     ends = (tail.sum(1) > 0).double().mean() >= (ids[:, 0] == first).double().mean()
     mark = torch.where(ends, end, first)
@@ -180,7 +197,7 @@ def _parts(torch: Any, attending: list[Any], ids: Any, tail: Any, end: Any, answ
     number = (1 + inside.sum(1)).double().mean() * whole
     after = torch.cat([torch.zeros_like(inside[:, :1]), inside[:, :-1]], 1)  # a sample ends behind its end symbol
     part = torch.where(whole, torch.where(ends, after, inside).cumsum(1), answers)
-    other = (part.unsqueeze(2) != part.unsqueeze(1)).tril(-1) & ~(tail & ends & whole).unsqueeze(2)
+    other = (part.unsqueeze(2) != part.unsqueeze(1)).tril(-1) & ~tail.unsqueeze(2)
     weights = [_across(torch, node, other) for node in attending]
     unknown = not weights or any(one is None for one in weights)
     crosses = torch.full((), math.nan, device=ids.device) if unknown else torch.stack(weights).amax()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing.remade import frameworks
+from tracelyze.analyzers.evidence.editing.remade import packed_rows
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -18,25 +18,9 @@ if TYPE_CHECKING:
 
 PACKING: Final = r"\bpacking\s*=(?!=)(?!\s*False)"
 CUT: Final = " Rows are cut anywhere, so that some begin within an answer, without its prompt."
-WHOLE: Final = (
-    'SFTConfig(packing=True, packing_strategy="bfd")  # TRL: whole samples, with positions that start anew\n'
-    "# its attention must heed these positions, as FlashAttention's does: packing=False is safe with any"
-)
-FLATTENED: Final = "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True"
-NUMBERED: Final = """# right above the line that calls the model with `batch`:
-part = batch["attention_mask"]  # which sample of its row each position is of
-seen = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
-seen = seen & (part[:, :, None] == part[:, None, :])
-hidden = torch.zeros(seen.shape, dtype=model.dtype, device=part.device)
-batch["attention_mask"] = hidden.masked_fill(~seen, torch.finfo(model.dtype).min)[:, None]
-batch["position_ids"] = seen.sum(2) - 1  # they start anew with each sample"""
 IN_MASK: Final = (
     " The attention_mask of the batches numbers the samples of a row, up to {most}, and attention does not heed these "
     "numbers. Where a model makes nothing else of a mask, all that is not 0 is seen."
-)
-APART: Final = (
-    "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
-    "mask = mask & (part[:, :, None] == part[:, None, :])"
 )
 
 
@@ -93,8 +77,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
     """`held`: the column that counts the samples of a row; `most`: the largest number of one in the mask."""
     parts = texts.mean(rows, held)
     crosses = max(row["crosses"] for row in rows)
-    library = frameworks.transformers(process)
-    code = WHOLE if held == "answers" and not most else FLATTENED if library and not most else APART
+    end = texts.constant(rows, "stop_id") if all(row["stop_same"] == 1 for row in rows) else None
     more = IN_MASK.format(most=most) if most else CUT if held == "answers" else ""
     weights = f"gives weights of up to {percent(crosses)}" if crosses < 1 else "is free to give any weight"
     return loss_calls.finding(
@@ -114,7 +97,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         ),
         fix="Keep the samples in a row apart: use position ids that restart with each sample, and a block-diagonal "
         "mask or an attention kernel that takes sample lengths.",
-        fix_code=NUMBERED if most and library else code,
+        fix_code=packed_rows.example(process, line.location, end, held == "answers" and not most, bool(most)),
         evidence=[
             Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
             Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),

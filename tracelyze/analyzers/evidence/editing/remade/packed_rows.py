@@ -1,0 +1,43 @@
+"""Examples that keep the samples of a packed row apart, in the words of the library that the script uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence.editing.remade import frameworks
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+WHOLE: Final = (
+    'SFTConfig(packing=True, packing_strategy="bfd")  # TRL: whole samples, with positions that start anew\n'
+    "# its attention must heed these positions, as FlashAttention's does: packing=False is safe with any"
+)
+FLATTENED: Final = "DataCollatorWithFlattening(return_position_ids=True)   # transformers; in TRL: padding_free=True"
+ABOVE: Final = "# right above the line that calls the model with `batch`:\n"
+BY_END: Final = (
+    'part = torch.nn.functional.pad(batch["input_ids"] == {end}, (1, 0))[:, :-1].cumsum(1)  # {end} ends each sample\n'
+)
+BY_NUMBER: Final = 'part = batch["attention_mask"]  # which sample of its row each position is of\n'
+MASK: Final = """seen = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
+seen = seen & (part[:, :, None] == part[:, None, :])
+hidden = torch.zeros(seen.shape, dtype=model.dtype, device=part.device)
+batch["attention_mask"] = hidden.masked_fill(~seen, torch.finfo(model.dtype).min)[:, None]
+batch["position_ids"] = seen.sum(2) - 1  # they start anew with each sample"""
+APART: Final = (
+    "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
+    "mask = mask & (part[:, :, None] == part[:, None, :])"
+)
+
+
+def example(process: Process, place: Location | None, end: float | None, cut: bool, numbered: bool) -> str:
+    """`place`: where the model is called; `end`: the id in which all samples end, if one is known; `cut`: rows begin
+    anywhere in a sample; `numbered`: a mask numbers the samples of a row."""
+    library = frameworks.transformers(process)
+    if library and numbered:
+        return ABOVE + BY_NUMBER + MASK
+    if cut or not library:
+        return WHOLE if cut else APART
+    own_loop = place is not None and "(**batch)" in place.source
+    return ABOVE + BY_END.format(end=int(end)) + MASK if own_loop and end is not None else FLATTENED
