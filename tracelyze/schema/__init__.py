@@ -47,6 +47,7 @@ from tracelyze.schema.samples import (
     PARAMETERS,
     SAMPLES,
 )
+from tracelyze.schema.sites import SITES
 from tracelyze.schema.traces import (
     DEVICE,
     HOST,
@@ -73,7 +74,6 @@ from tracelyze.schema.training import (
     SCALER_USE,
     SCHEDULES,
     SIGNALS,
-    SITES,
     STEPS,
     UNSET,
     WINDOWS,

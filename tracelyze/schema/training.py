@@ -305,27 +305,6 @@ SCHEDULES = Table(
     ),
 )
 
-SITES = Table(
-    "sites",
-    "One row per line of the script that matters, once per line.",
-    (
-        Column("site", "int32", "", "identifier"),
-        Column("role", "string", "", "what happens there: backward, step, zero_grad, read, loader, exhausted, ..."),
-        Column("file", "string", "", "file of the script"),
-        Column("line", "int32", "", "line number"),
-        Column("function", "string", "", "function that contains it"),
-        Column("source", "string", "", "the line itself"),
-        Column("excerpt", "string", "", "that line with the three before and after it, separated by line feeds"),
-        Column("excerpt_line", "int32", "", "number of the first line of the excerpt"),
-        Column("device", "string", "", "role read: kind of device whose values are read back (cpu: nobody waits)"),
-        Column("per_step", "float64", "", "role read: reads per optimizer step, while they were counted"),
-        Column("name", "string", "", "role constant: what gets a value there, as another line uses it"),
-        Column("own_name", "string", "", "role constant: what that line itself calls it"),
-        Column("value", "string", "", "role constant: the value as it is written"),
-    ),
-)
-
-
 SCALARS = Table(
     "scalars",
     "One row per value that the script logged with `tracelyze.log`, a framework in tracelyze's callback, or a logger.",
