@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.test_edits import sites_of
-from tracelyze.analyzers.evidence import loader_call
+from tracelyze.analyzers.evidence.datasets import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence.candidates import dropped
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
-from tracelyze.analyzers.evidence.edits import excerpt_of
+from tracelyze.analyzers.evidence.recorded_text import excerpt_of
 from tracelyze.analyzers.evidence.settings import constants, framework_arguments
 from tracelyze.diagnosis import Finding, Location, Setting
 from tracelyze.formatting import capitalized

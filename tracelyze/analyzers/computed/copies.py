@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 
@@ -171,12 +171,8 @@ def mixing(process: Process) -> Location | None:
     known = script_lines.only(process, "average")
     if known is not None:
         return known
-    found: dict[tuple[str, int], Location] = {}
-    for row in process.sites.records():
-        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
-            if _MIXES.search(text):
-                found[row["file"], number] = Location(row["file"], number, row["function"] or "", text.strip())
-    return next(iter(found.values())) if len(found) == 1 else None
+    found = recorded_text.matching(process, _MIXES)
+    return found[0] if len(found) == 1 else None
 
 
 def written_into(process: Process, line: Location | None) -> Diff | None:
@@ -186,7 +182,7 @@ def written_into(process: Process, line: Location | None) -> Diff | None:
     made = own.parsed.statement if own is not None else None
     if line is None or own is None or not isinstance(made, ast.Assign) or not _is_new(made):
         return None
-    text = {number: said for number, said in edits.recorded_lines(process, line).items() if number <= line.line}
+    text = {number: said for number, said in recorded_text.around(process, line).items() if number <= line.line}
     begin = max((number for number, said in text.items() if _HEAD.match(said)), default=min(text, default=line.line))
     while text.get(begin - 1, "").lstrip().startswith("@"):
         begin -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ def entering(process: Process) -> Location | None:
 
 def _made(process: Process, call: Location) -> Location | None:
     """The line above the model's call, in its function and as far as it was recorded, that makes what it is given."""
-    text = edits.recorded_lines(process, call)
+    text = recorded_text.around(process, call)
     names = _GIVEN.findall(call.source)
     for number in sorted((number for number in text if number < call.line), reverse=True):
         line = text[number].split("#")[0].strip()

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _SINGLE: Final = ("GRU", "RNN", "GRUCell", "RNNCell")
 def carried(process: Process) -> str:
     """The only name, or attribute, that calls of the model take beside an input and return. Empty where there is none,
     or several, or a line detaches it."""
-    names, text = set(), "\n".join(str(row["excerpt"] or "") for row in process.sites.records())
+    names, text = set(), "\n".join(one.source for one in recorded_text.lines(process))
     for place in process.locations("training-call"):
         line = parsed_line.parse(place.source)
         statement = line.statement if line is not None else None

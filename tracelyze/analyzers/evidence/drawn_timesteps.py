@@ -11,7 +11,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
 
 if TYPE_CHECKING:
@@ -66,20 +66,14 @@ def ends_of_its_own(process: Process, place: Location | None) -> bool:
     if place is None or any(_SAMPLES.search(name) for name in names):
         return place is None
     used = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})\b(?!\s*(?::[^=]+)?=(?!=))") if names else None
-    rows = [row for row in process.sites.records() if row["excerpt"] and row["excerpt_line"]]
-    text = {
-        (row["file"], number): line
-        for row in rows
-        for number, line in enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"]))
-    }
-    ranged = [at for at, line in text.items() if used is not None and "range(" in line and used.search(line)]
-    return not [at for at in ranged if at != place.file_line]
+    elsewhere = {one.file_line: one.source for one in recorded_text.lines(process) if one.file_line != place.file_line}
+    return used is None or not any("range(" in line and used.search(line) for line in elsewhere.values())
 
 
 def _taken_from(process: Process, call: Location) -> set[tuple[str, str]]:
     """Functions whose answers are assigned above the call of the model, in its function, each with a name for them."""
     found: set[tuple[str, str]] = set()
-    for number, text in edits.recorded_lines(process, call).items():
+    for number, text in recorded_text.around(process, call).items():
         parsed = parsed_line.parse(text.strip()) if number < call.line and "=" in text else None
         assigned = parsed.statement if parsed else None
         if isinstance(assigned, ast.Assign) and isinstance(assigned.value, ast.Call):

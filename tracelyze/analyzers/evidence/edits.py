@@ -11,8 +11,9 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
-from tracelyze.diagnosis import Diff, Excerpt, Location
+from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -23,49 +24,7 @@ SCALED_BACKWARD: Final = re.compile(r"(?P<scaler>[A-Za-z_.]*[Ss]caler\w*)\.scale
 BACKWARD: Final = re.compile(r"(?P<loss>[A-Za-z_][\w.]*)\.backward\(\)")
 CLEAR: Final = re.compile(r"[A-Za-z_][\w.]*\.zero_grad\((set_to_none=\w+)?\)")
 _READS_GRADIENTS: Final = re.compile(r"\.grad\b|norm\w*\s*\(")
-_HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
-_WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
 _STRETCH: Final = 12  # lines that one edit may show, most of them as they were
-
-
-def excerpt_of(process: Process, location: Location) -> Excerpt | None:
-    """The recorded lines around a location, or else those around another one that it is among; None without any."""
-    beside = None
-    for row in process.sites.records():
-        first, text = row["excerpt_line"], row["excerpt"]
-        if first and text and row["file"] == location.file:
-            excerpt = Excerpt(int(first), str(text).split("\n"))
-            if row["line"] == location.line:
-                return excerpt
-            if 0 <= location.line - excerpt.first_line < len(excerpt.lines):
-                beside = excerpt
-    return beside
-
-
-def recorded_lines(process: Process, location: Location) -> dict[int, str]:
-    """The recorded lines around all places in the function of a location, by their numbers."""
-    found: dict[int, str] = {}
-    for row in process.sites.records():
-        if row["excerpt_line"] and row["excerpt"] and (row["file"], row["function"]) == location.file_function:
-            found |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
-    return found
-
-
-def lines_of_function(process: Process, location: Location) -> dict[int, str]:
-    """The recorded lines that belong to the function of a location, by their numbers: not those of a function above or
-    below it, which may have the same name in another class."""
-    lines = recorded_lines(process, location)
-    depth = _depth(lines.get(location.line, ""))
-    heads = {at for at, line in lines.items() if _HEAD.match(line) and _depth(line) < depth}
-    sites = [row for row in process.sites.records() if row["file"] == location.file and row["line"]]
-    others = {int(row["line"]) for row in sites if row["function"] not in (location.function, *_WITHIN)}
-    begin = max((at for at in heads | others if at <= location.line), default=0)
-    end = min((at for at in heads | others if at > location.line), default=max(lines, default=0) + 1)
-    return {at: line for at, line in lines.items() if begin <= at < end}
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def clear_after_step(optimization: Optimization) -> Diff | None:
@@ -81,7 +40,7 @@ def clear_after_own_step(optimization: Optimization) -> Diff | None:
 
 
 def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
-    found = step and statement(process, step)
+    found = step and recorded_text.statement(process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:
         return None
@@ -91,7 +50,7 @@ def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
 def clear_all(optimization: Optimization) -> Diff | None:
     """The optimizer's own zero_grad in place of that of a part of the model."""
     clear, step = _only(optimization.process, "zero_grad"), _only(optimization.process, "step")
-    there = clear and statement(optimization.process, clear)
+    there = clear and recorded_text.statement(optimization.process, clear)
     stepped = step and STEP.fullmatch(step.source)
     if not clear or not there or not stepped or not _same_function(clear, step) or not CLEAR.fullmatch(there[1]):
         return None
@@ -102,8 +61,11 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
     """zero_grad moved from behind the backward to before it, where both stand close together at one depth."""
     process = optimization.process
     clear, backward = _only(process, "zero_grad"), _only(process, "backward")
-    there, done = clear and statement(process, clear), backward and statement(process, backward)
-    excerpt = clear and excerpt_of(process, clear)
+    there, done = (
+        clear and recorded_text.statement(process, clear),
+        backward and recorded_text.statement(process, backward),
+    )
+    excerpt = clear and recorded_text.excerpt_of(process, clear)
     if not clear or not backward or not there or not done or not excerpt or not _same_function(clear, backward):
         return None
     between = excerpt.lines[backward.line - excerpt.first_line : clear.line - excerpt.first_line]
@@ -116,9 +78,9 @@ def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
     process = optimization.process
     clip, step = _only(process, "clip"), process.site(optimization.facts.get("site")) or _only(process, "step")
-    there = clip and statement(process, clip)
+    there = clip and recorded_text.statement(process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
-    stepping = step and statement(process, step)
+    stepping = step and recorded_text.statement(process, step)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
     if stepping and len(stepping[0]) > len(
@@ -144,15 +106,17 @@ def is_given_a_norm(clip: Location) -> bool:
 def norm_taken(process: Process, clip: Location) -> Location | None:
     """The first of the lines between backward and clip, at the depth of the clip, that reads gradients or takes norms:
     of a loop that does so its head."""
-    lines, backward = lines_of_function(process, clip), _only(process, "backward")
+    lines, backward = recorded_text.of_function(process, clip), _only(process, "backward")
     if backward is None or not _same_function(backward, clip) or backward.line >= clip.line:
         return None
     between = [(at, lines.get(at, "")) for at in range(backward.line + 1, clip.line)]
-    depth = _depth(lines.get(clip.line, ""))
+    depth = recorded_text.indent_of(lines.get(clip.line, ""))
     first = next((at for at, line in between if _READS_GRADIENTS.search(line)), None)
-    if first is None or any(line.strip() and _depth(line) < depth for at, line in between if at >= first):
+    if first is None or any(
+        line.strip() and recorded_text.indent_of(line) < depth for at, line in between if at >= first
+    ):
         return None
-    heads = [at for at, line in between if at <= first and line.strip() and _depth(line) == depth]
+    heads = [at for at, line in between if at <= first and line.strip() and recorded_text.indent_of(line) == depth]
     block = textwrap.dedent("\n".join(lines.get(at, "") for at in range(heads[-1], clip.line))) if heads else ""
     if not block or parsed_line.parse(f"if True:\n{textwrap.indent(block, ' ')}") is None:
         return None  # within a statement of several lines
@@ -162,7 +126,7 @@ def norm_taken(process: Process, clip: Location) -> Location | None:
 def step_by_scaler(optimization: Optimization) -> Diff | None:
     """The scaler's step and update in place of the optimizer's step."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = step and statement(optimization.process, step)
+    there = step and recorded_text.statement(optimization.process, step)
     match, scaled = there and STEP.fullmatch(there[1]), backward and SCALED_BACKWARD.fullmatch(backward.source)
     if not step or not there or not match or not scaled or not _same_function(step, backward):
         return None
@@ -174,7 +138,7 @@ def step_by_scaler(optimization: Optimization) -> Diff | None:
 def scale_the_loss(optimization: Optimization) -> Diff | None:
     """The backward of the scaled loss in place of the plain one."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = backward and statement(optimization.process, backward)
+    there = backward and recorded_text.statement(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None
@@ -184,7 +148,7 @@ def scale_the_loss(optimization: Optimization) -> Diff | None:
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:
     """The scores in place of their softmax, where the line of the loss takes it of its first argument."""
-    there = loss and statement(process, loss)
+    there = loss and recorded_text.statement(process, loss)
     line = parsed_line.parse(there[1]) if there else None
     softmaxes = line.calls("softmax") if line else []
     if not loss or not there or line is None or len(softmaxes) != 1:
@@ -204,7 +168,7 @@ def together(process: Process, place: Location, parts: list[Diff]) -> Diff | Non
     """Edits of lines of one function as a single one, with what stands between them; None where that is not known or
     much."""
     first, behind = parts[0].line, parts[-1].line + len(parts[-1].removed)
-    text = recorded_lines(process, place)
+    text = recorded_text.around(process, place)
     if behind - first > _STRETCH or any(line not in text for line in range(first, behind)):
         return None
     added, line = list[str](), first
@@ -218,16 +182,6 @@ def _only(process: Process, role: str) -> Location | None:
     """The line with this role, if there is exactly one."""
     places = process.locations(role)
     return places[0] if len(places) == 1 else None
-
-
-def statement(process: Process, location: Location) -> tuple[str, str] | None:
-    """Indentation and text of a line as it stands in the file; None where its text is not what ran."""
-    excerpt = excerpt_of(process, location)
-    if excerpt is None or not 0 <= location.line - excerpt.first_line < len(excerpt.lines):
-        return None
-    line = excerpt.lines[location.line - excerpt.first_line]
-    text = line.lstrip()
-    return (line[: len(line) - len(text)], text) if text == location.source else None
 
 
 def _same_function(one: Location | None, other: Location | None) -> bool:

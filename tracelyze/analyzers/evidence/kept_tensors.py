@@ -12,7 +12,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.storing import averages
 from tracelyze.diagnosis import Diff, Location
@@ -70,7 +70,7 @@ def _appends(kept: Kept) -> bool:
 def _plain(optimization: Optimization, line: Location) -> Diff | None:
     """The edit of an append of a name, or of a sum with one that holds a graph, in the function that calls backward:
     elsewhere, as in a meter's `update`, a name may stand for a number now and then, which cannot be detached."""
-    there, backward = edits.statement(optimization.process, line), optimization.backward_location
+    there, backward = recorded_text.statement(optimization.process, line), optimization.backward_location
     averaged = None if retains(optimization) else averages.detached(optimization, line)
     if averaged is not None:
         return averaged
@@ -92,13 +92,13 @@ def _holds_several(optimization: Optimization, line: Location, name: str) -> boo
     made = re.compile(
         rf"\b{re.escape(name)}\s*=\s*[\[{{]|\b{re.escape(name)}\[[\"']|\b{re.escape(name)}\.(?:items|values)\("
     )
-    return any(made.search(text) for text in edits.recorded_lines(optimization.process, line).values())
+    return any(made.search(text) for text in recorded_text.around(optimization.process, line).values())
 
 
 def _graphs(optimization: Optimization, backward: Location) -> set[str]:
     """Names that hold a graph, in the function that calls backward."""
     match = edits.BACKWARD.match(backward.source)
-    text = _of_function(edits.recorded_lines(optimization.process, backward), backward)
+    text = _of_function(recorded_text.around(optimization.process, backward), backward)
     return _holding(text, _behind(text, match["loss"])) if match else set()
 
 
@@ -108,7 +108,7 @@ def _told(optimization: Optimization) -> list[Kept]:
     match = backward and edits.BACKWARD.match(backward.source)
     if backward is None or not match:
         return []
-    text = _of_function(edits.recorded_lines(optimization.process, backward), backward)
+    text = _of_function(recorded_text.around(optimization.process, backward), backward)
     behind_loss = _behind(text, match["loss"])
     holding = _holding(text, behind_loss)
     behind = [value for names, value in _assignments(text) if names & behind_loss]
@@ -134,20 +134,16 @@ def _of_function(text: dict[int, str], place: Location) -> dict[int, str]:
     """The lines without those of functions that stand around this one, as far as their heads are among them."""
     kept = {}
     for number, line in text.items():
-        depth, at, head = _depth(line), number, None
+        depth, at, head = recorded_text.indent_of(line), number, None
         while depth and head is None and (above := text.get(at - 1)) is not None:
             at -= 1
-            if above.strip() and _depth(above) < depth:
-                depth, head = _depth(above), HEAD.match(above)
+            if above.strip() and recorded_text.indent_of(above) < depth:
+                depth, head = recorded_text.indent_of(above), HEAD.match(above)
         known = head is not None or not depth
         own = head["name"] == place.function if head is not None else place.function == "<module>"
         if own if known else place.function != "<module>":
             kept[number] = line
     return kept
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def retains(optimization: Optimization) -> bool:
@@ -176,7 +172,7 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     averaged = averages.guarded(optimization.process, line, retains(optimization))
     if averaged:
         return averaged
-    text = line and edits.statement(optimization.process, line)
+    text = line and recorded_text.statement(optimization.process, line)
     statement = "".join(text).strip() if text else ""
     found = STORED.fullmatch(statement)
     if line is None or found is None or not found["value"].isidentifier() or "#" in statement:
@@ -266,6 +262,6 @@ def _diff(location: Location, line: str, stored: re.Match[str], part: str = "val
     value = stored[part]
     if not value.isidentifier() or "#" in line:
         return None
-    end = len(line) - len(line.lstrip()) + stored.end(part)
+    end = recorded_text.indent_of(line) + stored.end(part)
     # A tensor as before, also in a sum: the script may call its methods further down.
     return Diff(location.file, location.line, [line], [f"{line[:end]}.detach(){line[end:]}"])

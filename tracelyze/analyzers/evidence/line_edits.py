@@ -10,7 +10,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
 from tracelyze.diagnosis import Diff, Location
@@ -251,7 +251,7 @@ def normalising_by_mode(process: Process, place: Location | None) -> Diff | None
 
 def _receiver(process: Process, place: Location) -> str:
     """What the method calls its object, if the line that says so was recorded; nearly all say `self`."""
-    above = [text for number, text in sorted(edits.recorded_lines(process, place).items()) if number <= place.line]
+    above = [text for number, text in sorted(recorded_text.around(process, place).items()) if number <= place.line]
     named = re.findall(r"\bdef forward\(\s*(\w+)", "\n".join(above))
     return str(named[-1]) if named else "self"
 
@@ -276,7 +276,7 @@ def under(process: Process, place: Location | None, head: str) -> Diff | None:
     if own is not None and isinstance(own.parsed.statement, ast.Return):
         return own.under(head)
     inserted = line_before(process, place, head)
-    there = edits.statement(process, place) if place else None
+    there = recorded_text.statement(process, place) if place else None
     if inserted is None or there is None:
         return None
     line = "".join(there)
@@ -298,8 +298,8 @@ def shifted(place: Location | None) -> str:
 
 def line_before(process: Process, place: Location | None, line: str) -> Diff | None:
     """Another statement in front of a whole one."""
-    there = edits.statement(process, place) if place else None
-    above = edits.recorded_lines(process, place).get(place.line - 1, "") if place else ""
+    there = recorded_text.statement(process, place) if place else None
+    above = recorded_text.around(process, place).get(place.line - 1, "") if place else ""
     own = parsed_line.parse(there[1]) if there else None
     whole = own is not None and isinstance(own.statement, ast.Assign | ast.AugAssign)
     if not place or not there or not whole or above.rstrip().endswith(("(", "[", "{", ",", "\\")):
@@ -309,7 +309,7 @@ def line_before(process: Process, place: Location | None, line: str) -> Diff | N
 
 def to_bfloat16(process: Process, place: Location | None) -> Diff | None:
     """bfloat16 in place of float16, where the line opens a region of autocast and names the type once."""
-    there = edits.statement(process, place) if place else None
+    there = recorded_text.statement(process, place) if place else None
     if not place or not there or "autocast" not in there[1] or there[1].count("float16") != 1:
         return None
     line = "".join(there)
@@ -367,7 +367,7 @@ def _has_a_name(process: Process, place: Location, line: ParsedLine, call: ast.C
     """Whether what the call returns goes further than to a loss, by a name or a place of its own: out of a forward, as
     in `{"scores": z, "probs": softmax(z)}` or `return z, softmax(z)`, or to other lines of the loop. What is largest
     stays what it is."""
-    own, text = line.statement, edits.recorded_lines(process, place)
+    own, text = line.statement, recorded_text.around(process, place)
     variable = ast.unparse(own.targets[0]) if isinstance(own, ast.Assign) and own.value is call else ""
     if place.function != "forward":
         used = [

@@ -9,7 +9,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.candidates import bounds
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
@@ -147,7 +147,7 @@ def singular_of(process: Process, operations: list[str]) -> Location | None:
 def singular_beside(process: Process, place: Location) -> Location | None:
     """The only line among those that were recorded from a place on, in its function, which can make NaN or Inf of
     finite numbers: by a division, a logarithm or a root."""
-    text = edits.recorded_lines(process, place)
+    text = recorded_text.around(process, place)
     lines = [(number, line.split("#")[0].strip()) for number, line in sorted(text.items()) if number >= place.line]
     found = [(number, line) for number, line in lines if _BREAKS.search(line)]
     return Location(place.file, found[0][0], place.function, found[0][1]) if len(found) == 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
+from tracelyze.analyzers.evidence import line_edits, pictures, recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Passed
 from tracelyze.diagnosis import Evidence, Finding
@@ -60,7 +60,7 @@ def line_in_model(process: Process, kind: str, line: Line) -> Location | None:
 def moves_dimensions(process: Process) -> bool:
     """Whether the recorded text of the script swaps dimensions anywhere: then the last one of a loss's input need not
     be the last one of what a softmax was given."""
-    return any(_MOVES.search(str(row["excerpt"] or row["source"] or "")) for row in process.sites.records())
+    return any(_MOVES.search(text) for text in recorded_text.everything(process))
 
 
 def over_the_last(process: Process, place: Location | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import edits, timing
+from tracelyze.analyzers.evidence import recorded_text, timing
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -99,13 +99,13 @@ def cleared_after_steps_only(optimization: Optimization) -> bool:
     step = steps[0]
     if any(one.file_function != step.file_function for one in (*clears, *(made if len(clears) == 1 else ()))):
         return False
-    text = edits.recorded_lines(process, step)
+    text = recorded_text.around(process, step)
     behind = [one for one in clears if 0 < one.line - step.line <= NEAR]
     above = [one for one in clears if one not in behind]
     if len(behind) != 1 or any(one.line > step.line or not text.get(one.line) for one in above):
         return False
     between = [text.get(number, "") for number in range(step.line, behind[0].line + 1)]
-    depths = {_depth(one) for one in between if one.strip()}
+    depths = {recorded_text.indent_of(one) for one in between if one.strip()}
     return all(between) and len(depths) == 1 and all(_above_its_loop(text, one.line, step.line) for one in above)
 
 
@@ -118,13 +118,9 @@ def cleared_as_they_begin(optimization: Optimization) -> Mask:
 
 def _above_its_loop(text: dict[int, str], clear: int, step: int) -> bool:
     """Whether a loop begins between a zero_grad and the step, at the depth of the former."""
-    depth = _depth(text[clear])
+    depth = recorded_text.indent_of(text[clear])
     between = (text.get(number, "") for number in range(clear + 1, step))
-    return any(re.match(r"\s*(?:async )?for\b", line) and _depth(line) == depth for line in between)
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return any(re.match(r"\s*(?:async )?for\b", line) and recorded_text.indent_of(line) == depth for line in between)
 
 
 def cut_short(optimization: Optimization, most: float) -> Mask:

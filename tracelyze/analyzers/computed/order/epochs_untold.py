@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import loader_call
+from tracelyze.analyzers.evidence.datasets import loader_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

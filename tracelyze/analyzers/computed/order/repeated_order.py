@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import edits, pictures, script_lines
+from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -111,7 +111,7 @@ def _under_a_condition(process: Process, line: Location) -> bool:
     """Whether the line draws an order in one of two cases only: within its statement, or below an `if`."""
     if re.search(r"\bif\b.+\belse\b", line.source):
         return True
-    text = edits.recorded_lines(process, line)
+    text = recorded_text.around(process, line)
     depth = _depth(text.get(line.line, ""))
     above = [text[number] for number in sorted(text) if number < line.line and _depth(text[number]) < depth]
     return bool(above) and re.match(r"\s*(?:if|elif|else)\b", above[-1]) is not None

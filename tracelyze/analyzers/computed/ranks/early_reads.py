@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits, pictures
+from tracelyze.analyzers.evidence import pictures, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import is_function_of_torch, name_of
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location
@@ -87,7 +87,7 @@ def _call(own: OwnStatement) -> ast.Call | None:
 
 def _following(process: Process, line: Location, own: OwnStatement) -> Iterator[OwnStatement]:
     """The statements behind one, in its block, up to the first that begins a block of its own."""
-    lines = edits.recorded_lines(process, line)
+    lines = recorded_text.around(process, line)
     number = own.line + own.text.count("\n") + 1
     while number in lines:
         text = lines[number]
@@ -95,7 +95,7 @@ def _following(process: Process, line: Location, own: OwnStatement) -> Iterator[
             number += 1
             continue
         here = Location(line.file, number, line.function, text.strip())
-        one = own_statement.at(process, here) if text[: len(text) - len(text.lstrip())] == own.indent else None
+        one = own_statement.at(process, here) if text[: recorded_text.indent_of(text)] == own.indent else None
         if one is None or one.line != number or not one.is_whole or not one.stands:
             return
         yield one
@@ -171,7 +171,7 @@ def finding(process: Process, rule: str, found: EarlyRead) -> Finding:
 def _waits_first(process: Process, found: EarlyRead) -> Diff | None:
     """The lines from the read to the wait, with the wait in front."""
     place = Location(found.reads.file, found.reads.line, found.function, found.reads.text.split("\n")[0])
-    lines = edits.recorded_lines(process, place)
+    lines = recorded_text.around(process, place)
     numbers = range(found.reads.line, found.waits.line)
     if any(number not in lines for number in (*numbers, found.waits.line)):
         return None

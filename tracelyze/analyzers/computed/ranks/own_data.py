@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import percent
@@ -81,7 +81,7 @@ def effect(of_number: bool, joined: bool, waits: float) -> str:
 
 def dealt(process: Process, loader: Location | None) -> Location | None:
     """The only line of the function that makes the loader which deals out files or parts by rank."""
-    lines = edits.lines_of_function(process, loader) if loader is not None else {}
+    lines = recorded_text.of_function(process, loader) if loader is not None else {}
     found = [at for at, line in lines.items() if _DEALS.search(line.split("#")[0])]
     if loader is None or len(found) != 1:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import pictures, recorded_text, timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -40,7 +40,7 @@ def finding(optimization: Optimization, rule: str, planned: int, length: int, li
     process, made = optimization.process, len(optimization.steps)
     loop = process.location("epochs")
     where, each = f" (line {loop.line})" if loop else "", f"{seen.counter} // {_divisor(optimization, seen)}"
-    said = edits.lines_of_function(process, seen.place).values()
+    said = recorded_text.of_function(process, seen.place).values()
     alone = sum(line.strip() == seen.place.source for line in said) == 1
     own = own_statement.at(process, seen.place) if alone else None
     text = re.sub(rf"(?<![\w.]){re.escape(seen.counter)}(?![\w.])", each, seen.place.source, count=1)
@@ -94,14 +94,14 @@ def _leaving(optimization: Optimization) -> Location | None:
     """The only condition below the backward, among the lines that were recorded, by which a count leaves the loop; the
     first of several that say the same."""
     backward = optimization.backward_location
-    lines = edits.lines_of_function(optimization.process, backward) if backward is not None else {}
+    lines = recorded_text.of_function(optimization.process, backward) if backward is not None else {}
     found = []
     for at, line in lines.items():
         if backward is None or at <= backward.line or not _LEAVES.match(line):
             continue
         within = [lines.get(at + more, "") for more in range(1, _BETWEEN + 1)]
-        depth = len(line) - len(line.lstrip())
-        if any(_OUT.match(one) and len(one) - len(one.lstrip()) > depth for one in within) or _leaves_itself(line):
+        depth = recorded_text.indent_of(line)
+        if any(_OUT.match(one) and recorded_text.indent_of(one) > depth for one in within) or _leaves_itself(line):
             found.append(Location(backward.file, at, backward.function, line.strip()))
     return found[0] if len({one.source for one in found}) == 1 else None
 
@@ -112,7 +112,7 @@ def _leaves_itself(line: str) -> bool:
 
 def _divisor(optimization: Optimization, seen: _Counted) -> str:
     """What the script calls the batches of an update, where it asks the same count for its remainder."""
-    lines = edits.lines_of_function(optimization.process, seen.place).values()
+    lines = recorded_text.of_function(optimization.process, seen.place).values()
     asked = rf"(?<![\w.]){re.escape(seen.counter)} % (?P<each>[A-Za-z_][\w.]*) == 0"
     names = {found["each"] for line in lines if (found := re.search(asked, line))}
     return names.pop() if len(names) == 1 else str(seen.each)

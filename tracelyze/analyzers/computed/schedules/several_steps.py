@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
@@ -98,7 +98,7 @@ def _own_step(optimization: Optimization, scheduler: Row, holder: str) -> str:
     own = own_statement.at(optimization.process, place)
     if own is None or place is None:
         return ""
-    lines = edits.lines_of_function(optimization.process, place).values()
+    lines = recorded_text.of_function(optimization.process, place).values()
     accumulates = any(f"{holder}.accumulate(" in one or f"{holder}.sync_gradients" in one for one in lines)
     return own.dedented(own.text) if accumulates else ""
 
@@ -113,7 +113,7 @@ def _prepares(optimization: Optimization, scheduler: Row, holder: str) -> tuple[
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if made is None or not isinstance(target, ast.Name) or process.world_size > 1:
         return None
-    lines = edits.lines_of_function(process, made)
+    lines = recorded_text.of_function(process, made)
     at = [number for number, text in lines.items() if number > made.line and f"{holder}.prepare(" in text]
     place = Location(made.file, at[0], made.function, lines[at[0]].strip()) if len(at) == 1 else None
     prepared = own_statement.at(process, place)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence import pictures, recorded_text, timing
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Diff, Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -51,7 +51,7 @@ def _remade(process: Process, place: Location) -> tuple[Location, Diff] | None:
     loop = process.location("epochs")
     if loop is None:
         return None
-    text = edits.recorded_lines(process, loop)
+    text = recorded_text.around(process, loop)
     call = re.compile(
         rf"\s*(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<made>(?:[\w.]+\.)?{re.escape(place.function)}\(.*\))\s*"
     )

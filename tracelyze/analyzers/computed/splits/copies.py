@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import percent
 
@@ -51,7 +51,7 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
 
 def _made_above(process: Process, split: Location | None) -> Location | None:
     """The only line above the split, in its function, that assigns what a function named after copies returns."""
-    lines = edits.lines_of_function(process, split) if split is not None else {}
+    lines = recorded_text.of_function(process, split) if split is not None else {}
     found = [
         Location(split.file, number, split.function, text.strip())
         for number, text in lines.items()

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed.throughput import loaders_made_once
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Diff, Location, Setting
 
@@ -113,9 +114,5 @@ def _may_hold(owner: str, dataset: str | None, loader: Mapping[str, Any]) -> boo
 
 def _recorded(process: Process) -> list[Location]:
     """All lines that were recorded around places, in order."""
-    found: dict[tuple[str, int], Location] = {}
-    for row in process.sites.records():
-        if row["excerpt_line"] and row["excerpt"]:
-            for number, text in enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])):
-                found[row["file"], number] = Location(row["file"], number, "", text.split("#")[0].rstrip())
-    return [found[key] for key in sorted(found)]
+    found = {one.file_line: one for one in recorded_text.lines(process)}
+    return [Location(*key, "", found[key].source.split("#")[0].rstrip()) for key in sorted(found)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.computed.throughput import kept_workers, open_files
-from tracelyze.analyzers.evidence import loader_call
+from tracelyze.analyzers.evidence.datasets import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Setting
 from tracelyze.formatting import duration, percent

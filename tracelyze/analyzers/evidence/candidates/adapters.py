@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.diagnosis import Location
@@ -37,7 +37,7 @@ def training_rows(process: Process, parameter: str) -> tuple[Location | None, st
 
 def _beside(process: Process, wrapped: Location | None) -> Location | None:
     """The only line that makes a LoraConfig around the one that wraps the model."""
-    lines = edits.lines_of_function(process, wrapped) if wrapped is not None else {}
+    lines = recorded_text.of_function(process, wrapped) if wrapped is not None else {}
     at = [number for number, line in lines.items() if "LoraConfig(" in line]
     if wrapped is None or len(at) != 1:
         return None

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 
@@ -41,7 +41,7 @@ def is_bounded(process: Process, place: Location) -> bool:
 def _assigned(process: Process, place: Location) -> dict[str, ast.expr]:
     """What the function of a place gives its names, as far as that was recorded, and each a single time."""
     found: dict[str, list[ast.expr]] = {}
-    for text in edits.lines_of_function(process, place).values():
+    for text in recorded_text.of_function(process, place).values():
         parsed = parsed_line.parse(text.strip())
         made = parsed.statement if parsed is not None else None
         if isinstance(made, ast.Assign) and len(made.targets) == 1 and isinstance(made.targets[0], ast.Name):

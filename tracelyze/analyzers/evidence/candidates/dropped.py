@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff
@@ -162,7 +162,7 @@ def _is_of_loop(process: Process, place: Location, own: OwnStatement, call: ast.
     if not isinstance(target, ast.Name):
         return False
     head = re.compile(rf"\s*for\b[^:]*(?<![\w.]){target.id}\b.*\bin\b")
-    return any(at < own.line and head.match(text) for at, text in edits.lines_of_function(process, place).items())
+    return any(at < own.line and head.match(text) for at, text in recorded_text.of_function(process, place).items())
 
 
 def _is_function(call: ast.Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.called import assigned
 
 if TYPE_CHECKING:
@@ -30,4 +30,4 @@ def _is_saved(process: Process, cast: Location) -> bool:
         return True
     name = re.escape(assigned(cast) or "")
     written = rf"\b{name}\.save_pretrained\s*\(|\b(?:torch\.save|save_file|save_model)\s*\(\s*{name}\b"
-    return bool(name) and any(re.search(written, line) for line in edits.lines_of_function(process, cast).values())
+    return bool(name) and any(re.search(written, line) for line in recorded_text.of_function(process, cast).values())

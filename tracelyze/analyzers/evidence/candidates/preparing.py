@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.candidates import bounds
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import finite
@@ -87,7 +87,7 @@ def _chosen(process: Process, place: Location, own: OwnStatement, divisor: ast.e
     made = own.parsed.statement
     if not isinstance(made, ast.Assign) or not isinstance(made.value, ast.BinOp) or made.value.right is not divisor:
         return ""
-    texts = edits.recorded_lines(process, place).values()
+    texts = recorded_text.around(process, place).values()
     held, whole = own.parsed.text_of(divisor), own.parsed.text_of(made.value)
     arrays = any(re.search(r"\b(?:np|numpy)\.", text) for text in texts)
     chosen = f"np.where({held} != 0, {whole}, 0.0)" if arrays else f"torch.where({held} != 0, {whole}, 0.0)"
@@ -107,14 +107,10 @@ def _is_name(node: ast.expr) -> bool:
 
 def _is_quiet(process: Process, place: Location) -> bool:
     """Whether the block that the line stands in switches NumPy's warnings off."""
-    lines = edits.recorded_lines(process, place)
-    depth = _depth(lines.get(place.line, ""))
+    lines = recorded_text.around(process, place)
+    depth = recorded_text.indent_of(lines.get(place.line, ""))
     for at in range(place.line - 1, 0, -1):
         text = lines.get(at, "")
-        if at not in lines or (text.strip() and _depth(text) < depth):
+        if at not in lines or (text.strip() and recorded_text.indent_of(text) < depth):
             return _QUIET.match(text) is not None
     return False
-
-
-def _depth(text: str) -> int:
-    return len(text) - len(text.lstrip())

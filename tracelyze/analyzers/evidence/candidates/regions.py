@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
 
 _OFF: Final = re.compile(r"\bautocast\([^#]*\benabled\s*=\s*False\b")
 _CASTS: Final = re.compile(r",?\s*\bcast_inputs\s*=\s*torch\.(?:float32|float|float64|double)\b")
@@ -35,7 +36,7 @@ def away(optimization: Optimization) -> Away:
 
 def _line(optimization: Optimization) -> Location | None:
     process = optimization.process
-    off = _recorded(process, _OFF) | _recorded(process, _CASTS)
+    off = {one.file_line: one for pattern in (_OFF, _CASTS) for one in recorded_text.matching(process, pattern)}
     if off:
         return next(iter(off.values())) if len(off) == 1 else None
     device = str(optimization.facts.get("device") or "").partition(":")[0]
@@ -63,13 +64,3 @@ def _remedy(place: Location | None) -> tuple[str, str]:
 def _device_of(place: Location) -> str:
     found = _DEVICE.search(place.source)
     return (found["device"] or found["old"]) if found is not None else ""
-
-
-def _recorded(process: Process, pattern: re.Pattern[str]) -> dict[tuple[str, int], Location]:
-    """The recorded lines that a pattern is found in, by file and number."""
-    found: dict[tuple[str, int], Location] = {}
-    for row in process.sites.records():
-        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
-            if pattern.search(text):
-                found[row["file"], number] = Location(row["file"], number, row["function"] or "", text.strip())
-    return found

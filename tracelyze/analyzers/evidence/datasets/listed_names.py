@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def of(process: Process) -> Listed | None:
         return None
     (place,) = places.values()
     own = own_statement.at(process, place)
-    lines = edits.lines_of_function(process, place)
+    lines = recorded_text.of_function(process, place)
     if own is None or not any(_OTHERS.search(text) for text in lines.values()):
         return None
     if any(_sorts_by_key(text) for number, text in lines.items() if number >= own.line):

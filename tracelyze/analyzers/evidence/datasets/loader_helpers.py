@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def asking(
 def _function(process: Process, made: Location) -> tuple[dict[str, bool], list[str]]:
     """The parameters of the function that makes a loader, and whether each may be given by its place; and what was
     recorded of it above that line. The parameters may stand on several lines, which belong to the code around it."""
-    lines = edits.recorded_lines(process, made)
+    lines = recorded_text.around(process, made)
     heads = [at for at, line in lines.items() if re.match(rf"\s*def {re.escape(made.function)}\(", line)]
     head = max((at for at in heads if at <= made.line), default=0)
     for last in range(head, head + _LONGEST_HEAD) if head else ():

@@ -8,7 +8,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def collected(process: Process, place: Location | None, element: str) -> str:
     said = own.parsed.statement if own is not None else None
     if place is None or not isinstance(said, ast.Assign) or not isinstance(said.targets[0], ast.Name):
         return ""
-    above = [text for number, text in sorted(edits.recorded_lines(process, place).items()) if number < place.line]
+    above = [text for number, text in sorted(recorded_text.around(process, place).items()) if number < place.line]
     named = re.findall(r"\bfor .+ in (?:enumerate\()?(\w+)\)?:", "\n".join(above))
     samples = named[-1] if named else "samples"
     made = f"torch.stack([torch.as_tensor(sample{element}) for sample in {samples}])"

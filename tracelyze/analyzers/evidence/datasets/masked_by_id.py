@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 
@@ -24,7 +24,7 @@ def line(process: Process) -> Location | None:
     """The only recorded line beside those that make labels which compares ids with one, and writes -100 there."""
     found: dict[tuple[str, int], Location] = {}
     for place in sorted(process.locations("labels"), key=lambda one: one.function.startswith("<"), reverse=True):
-        for number, text in edits.lines_of_function(process, place).items():
+        for number, text in recorded_text.of_function(process, place).items():
             if _IGNORED in text and "==" in text and "attention_mask" not in text and _compared(text) is not None:
                 found[place.file, number] = Location(place.file, number, place.function, text.strip())
     return next(iter(found.values())) if len(found) == 1 else None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.datasets import masked_by_id
 from tracelyze.analyzers.evidence.editing import own_statement
 
@@ -95,4 +95,4 @@ def _begin(statement: ast.stmt) -> ast.expr | None:
 
 
 def _mentions(process: Process, word: str) -> bool:
-    return any(word in str(row["excerpt"] or row["source"]).lower() for row in process.sites.records())
+    return any(word in text.lower() for text in recorded_text.everything(process))

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
@@ -61,7 +61,7 @@ class _Taken:
 
 
 def _in_function(process: Process, inside: Location) -> list[Apart]:
-    lines = edits.lines_of_function(process, inside)
+    lines = recorded_text.of_function(process, inside)
     orders = {match[1] or match[2] for line in lines.values() if (match := _DRAWN.search(line))}
     loops = [number for number, line in lines.items() if _LOOP.match(line)]
     taken = [one for number in sorted(lines) for one in _taken(process, inside, number, lines[number], orders)]

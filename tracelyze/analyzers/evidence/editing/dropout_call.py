@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, line_edits, script_lines
+from tracelyze.analyzers.evidence import edits, line_edits, recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
@@ -46,7 +46,7 @@ def example(process: Process, found: list[Location]) -> str:
     own = own_statement.at(process, place)
     if place is None or own is None or not own.is_whole:
         return EXAMPLE
-    above = "\n".join(edits.lines_of_function(process, place).values())
+    above = "\n".join(recorded_text.of_function(process, place).values())
     head = re.search(rf"^def {re.escape(place.function)}\((?!self|cls)[^=*()]+(?=\)[^()]*:$)", above, re.MULTILINE)
     call = own.only_call(*line_edits.DROPOUTS)
     changed = call and own.parsed.with_argument(call, "training", "training", _TRAINING)

@@ -7,8 +7,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, loader_call
-from tracelyze.analyzers.evidence.datasets import loader_helpers
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.datasets import loader_call, loader_helpers
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
 from tracelyze.diagnosis import Diff, Location, Setting
@@ -148,7 +148,7 @@ def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Lo
     """Where the function that makes a loader makes its DistributedSampler, and that line with shuffle=True; None where
     it makes none, or several."""
     place = process.site(loader.get("made_at"))
-    lines = edits.lines_of_function(process, place) if place else {}
+    lines = recorded_text.of_function(process, place) if place else {}
     at = [number for number, line in lines.items() if "DistributedSampler(" in line]
     given = own_sampler(process, loader).get("sampler", "")
     at = [number for number in at if re.match(rf"\s*{re.escape(given)}\s*=", lines[number])] or at
@@ -187,7 +187,7 @@ def own_sampler(process: Process, loader: Mapping[str, Any]) -> dict[str, str]:
     """The sampler that the call which makes the loader is given, as it is written there: with all that it was told,
     as how many samples it draws; empty without one."""
     place = process.site(loader.get("made_at"))
-    excerpt = edits.excerpt_of(process, place) if place else None
+    excerpt = recorded_text.excerpt_of(process, place) if place else None
     if place is None or excerpt is None:
         return {}
     text = "\n".join(excerpt.lines[place.line - excerpt.first_line :])

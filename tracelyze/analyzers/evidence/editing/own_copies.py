@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -84,6 +84,6 @@ def _handed_over(process: Process, called: Location, reference: str) -> tuple[st
 
 def _head(process: Process, place: Location) -> str:
     """What the function takes, with a comma behind each name; empty where its first line was not recorded."""
-    lines = edits.lines_of_function(process, place).values()
+    lines = recorded_text.of_function(process, place).values()
     head = next((one for one in lines if one.lstrip().startswith(f"def {place.function}(")), "")
     return head.partition("(")[2].replace(")", ",")

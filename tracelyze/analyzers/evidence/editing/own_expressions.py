@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 
@@ -30,7 +30,7 @@ def seeded_by_torch(place: Location | None) -> str | None:
 
 def mask_before_softmax(process: Process, softmax: Location | None) -> str | None:
     """The script's own lines, with the mask that it applies behind the softmax on the scores: shaped as it is there."""
-    lines = edits.recorded_lines(process, softmax) if softmax else {}
+    lines = recorded_text.around(process, softmax) if softmax else {}
     made = parsed_line.parse(softmax.source) if softmax else None
     statement = made.statement if made is not None else None
     if softmax is None or made is None or not isinstance(statement, ast.Assign) or len(made.calls("softmax")) != 1:
@@ -96,7 +96,7 @@ def iterator_made_at(process: Process, asked: Location | None) -> Location | Non
     loop = head.statement if head is not None else None
     if asked is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
         return None
-    lines = edits.recorded_lines(process, asked).items()
+    lines = recorded_text.around(process, asked).items()
     made = [(at, line.strip()) for at, line in lines if re.fullmatch(rf"\s*{loop.iter.id} = .+", line)]
     return Location(asked.file, made[0][0], asked.function, made[0][1]) if len(made) == 1 else None
 

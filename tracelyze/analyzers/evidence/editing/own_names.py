@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples, unknown_names
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
 def _has_self(process: Process, location: Location | None) -> bool:
     """Whether the place lies in a method, as far as its lines were recorded: elsewhere an object's own attribute, as
     those of an optimizer around another one, is nobody's."""
-    there = edits.lines_of_function(process, location).values() if location is not None else ()
+    there = recorded_text.of_function(process, location).values() if location is not None else ()
     return not there or any(re.search(r"(?<![\w.])self\b", line) for line in there)
 
 
@@ -133,8 +133,8 @@ def _told(process: Process, role: str, pattern: re.Pattern[str], location: Locat
 
 def _tokenizer(process: Process, location: Location | None) -> str:
     """What the recorded lines call the tokenizer: in the place's function, or else anywhere."""
-    near = list(edits.recorded_lines(process, location).values()) if location else []
-    every = [line for row in process.sites.records() for line in str(row["excerpt"] or "").split("\n")]
+    near = list(recorded_text.around(process, location).values()) if location else []
+    every = [one.source for one in recorded_text.lines(process)]
     for lines in (near, every):
         names = {next(filter(None, found.groups())) for line in lines for found in _TOKENIZER.finditer(line)}
         names = {one for one in names if one != "None" and not one.endswith("config")}  # which hold such ids as well
@@ -171,8 +171,8 @@ def model_at(process: Process, location: Location | None) -> str:
     if len(plain) != 1 or found == {"self"}:
         return "self" if found == {"self"} else ""
     name = plain.pop()
-    there = "\n".join(edits.lines_of_function(process, location).values()) if location else ""
-    everywhere = "\n".join(str(row["excerpt"] or "") for row in process.sites.records())
+    there = "\n".join(recorded_text.of_function(process, location).values()) if location else ""
+    everywhere = "\n".join(one.source for one in recorded_text.lines(process))
     bare = rf"(?<![\w.\"']){re.escape(name)}\b(?!=(?!=))"
     kept = re.findall(rf"self\.{re.escape(name)}\b[^=\n]*=(?!=)(.*)", everywhere)
     held = f"self.{name}" in found or not kept or any(re.search(bare, line) for line in kept)  # else of another class
@@ -247,12 +247,12 @@ def _forward(process: Process, loss: str, model: str) -> list[str]:
     places = [line for line in places if line.file_function in trained]
     if len(places) != 1 or not loss or not model:
         return []
-    lines, at = edits.recorded_lines(process, places[0]), places[0].line
+    lines, at = recorded_text.around(process, places[0]), places[0].line
     taken: list[str] = []
-    indent = _indent(lines.get(at, ""))
+    indent = recorded_text.indent_of(lines.get(at, ""))
     for number in range(at, at - _FORWARD_LINES, -1):
         line = lines.get(number, "")
-        if not line.strip() or _indent(line) != indent or line.count("(") != line.count(")"):
+        if not line.strip() or recorded_text.indent_of(line) != indent or line.count("(") != line.count(")"):
             return []
         taken.insert(0, line.strip())
         if _calls(model, line):
@@ -333,8 +333,8 @@ def _scales(process: Process) -> str:
     lines = process.locations("backward")
     if not lines or not all(_SCALES.search(line.source) for line in lines):
         return ""
-    texts = (str(row["excerpt"] or "") for row in process.sites.records())
-    return "unscaled" if any(".unscale_(" in text for text in texts) else "scaled"
+    unscaled = any(".unscale_(" in one.source for one in recorded_text.lines(process))
+    return "unscaled" if unscaled else "scaled"
 
 
 def _scaled(code: str, unscale: bool) -> str:
@@ -343,7 +343,3 @@ def _scaled(code: str, unscale: bool) -> str:
     if unscale:
         code = _PLAIN_CLIP.sub(r"\g<indent>scaler.unscale_(optimizer)\n\g<0>", code)
     return _PLAIN_STEP.sub(r"\g<indent>scaler.step(optimizer)\n\g<indent>scaler.update()", code)
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
@@ -83,7 +83,7 @@ def _saved(process: Process, place: Location | None) -> tuple[OwnStatement | Non
 
 def _made(process: Process, place: Location, name: str) -> OwnStatement | None:
     """The only recorded statement above a place that gives a variable its value."""
-    lines = edits.lines_of_function(process, place)
+    lines = recorded_text.of_function(process, place)
     heads = [at for at, text in lines.items() if at < place.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", text)]
     if len(heads) != 1:
         return None

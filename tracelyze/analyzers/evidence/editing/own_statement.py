@@ -11,7 +11,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
 from tracelyze.diagnosis import Diff, Location
@@ -77,7 +77,7 @@ class OwnStatement:
 
 def at(process: Process, place: Location | None) -> OwnStatement | None:
     """The statement that stands at a place or goes on there."""
-    lines = edits.recorded_lines(process, place) if place else {}
+    lines = recorded_text.around(process, place) if place else {}
     if place is None or not place.source.strip():
         return None
     if place.line not in lines:

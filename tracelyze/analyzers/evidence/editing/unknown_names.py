@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -143,7 +143,7 @@ class _Names:
 
 def _known(process: Process, location: Location) -> set[str]:
     """Names that stand in the recorded lines of the function, and those that lines of its module assign."""
-    words = {word for line in edits.lines_of_function(process, location).values() for word in _words(line)}
+    words = {word for line in recorded_text.of_function(process, location).values() for word in _words(line)}
     for row in process.sites.records():
         if row["file"] != location.file:
             continue
@@ -162,7 +162,7 @@ def _is_self(name: str, code: str, process: Process) -> bool:
     held = attributes_of_self(code)
     if name != "self" or not held:
         return False
-    lines = "\n".join(str(row["excerpt"] or row["source"] or "") for row in process.sites.records())
+    lines = "\n".join(recorded_text.everything(process))
     return held <= attributes_of_self(lines)
 
 

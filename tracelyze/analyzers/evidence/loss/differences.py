@@ -7,7 +7,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location
 
@@ -21,7 +21,7 @@ _EVEN: Final = ("pow", "square", "abs")
 def of(process: Process, place: Location | None) -> Location | None:
     """The only such line that the statement at a place is computed from, as far as the lines above are known one by
     one; the place itself where there is none, or several."""
-    lines = edits.lines_of_function(process, place) if place else {}
+    lines = recorded_text.of_function(process, place) if place else {}
     own = parsed_line.parse(place.source) if place else None
     if place is None or own is None or place.line not in lines:
         return place
@@ -60,7 +60,7 @@ def squeezed(process: Process, place: Location | None, prediction: bool, dimensi
     found = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)]
     if own is None or place is None or len(found) != 1:
         return None
-    lines = edits.lines_of_function(process, place)
+    lines = recorded_text.of_function(process, place)
     models = {row["called_as"] for row in process.models.records() if row["called_as"]}
     calls = {one.line for one in process.locations("training-call") if one.file == place.file}
     sides = (found[0].left, found[0].right)
@@ -78,7 +78,7 @@ def with_dimension(process: Process, place: Location | None, dimension: int) -> 
     own = own_statement.at(process, place)
     if own is None or place is None:
         return ""
-    lines = edits.lines_of_function(process, place)
+    lines = recorded_text.of_function(process, place)
     models = {row["called_as"] for row in process.models.records() if row["called_as"]}
     calls = {one.line for one in process.locations("training-call") if one.file == place.file}
     for call in ast.walk(own.parsed.tree):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Location
 
@@ -29,7 +29,7 @@ def inside(process: Process, place: Location, loss: str) -> Location:
     if not called or {one.function for one in called} != {helper} or helper == place.function:
         return place
     last = max(called, key=lambda one: one.line)
-    lines = edits.lines_of_function(process, last)
+    lines = recorded_text.of_function(process, last)
     number = _returns(lines, last.line)
     final = parsed_line.parse(lines[number].strip()) if number is not None else None
     if number is None or final is None:

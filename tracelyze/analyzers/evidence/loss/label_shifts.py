@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff, Location
 
@@ -28,7 +28,7 @@ def unshifted(process: Process, place: Location | None) -> Diff | None:
     own = own_statement.at(process, place)
     if own is None or place is None:
         return None
-    beside = edits.lines_of_function(process, place)
+    beside = recorded_text.of_function(process, place)
     return own.changed(_same_positions(own.parsed, "\n".join(beside.values())))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def remedy(optimization: Optimization, count: int) -> tuple[str, str]:
     process, place = optimization.process, optimization.loss_location
     if method(optimization) is not None:
         return METHOD, OF_METHOD
-    around = edits.recorded_lines(process, place).values() if place else ()
+    around = recorded_text.around(process, place).values() if place else ()
     if any(name in line for line in around for name in _NAMES):
         return FUNCTION, _summed(process, place) or OF_FUNCTION
     fix = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def given_scores(process: Process, loss: Location | None, squashing: str) -> Dif
         for call in ast.walk(own.parsed.tree)
         if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[0], ast.Name)
     ]
-    lines = edits.lines_of_function(process, loss)
+    lines = recorded_text.of_function(process, loss)
     found: dict[ast.expr, str] = {}
     for name in given:
         scores = _scores(lines, own.line, own.indent, name.id, squashing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def of(process: Process, backward: Location | None) -> Location | None:
     loss = name_of(backward)
     if backward is None or not loss:
         return None
-    text = edits.recorded_lines(process, backward)
+    text = recorded_text.around(process, backward)
     numbers = _assignments(text, backward.line, loss)
     if not numbers:
         return None
-    depth = _depth(text[backward.line]) if backward.line in text else 0
-    if len(numbers) > 1 and all(_depth(text[number]) > depth for number in numbers[:2]):
+    depth = recorded_text.indent_of(text[backward.line]) if backward.line in text else 0
+    if len(numbers) > 1 and all(recorded_text.indent_of(text[number]) > depth for number in numbers[:2]):
         return None
     return Location(backward.file, numbers[0], backward.function, text[numbers[0]].strip())
 
@@ -60,7 +60,3 @@ def _assignments(text: dict[int, str], below: int, loss: str) -> list[int]:
             numbers.append(number)
         number -= 1
     return numbers
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())

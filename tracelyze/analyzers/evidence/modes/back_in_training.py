@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def line(process: Process, evaluates: Location | None) -> Location | None:
 def above(process: Process, evaluates: Location | None) -> Location | None:
     """The nearest line above the one that calls a model, within its function, that puts it into train mode; None where
     one that puts it into eval mode stands between, or where the function trains as well."""
-    text = edits.recorded_lines(process, evaluates) if evaluates is not None else {}
+    text = recorded_text.around(process, evaluates) if evaluates is not None else {}
     number = evaluates.line - 1 if evaluates is not None else 0
     while evaluates is not None and number in text and not _DEFINITION.match(text[number]):
         said = text[number].split("#")[0]
@@ -50,7 +50,7 @@ def above(process: Process, evaluates: Location | None) -> Location | None:
             return None
         if _TRAINS.search(said):
             named = [one for one in process.locations("train-mode") if one.file_line == (evaluates.file, number)]
-            if _depth(text[number]) > _depth(text.get(evaluates.line, "")):
+            if recorded_text.indent_of(text[number]) > recorded_text.indent_of(text.get(evaluates.line, "")):
                 return None  # in a branch that need not have run
             trains = process.functions("backward")
             return next((one for one in named if one.file_function not in trains), None)
@@ -67,7 +67,7 @@ def by_call(process: Process, evaluates: Location | None) -> tuple[Location, int
     into_eval = [one for one in process.locations("eval-mode") if _EVALUATES.search(one.source)]
     begins = [one.line for one in into_eval if one.file_function == home and one.line < evaluates.line]
     between = range(max(begins, default=evaluates.line) + 1, evaluates.line)
-    text = {at: one for at, one in edits.lines_of_function(process, evaluates).items() if at in between}
+    text = {at: one for at, one in recorded_text.of_function(process, evaluates).items() if at in between}
     found = [
         (one, at)
         for one in process.locations("train-mode")
@@ -93,11 +93,7 @@ def left_evaluating(process: Process, place: Location | None) -> Diff | None:
     return None
 
 
-def _depth(text: str) -> int:
-    return len(text) - len(text.lstrip())
-
-
 def _looks_for_layers(process: Process, place: Location) -> bool:
     """Whether the function says, up to this line, which layers it is about."""
-    text = edits.lines_of_function(process, place)
+    text = recorded_text.of_function(process, place)
     return any(_OF_A_PART.search(said) for number, said in text.items() if number <= place.line)

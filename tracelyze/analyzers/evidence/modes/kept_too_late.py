@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def below(process: Process, switched: Location | None) -> TooLate | None:
     model = _EVAL.search(switched.source) if switched is not None else None
     if switched is None or model is None:
         return None
-    lines = edits.lines_of_function(process, switched)
+    lines = recorded_text.of_function(process, switched)
     kept = {at: match for at, text in sorted(lines.items()) if (match := _KEPT.match(text))}
     kept = {at: match for at, match in kept.items() if match["model"] == model["model"]}
     if not kept or min(kept) < switched.line:

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import called, edits
+from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.remade import validating
 from tracelyze.diagnosis import Location
@@ -55,7 +55,7 @@ def computed_by(process: Process, loss: Location | None) -> Called | None:
     sides = [*call.args[:2], *(given[name] for name in ("input", "target") if name in given)]
     if len(sides) != 2:
         return None
-    lines = edits.lines_of_function(process, loss)
+    lines = recorded_text.of_function(process, loss)
     made_input, made_target = (
         {number for name in _names(side) if (number := _assigned(lines, own.line, name))} for side in sides
     )

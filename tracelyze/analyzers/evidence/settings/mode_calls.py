@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def once_before_epochs(process: Process, forward: Location | None) -> Once | Non
     if forward is None or len(loops) != 1:
         return None
     (loop,) = loops
-    lines = edits.lines_of_function(process, forward)
-    depth = _depth(lines.get(loop.line, ""))
+    lines = recorded_text.of_function(process, forward)
+    depth = recorded_text.indent_of(lines.get(loop.line, ""))
     called = {at: one for at, text in lines.items() if at < forward.line and (one := _TRAIN.match(text))}
     called = {at: one for at, one in called.items() if re.search(rf"(?<![\w.]){one['model']}\(", forward.source)}
     if len(called) != 1:
@@ -63,12 +63,8 @@ def _moved(loop: Location, lines: dict[int, str], at: int, match: re.Match[str])
     head, below = lines.get(loop.line, ""), lines.get(loop.line + 1, "")
     if (
         not head.split("#")[0].rstrip().endswith(":")
-        or _depth(below) <= _depth(head)
-        or len(match["indent"]) != _depth(head)
+        or recorded_text.indent_of(below) <= recorded_text.indent_of(head)
+        or len(match["indent"]) != recorded_text.indent_of(head)
     ):
         return None
-    return Diff(loop.file, at, [lines[at], head], [head, f"{' ' * _depth(below)}{lines[at].strip()}"])
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
+    return Diff(loop.file, at, [lines[at], head], [head, f"{' ' * recorded_text.indent_of(below)}{lines[at].strip()}"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
-from tracelyze.analyzers.evidence import batch_lines, loader_call, pictures
-from tracelyze.analyzers.evidence.datasets import held_generators
+from tracelyze.analyzers.evidence import batch_lines, pictures
+from tracelyze.analyzers.evidence.datasets import held_generators, loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

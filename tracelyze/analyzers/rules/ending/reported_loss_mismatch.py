@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import reports, style
-from tracelyze.analyzers.evidence import edits, pictures
+from tracelyze.analyzers.evidence import pictures, recorded_text
 from tracelyze.analyzers.evidence.loss.means import collected
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -121,7 +121,7 @@ def _sum_at(process: Process) -> str:
     """The name of the sum that a line logs, as `writer.add_scalar("loss", running_loss / count, step)`, or that a line
     above it divides, as `mean = self.running_loss / count`."""
     place = process.location("report")
-    text = edits.recorded_lines(process, place) if place else {}
+    text = recorded_text.around(process, place) if place else {}
     lines = (
         [place.source, *(text[number] for number in sorted(text, reverse=True) if number < place.line)] if place else []
     )

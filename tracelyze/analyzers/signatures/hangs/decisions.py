@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ def between(process: Process, one: Location, other: Location) -> Location | None
     if one.file != other.file:
         return None
     first, last = sorted((one.line, other.line))
-    lines: dict[int, str] = {}
-    for row in process.sites.records():
-        if row["excerpt_line"] and row["excerpt"] and row["file"] == one.file:
-            lines |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
+    lines = recorded_text.of_file(process, one.file)
     leaves = [at for at in range(first + 1, last) if _LEAVES.match(lines.get(at, ""))]
     if len(leaves) != 1 or any(at not in lines for at in range(first + 1, last)):
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.ranks.averaging import tensors
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.called import assigned
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
@@ -81,7 +81,7 @@ def _called_at(process: Process, name: str) -> Location | None:
     if backward is None:
         return None
     inside = re.compile(rf"(?<![\w.]){re.escape(name)}\.module(?:\.(?!(?:{_READS})\()\w+)*\(")
-    lines = edits.lines_of_function(process, backward)
+    lines = recorded_text.of_function(process, backward)
     found = [number for number, line in sorted(lines.items()) if inside.search(line) and number <= backward.line]
     if len(found) == 1:
         return Location(backward.file, found[0], backward.function, lines[found[0]].strip())

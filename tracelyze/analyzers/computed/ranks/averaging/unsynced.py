@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.ranks.averaging import tensors
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
@@ -64,7 +64,7 @@ def of(process: Process) -> Unsynced | None:
     if len({one.file_function for one in backwards}) != 1:
         return None
     backward = backwards[0]
-    lines = edits.lines_of_function(process, backward)
+    lines = recorded_text.of_function(process, backward)
     opens = [at for at, line in lines.items() if _OPENS.search(line.split("#")[0])]
     if len(opens) != 1:
         return None
@@ -91,10 +91,10 @@ def _wanted(chosen: ast.IfExp, condition: ast.expr) -> str:
 
 def _above(lines: dict[int, str], step: Location) -> ast.expr | None:
     """The condition of the `if` that the step stands in."""
-    depth = _depth(lines.get(step.line, ""))
+    depth = recorded_text.indent_of(lines.get(step.line, ""))
     for at in range(step.line - 1, 0, -1):
         text = lines.get(at)
-        if text is None or (text.strip() and _depth(text) < depth):
+        if text is None or (text.strip() and recorded_text.indent_of(text) < depth):
             head = parsed_line.parse(text.strip()) if text else None
             return head.statement.test if head is not None and isinstance(head.statement, ast.If) else None
     return None
@@ -102,7 +102,3 @@ def _above(lines: dict[int, str], step: Location) -> ast.expr | None:
 
 def _names(node: ast.expr) -> set[str]:
     return {ast.unparse(one) for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
-def _depth(text: str) -> int:
-    return len(text) - len(text.lstrip())

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.computed.ranks import early_reads
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 
 if TYPE_CHECKING:
@@ -33,14 +34,10 @@ class Known(NamedTuple):
 
 def recorded_functions(process: Process, file: str) -> list[Known]:
     """The functions and methods of a file of which the head is recorded, as far as they are."""
-    lines: dict[int, str] = {}
-    for row in process.sites.records():
-        if row["file"] == file and row["excerpt_line"] and row["excerpt"]:
-            lines |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
-    found = []
+    lines, found = recorded_text.of_file(process, file), []
     for first in sorted(at for at, line in lines.items() if _HEAD.match(line)):
-        depth, last = _depth(lines[first]), first + 1
-        while last in lines and (_OUTSIDE.match(lines[last]) or _depth(lines[last]) > depth):
+        depth, last = recorded_text.indent_of(lines[first]), first + 1
+        while last in lines and (_OUTSIDE.match(lines[last]) or recorded_text.indent_of(lines[last]) > depth):
             last += 1
         tree, whole = _parsed([lines[at] for at in range(first, last)])
         if tree is not None:
@@ -56,10 +53,6 @@ def _parsed(lines: list[str]) -> tuple[ast.FunctionDef | None, bool]:
             continue
         return (tree.body[0], not dropped) if isinstance(tree.body[0], ast.FunctionDef) else (None, False)
     return None, False
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def blocks(tree: ast.FunctionDef) -> Iterator[list[ast.stmt]]:

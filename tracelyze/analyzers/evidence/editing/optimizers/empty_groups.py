@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
@@ -81,7 +81,7 @@ def _iterator(optimization: Optimization) -> OwnStatement | None:
     if place is None or made is None:
         return None
     given = {node.id for node in ast.walk(made.parsed.tree) if isinstance(node, ast.Name)}
-    lines = edits.recorded_lines(process, place)
+    lines = recorded_text.around(process, place)
     found = []
     for number, line in lines.items():
         here = Location(place.file, number, place.function, line.strip())

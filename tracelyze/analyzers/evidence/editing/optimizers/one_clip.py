@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.formatting import listed
 
@@ -24,7 +24,7 @@ def once_complete(process: Process, place: Location | None) -> Diff | None:
     own = own_statement.at(process, place)
     if own is None or place is None or isinstance(own.parsed.statement, ast.Assign | ast.AnnAssign):
         return None
-    above = [line for number, line in edits.recorded_lines(process, place).items() if number < own.line]
+    above = [line for number, line in recorded_text.around(process, place).items() if number < own.line]
     names = {found["name"] for line in above if (found := _ACCUMULATES.search(line))}
     head = f"if {names.pop()}.sync_gradients:  # once the gradients of a step are complete" if len(names) == 1 else ""
     return own.under(head) if head else None
@@ -39,7 +39,7 @@ def read_elsewhere(process: Process, place: Location | None) -> str:
         return ""
     names = [one.id for one in ast.walk(made.targets[0]) if isinstance(one, ast.Name)]
     within = range(own.line, own.line + own.text.count("\n") + 1)
-    lines = {at: text for at, text in edits.lines_of_function(process, place).items() if at not in within}
+    lines = {at: text for at, text in recorded_text.of_function(process, place).items() if at not in within}
     readers = {name: [at for at, text in lines.items() if _reads(text, name)] for name in names}
     told = [(name, sorted(at)) for name, at in readers.items() if at]
     if not told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import edits, recorded_text
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
         return None
     first, second = pairs[0]
     place = second if second.line < step.line or first.line > step.line else first
-    there, other = edits.statement(process, place), edits.statement(process, first if place is second else second)
+    there, other = (
+        recorded_text.statement(process, place),
+        recorded_text.statement(process, first if place is second else second),
+    )
     if not there or not other or there != other or not edits.CLEAR.fullmatch(there[1]):
         return None
     if not _clears_in_time(optimization, place, step) or not _stand_apart(optimization, first, second):

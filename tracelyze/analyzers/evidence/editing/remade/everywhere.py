@@ -6,6 +6,7 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.formatting import listed
 
@@ -27,7 +28,7 @@ def lines(process: Process, place: Location | None) -> list[int]:
     ends = own.line + own.text.count("\n")
     found = {
         number
-        for number, text in _recorded(process, place.file).items()
+        for number, text in recorded_text.of_file(process, place.file).items()
         if not own.line <= number <= ends and (line := parsed_line.parse(text.strip())) is not None
         if any(_form(node) == wanted for node in ast.walk(line.tree) if isinstance(node, _PARTS))
     }
@@ -44,14 +45,6 @@ def said(process: Process, place: Location | None) -> str:
     return (
         f" Line{'s' * several} {numbers} read{'s' * (not several)} alike: change {'them' if several else 'it'} as well."
     )
-
-
-def _recorded(process: Process, file: str) -> dict[int, str]:
-    found: dict[int, str] = {}
-    for row in process.sites.records():
-        if row["file"] == file and row["excerpt_line"] and row["excerpt"]:
-            found |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
-    return found
 
 
 def _longest(tree: ast.AST) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
+
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
@@ -27,6 +29,5 @@ def peft(process: Process) -> bool:
 
 
 def _says(process: Process, pattern: re.Pattern[str]) -> bool:
-    rows = list(process.sites.records())
-    texts = (str(row["excerpt"] or row["source"] or "") for row in rows)
-    return not rows or any(pattern.search(text) for text in texts)
+    texts = list(recorded_text.everything(process))
+    return not texts or any(pattern.search(text) for text in texts)

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import is_function_of_torch, name_of
 from tracelyze.diagnosis import Location
@@ -57,18 +57,18 @@ def _added(value: ast.expr) -> list[ast.expr]:
 
 def chosen_by_where(process: Process, place: Location | None) -> str:
     """`if c: h = a` as `h = torch.where(c, a, h)`; empty where the block holds more, or has another branch."""
-    lines = edits.recorded_lines(process, place) if place is not None else {}
+    lines = recorded_text.around(process, place) if place is not None else {}
     head = parsed_line.parse(place.source) if place is not None else None
     test = head.statement.test if head is not None and isinstance(head.statement, ast.If) else None
     if place is None or head is None or test is None:
         return ""
-    depth = _depth(lines.get(place.line, ""))
+    depth = recorded_text.indent_of(lines.get(place.line, ""))
     body = lines.get(place.line + 1, "")
     after = next((text for at, text in sorted(lines.items()) if at > place.line + 1 and text.strip()), "")
     own = parsed_line.parse(body.strip())
     made = own.statement if own is not None else None
     target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
-    ends = _depth(after) <= depth and not after.strip().startswith(("else", "elif"))
+    ends = recorded_text.indent_of(after) <= depth and not after.strip().startswith(("else", "elif"))
     if own is None or not isinstance(made, ast.Assign) or not isinstance(target, ast.Name) or not ends:
         return ""
     condition = re.sub(r"\.item\(\)", "", head.text_of(test))
@@ -115,7 +115,3 @@ def named(code: str, process: Process, place: Location | None) -> str:
     if isinstance(target, ast.Tuple) and target.elts:
         target = target.elts[0]
     return re.sub(r"\bx\b", target.id, code) if isinstance(target, ast.Name) else code
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())

@@ -7,7 +7,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
@@ -60,7 +60,7 @@ def with_minus(process: Process, line: Location | None) -> str:
 
 def _assigned(process: Process, line: Location, name: str) -> ast.expr | None:
     """What the function gives this name above the line, a single time."""
-    lines = edits.lines_of_function(process, line)
+    lines = recorded_text.of_function(process, line)
     at = [one for one in lines if one < line.line and re.match(rf"\s*{re.escape(name)}\s*=(?!=)", lines[one])]
     place = Location(line.file, at[0], line.function, lines[at[0]].strip()) if len(at) == 1 else None
     own = own_statement.at(process, place)

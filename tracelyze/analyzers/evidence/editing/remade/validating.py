@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import called, edits
+from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.modes import back_in_training, own_train
 
@@ -81,11 +81,11 @@ def _restored(process: Process, place: Location, at: int) -> Mode:
 
 def _is_one_way(process: Process, place: Location) -> bool:
     """Whether the line stands behind a condition, so that it need not have run."""
-    lines = edits.recorded_lines(process, place)
+    lines = recorded_text.around(process, place)
     own = lines.get(place.line, "")
-    depth = len(own) - len(own.lstrip())
+    depth = recorded_text.indent_of(own)
     above = [one for at, one in sorted(lines.items()) if at < place.line and one.strip()]
-    heads = [one.strip() for one in above if len(one) - len(one.lstrip()) < depth]
+    heads = [one.strip() for one in above if recorded_text.indent_of(one) < depth]
     return not heads or heads[-1].startswith(("if ", "elif ", "else"))
 
 

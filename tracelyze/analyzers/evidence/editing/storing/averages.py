@@ -11,7 +11,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _parts(value: ast.expr) -> list[ast.expr]:
 
 def _of_tensors(process: Process, place: Location, value: ast.expr) -> bool:
     """Whether something in the value was computed in the same function: what a method is given may be a number."""
-    text = list(edits.lines_of_function(process, place).values())
+    text = list(recorded_text.of_function(process, place).values())
     for part in _parts(value):
         called = ast.unparse(part) if isinstance(part, ast.Call) else ""
         if isinstance(part, ast.Name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing.storing.entries import Remedy
 from tracelyze.diagnosis import Diff
 
@@ -24,7 +24,7 @@ def bounded(process: Process, place: Location) -> Remedy:
         f"Line {place.line} keeps the result for every argument that is new, and new ones come until the end: give it "
         "a bound, or cache by a key that comes again."
     )
-    lines = edits.recorded_lines(process, place)
+    lines = recorded_text.around(process, place)
     whole = lines.get(place.line, "")
     head = lines.get(place.line + 1, "").strip()
     if not head.startswith("def ") or not head.endswith(":"):

@@ -7,7 +7,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Diff
 
@@ -60,7 +60,7 @@ def _of_dictionary(
     """What asks whether the key is there computes what is missing anew, so that entries may go at any time."""
     if not dataset:
         return None
-    text = "\n".join(edits.lines_of_function(process, place).values())
+    text = "\n".join(recorded_text.of_function(process, place).values())
     name = re.escape(held)
     asks = re.search(rf"\bnot in {name}\b|\bif\b[^:\n]*\bin {name}\b|(?<![\w.]){name}\.get\(", text)
     read = len(re.findall(rf"(?<![\w.]){name}(?:\[|\.get\()", text)) > 1  # and not written alone

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.evidence.loss.balance import balance_term
@@ -24,17 +25,16 @@ def added(process: Process) -> Mistake | None:
     found: dict[Location, str] = {}
     signs: set[bool] = set()
     sums: dict[int, Location] = {}
-    for row in process.sites.records():
-        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
-            line = text.split("#")[0].strip()
-            place = Location(row["file"], number, row["function"], line)
-            if balance_term.is_of_a_loss(line) and (sign := balance_term.sign(line)):
-                signs.add(sign == "+")
-                sums[number] = place
-            if mended := _without_minus(process, place):
-                found[place] = mended
-            elif balance_term.is_turned(line):
-                signs.add(False)
+    for recorded in recorded_text.lines(process):
+        line = recorded.source.split("#")[0].strip()
+        place = replace(recorded, source=line)
+        if balance_term.is_of_a_loss(line) and (sign := balance_term.sign(line)):
+            signs.add(sign == "+")
+            sums[place.line] = place
+        if mended := _without_minus(process, place):
+            found[place] = mended
+        elif balance_term.is_turned(line):
+            signs.add(False)
     made = script_lines.only_of(list(found))
     if made is None or signs != {True} or len(sums) != 1:
         return None
@@ -78,5 +78,5 @@ def _sums_all(node: ast.expr) -> bool:
 
 def _is_mean(process: Process, place: Location, name: str) -> bool:
     """Whether the function makes `name` by a mean, over tokens."""
-    lines = edits.recorded_lines(process, place).values()
+    lines = recorded_text.around(process, place).values()
     return any(line.split("#")[0].strip().startswith(f"{name} = ") and ".mean(" in line for line in lines)

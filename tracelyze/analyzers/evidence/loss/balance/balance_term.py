@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -35,11 +36,10 @@ class Mistake(NamedTuple):
 def taken_off(process: Process) -> Mistake | None:
     """The only recorded line of a loss that subtracts what is named after the balance of experts."""
     found = {}
-    for row in process.sites.records():
-        for number, text in enumerate(str(row["excerpt"] or "").split("\n"), int(row["excerpt_line"] or 0)):
-            line = text.split("#")[0].strip()
-            if _LOSS.match(line) and subtracted(line):
-                found[row["file"], number] = Location(row["file"], number, row["function"], line)
+    for one in recorded_text.lines(process):
+        line = one.source.split("#")[0].strip()
+        if _LOSS.match(line) and subtracted(line):
+            found[one.file_line] = replace(one, source=line)
     taken = script_lines.only_of(list(found.values()))
     if taken is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.diagnosis import Location
@@ -31,7 +31,7 @@ def divided(process: Process, backward: Location | None) -> Collected | None:
     loss = statement.name_of(backward)
     if backward is None or not loss:
         return None
-    lines = edits.lines_of_function(process, backward)
+    lines = recorded_text.of_function(process, backward)
     divisors: list[tuple[int, str]] = []
     found: list[tuple[int, OwnStatement, ast.Call]] = []
     for number, text in sorted(lines.items()):

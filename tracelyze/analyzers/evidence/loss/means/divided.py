@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
@@ -31,7 +31,7 @@ def by_own_count(process: Process, place: Location | None, number: str, again: b
     what is divided once more, by a name or a constant, is not."""
     if place is None:
         return None
-    lines = edits.lines_of_function(process, place)
+    lines = recorded_text.of_function(process, place)
     found: dict[int, Divided] = {}
     for line in range(place.line, place.line + REACH + 1):
         at = Location(place.file, line, place.function, lines.get(line, "").strip())

@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import edits
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def within(process: Process, loss: Location | None) -> str:
     if own is None or loss is None or len(calls) != 1 or calls[0].line >= loss.line:
         return ""
     called = own_statement.at(process, calls[0])
-    lines = edits.lines_of_function(process, loss)
+    lines = recorded_text.of_function(process, loss)
     heads = [
         text.strip() for at, text in sorted(lines.items()) if calls[0].line < at < loss.line and _REGION.match(text)
     ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import called, edits
+from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def epochs_of(process: Process, loader: Mapping[str, Any], holder: str) -> tuple
     loop, over, made = process.location("epochs"), process.site(loader.get("site")), process.site(loader.get("made_at"))
     if loop is None or over is None or loop.file_function != over.file_function:
         return None, None
-    text = edits.recorded_lines(process, loop).get(loop.line, "")
+    text = recorded_text.around(process, loop).get(loop.line, "")
     head, named = _EPOCHS.fullmatch(text), _OVER.fullmatch(over.source)
     if over.line <= loop.line or head is None:
         return None, None
