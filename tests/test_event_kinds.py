@@ -61,18 +61,15 @@ def written() -> set[str]:
 
 
 def asked_for() -> set[str]:
-    """Kinds that a loop or a comprehension over the events compares with."""
-    found: set[str] = set()
-    for tree, constants in modules("analyzers"):
-        for loop in ast.walk(tree):
-            if not isinstance(loop, ast.For | ast.ListComp | ast.SetComp | ast.GeneratorExp):
-                continue
-            if "events.records()" not in ast.unparse(loop):
-                continue
-            for node in ast.walk(loop):
-                if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("['kind']"):
-                    found |= texts(node.comparators[0], constants)
-    return found
+    """Kinds that `Process.events_of` is given."""
+    return {
+        text
+        for tree, constants in modules("analyzers")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "events_of"
+        for one in node.args
+        for text in texts(one, constants)
+    }
 
 
 def test_the_kinds_that_are_written_are_those_that_are_declared() -> None:

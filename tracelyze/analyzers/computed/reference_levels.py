@@ -31,7 +31,7 @@ def level(process: Process, optimization: Optimization, begin: int, limits: Limi
     if len(losses) < limits["steps"] or not moving.any():
         return None
     middle = float(np.median(losses))
-    acts = any(row["kind"] == ACTED for row in process.events.records())
+    acts = bool(process.events_of(ACTED))
     telling = not acts or abs(middle - LN_2) <= limits["about"] * LN_2
     if middle > 0 and telling and is_constant(losses, middle, limits):
         return middle

@@ -127,7 +127,7 @@ def replaced(process: Process, names: list[str]) -> Location | None:
 def singular(process: Process, step: int | None = None) -> Location | None:
     """The line of the operation that can have made the first gradients NaN (those of `step`): of the operations that
     the collector names, the first that stands in a single line of the script."""
-    events = [row for row in process.events.records() if row["kind"] == "nonfinite-gradient"]
+    events = process.events_of("nonfinite-gradient")
     events = events if step is None or (events and abs(events[0]["step"] - step) <= 1) else []
     return singular_of(process, (events[0]["text"] or "").split(", ") if events else [])
 

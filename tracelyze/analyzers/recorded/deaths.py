@@ -84,7 +84,7 @@ def ended_by_themselves(process: Process) -> list[Process]:
 
 def last_exception(process: Process) -> dict[str, Any] | None:
     """The row of the last uncaught exception of the main thread, if there is one."""
-    return next((row for row in reversed(list(process.events.records())) if row["kind"] == "exception"), None)
+    return next(reversed(process.events_of("exception")), None)
 
 
 def raised_at(process: Process, event: dict[str, Any]) -> Location | None:

@@ -251,10 +251,15 @@ class Process:
     @cached_property
     def uses_transforms(self) -> bool:
         """Whether losses or gradients were computed within a transform of torch.func."""
-        return any(
-            row["kind"] == "transformed" or (row["kind"], row["name"]) == ("functional-gradients", "torch.func")
-            for row in self.events.records()
-        )
+        asked = self.events_of("functional-gradients")
+        return bool(self.events_of("transformed")) or any(row["name"] == "torch.func" for row in asked)
+
+    def events_of(self, *kinds: str) -> list[dict[str, Any]]:
+        """The events of these kinds, in order; KeyError for a kind that the schema does not have."""
+        unknown = [kind for kind in kinds if kind not in schema.EVENT_KINDS]
+        if unknown:
+            raise KeyError(*unknown)
+        return [dict(row) for row in self.events.shared_records() if row["kind"] in kinds]
 
     def location(self, role: str) -> Location | None:
         """The line of the script with this role (table sites); the first one if there are several."""
@@ -320,8 +325,8 @@ class Process:
             known = entries.setdefault(str(row["signal"]), {})
             if known.get("state") != "failed" or row["state"] == "failed":
                 known.update({key: value for key, value in row.items() if value is not None})
-        for row in self.events.shared_records():  # between two statements of the table a process may have died
-            if row["kind"] == "collector-error" and row["name"] in entries:
+        for row in self.events_of("collector-error"):  # between two statements of the table a process may have died
+            if row["name"] in entries:
                 text = str(row["text"] or "").strip()
                 entries[row["name"]] |= {"state": "failed", "traceback": text, "reason": text.rpartition("\n")[2]}
         return entries

@@ -48,7 +48,7 @@ def with_nan(process: Process, suspects: list[Row], limits: Limits) -> GivenUp |
     None where a batch that was trained on holds some as well: the script copes with them. `suspects`: rows of batches
     that are not finite. Batches of another shape than those of the training are a validation's.
     """
-    events = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
+    events = process.events_of("loss-given-up")
     steps = {row["step"] for row in events} or _without_backward(process)
     if not steps or not process.optimizations:
         return None

@@ -79,7 +79,7 @@ def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | 
 def _looks(process: Process) -> list[dict[str, Any]]:
     """What was seen of it, in order. Empty where no loss weighs log-probabilities by weights of both signs: those of
     samples have one."""
-    rows = [row for row in process.events.records() if row["kind"] == EVENT]
+    rows = process.events_of(EVENT)
     facts = [{"step": row["step"], "sign": 0.0} | json.loads(row["text"]) for row in rows]
     is_policy = any(one["both_signs"] for one in facts)
     return [one for one in facts if np.isfinite(one["deviation"])] if is_policy else []

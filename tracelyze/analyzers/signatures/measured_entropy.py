@@ -134,7 +134,7 @@ def _rewards(process: Process, facts: list[dict[str, Any]]) -> list[metrics.Metr
 def _looks(process: Process) -> list[dict[str, Any]]:
     """What was seen of the odds that a policy chooses by, in order. Empty where no loss weighs choices by weights of
     both signs, as advantages are: those of samples have one."""
-    rows = [row for row in process.events.records() if row["kind"] == EVENT]
+    rows = process.events_of(EVENT)
     facts = [{"step": row["step"]} | json.loads(row["text"]) for row in rows]
     signs = {one["sign"] for one in facts}
     is_policy = any(one["both_signs"] for one in facts) or {1.0, -1.0} <= signs

@@ -28,7 +28,7 @@ _FILLS: Final = re.compile(
 
 def loads(process: Process) -> list[Row]:
     """What was recorded of each load whose weights were looked at again."""
-    return [json.loads(row["text"]) for row in process.events.records() if row["kind"] == "loaded-weights"]
+    return [json.loads(row["text"]) for row in process.events_of("loaded-weights")]
 
 
 def gone(row: Row, limits: Limits) -> bool:

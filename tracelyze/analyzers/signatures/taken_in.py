@@ -34,7 +34,7 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
     lost = optimization.steps.known("loss") & ~np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization)
     process, index = optimization.process, int(np.argmax(lost))
     begin = timing.step_at(optimization, index)
-    told = [row for row in process.events.records() if row["kind"] == "nonfinite-taken-in" and row["step"] == begin - 1]
+    told = [row for row in process.events_of("nonfinite-taken-in") if row["step"] == begin - 1]
     if not lost.any() or not told or _of_the_batch(process, begin):
         return None
     layer, what = str(told[0]["name"] or "").rpartition(".")[0], str(told[0]["text"])

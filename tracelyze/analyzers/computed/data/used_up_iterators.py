@@ -20,7 +20,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     """Asked again, again and again, and no step came after that."""
     if not process.optimizations:
         return None
-    asked = [row for row in process.events.records() if row["kind"] == KIND]
+    asked = process.events_of(KIND)
     done = len(process.steps)
     empty = [row for row in asked if row["step"] >= done]
     if len(empty) < limits["asked"] or len(empty) < len(asked):

@@ -95,7 +95,7 @@ class Stretch:
             return Cause(said, *graphs.uncut(process, cut), cut)
         if self.without_loss:
             return Cause(LOSS_OF_ZERO)
-        event = next((row for row in process.events.records() if row["kind"] == "flat-loss"), None)
+        event = next(iter(process.events_of("flat-loss")), None)
         if event is None or not self.whole:
             return Cause(NOTHING_BACK)
         names = (event["name"] or "").split(", ")

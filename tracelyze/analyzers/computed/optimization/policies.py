@@ -50,7 +50,7 @@ class Looks:
 
 def looks(process: Process) -> Looks | None:
     """What was seen of the policy's losses; None where there were none."""
-    rows = [row for row in process.events.records() if row["kind"] == EVENT]
+    rows = process.events_of(EVENT)
     if not rows:
         return None
     facts = [json.loads(row["text"]) for row in rows]
@@ -81,14 +81,14 @@ def cut_off(seen: Looks) -> tuple[Floats, Floats] | None:
 def compare(process: Process) -> bool:
     """Whether a loss weighs the ratio of a policy to the one that acted: dropout would make these two differ."""
     seen = looks(process)
-    detached = any(row["kind"] == ACTED for row in process.events.records())  # whatever weighs it
+    detached = bool(process.events_of(ACTED))  # whatever weighs it
     return detached or (seen is not None and ratios(seen) is not None)
 
 
 def trained_again(process: Process, share: float) -> int | None:
     """Early steps on samples of which that share was trained on before, since the policy acted last; of those whose
     samples differ, since small worlds repeat themselves. None where the policy was not seen to act."""
-    facts = [json.loads(row["text"]) for row in process.events.records() if row["kind"] == ROWS]
+    facts = [json.loads(row["text"]) for row in process.events_of(ROWS)]
     if not any(one["acted"] for one in facts):
         return None
     again = [not one["acted"] and min(one["reused"], one["distinct"]) >= share for one in facts]
@@ -307,7 +307,7 @@ class Apart:
 
 def apart(process: Process, limits: Limits) -> list[Apart | Passed | Skipped]:
     """Of each policy: how far it was from the one that acted, where that should not be far at all."""
-    facts = [row | json.loads(row["text"]) for row in process.events.records() if row["kind"] == ACTED]
+    facts = [row | json.loads(row["text"]) for row in process.events_of(ACTED)]
     models = dict.fromkeys(one["model"] for one in facts)
     return [_apart([one for one in facts if one["model"] == model], limits) for model in models]
 

@@ -46,7 +46,7 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
     """A sentence on what moved first: a non-finite gradient, the gradient norm, the loss itself, or nothing."""
     steps = optimization.steps
     begin = timing.step_at(optimization, first)
-    events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    events = optimization.process.events_of("nonfinite-gradient")
     early = [row for row in events if row["step"] is not None and row["step"] + 1 < begin]
     grown = outgrown(optimization, next((int(i) for i in np.flatnonzero(np.isinf(steps["grad_norm"][:first]))), first))
     if grown is not None:

@@ -26,7 +26,7 @@ _DRAWN: Final = re.compile(r"\b(?:randperm|permutation)\s*\(")
 
 def of(process: Process) -> Order | None:
     """What was seen of the order of inputs that no loader made; None where a loader made all."""
-    rows = [row for row in process.events.records() if row["kind"] == "input-order"]
+    rows = process.events_of("input-order")
     found: Order | None = json.loads(rows[-1]["text"]) if rows else None
     return found
 

@@ -105,7 +105,7 @@ def _line_of_exception(process: Process) -> Location | None:
 
 def _last_stack(process: Process) -> dict[str, Any] | None:
     """The stacks that were last written down for lack of progress, if no step came after them."""
-    found = [row for row in process.events.records() if row["kind"] == "stacks"]
+    found = process.events_of("stacks")
     if not found:
         return None
     last = last_step(process)

@@ -25,7 +25,7 @@ BATCHES = "batches-planned"
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     """A loop that was left when its first epoch was whole, or while validation became better with each epoch, or where
     nothing sets back what counts the epochs without progress."""
-    planned = [row["value"] for row in process.events.records() if row["kind"] == KIND]
+    planned = [row["value"] for row in process.events_of(KIND)]
     if len(planned) != 1 or len(process.optimizations) != 1 or planned[0] < limits["epochs"]:
         return None
     optimization = process.optimizations[0]
@@ -80,7 +80,7 @@ def worse_at_the_end(process: Process) -> bool:
 def _whole_epoch(optimization: Optimization) -> int | None:
     """1 where no loader feeds the training, and the loop within that over the epochs was gone through once, to its end;
     None else: a number of steps that is no multiple of its rounds ended by a count of its own, as some multiples do."""
-    planned = [row["value"] for row in optimization.process.events.records() if row["kind"] == BATCHES]
+    planned = [row["value"] for row in optimization.process.events_of(BATCHES)]
     fed = np.isfinite(optimization.steps["loader"]).any() if optimization.steps.has("loader") else False
     return 1 if len(planned) == 1 and not fed and planned[0] == len(optimization.steps) else None
 

@@ -39,7 +39,7 @@ class Added(NamedTuple):
 
 def of(process: Process) -> Added | None:
     """None where their number did not grow again and again."""
-    rows = [row for row in process.events.records() if row["kind"] == "hooks"]
+    rows = process.events_of("hooks")
     counts = [int(row["value"]) for row in rows]
     if len(counts) < _FEWEST or counts[-1] < _TIMES * counts[0]:
         return None

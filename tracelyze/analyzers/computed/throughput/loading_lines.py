@@ -69,7 +69,7 @@ def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, m
 
 def of_a_batch(process: Process, waiting: Waiting) -> Location | None:
     """The script's line in which a batch of this loader is made, where one function takes most of the time of one."""
-    rows = [row for row in process.events.records() if row["kind"] == "loading"]
+    rows = process.events_of("loading")
     for row in reversed(rows):  # the last answer about a loader is of most batches
         there, _, whole = str(row["text"]).partition(" of ")
         known = row["value"] == waiting.loader.get("loader") and row["file"] and row["line"] and whole.isdigit()

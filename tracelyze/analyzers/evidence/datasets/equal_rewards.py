@@ -32,7 +32,7 @@ class EqualRewards:
 
 def at(process: Process, steps: Floats) -> EqualRewards | None:
     """Of these steps; None where rewards differ, or none were seen."""
-    rows = [row for row in process.events.records() if row["kind"] == "policy-choices" and row["step"] in steps]
+    rows = [row for row in process.events_of("policy-choices") if row["step"] in steps]
     held = [_rewards(json.loads(row["text"])) for row in rows]
     seen = [one for one in held if one is not None]
     if len(seen) < _FEWEST or len({name for name, _ in seen}) > 1 or len({facts["mean"] for _, facts in seen}) > 1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def of_the_last(process: Process, loader: Any, field: str, limits: Limits) -> int:
     """Batches in which the samples differ in this field and the row was the last sample's, if it was so in all of them
     and is neither chance nor the largest or smallest of their values; else 0."""
-    rows = [row for row in process.events.records() if (row["kind"], row["name"]) == ("lone-row", field)]
+    rows = [row for row in process.events_of("lone-row") if row["name"] == field]
     counts = [json.loads(row["text"]) for row in rows if row["value"] == loader]
     if not counts:
         return 0

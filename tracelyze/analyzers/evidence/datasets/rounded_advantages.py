@@ -22,7 +22,7 @@ _REPEATED: Final = 0.5  # derived: of groups of two, the smallest, that lie side
 def steps(process: Process) -> dict[float, bool]:
     """Steps whose rewards were equal within each group, but for rounding; with each whether that is known of all that
     the advantages are made of, or only of what is named after rewards."""
-    looks = [(row["step"], row["text"]) for row in process.events.records() if row["kind"] in KINDS]
+    looks = [(row["step"], row["text"]) for row in process.events_of(*KINDS)]
     found: dict[float, bool] = {}
     for step, text in looks:
         made, named = _variables(json.loads(text))

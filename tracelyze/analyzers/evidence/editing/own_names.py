@@ -68,7 +68,7 @@ class _Known:
 
 def in_example(code: str, process: Process, location: Location | None) -> str:
     """The example with the program's own names; `location` is the place at which it will be pasted."""
-    if not code or not any(True for _ in process.sites.records()):
+    if not code or not len(process.sites):
         return code
     code = trainer_examples.in_example(code, process)
     known, before = _known(process, location, code), code

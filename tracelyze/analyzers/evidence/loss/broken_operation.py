@@ -136,8 +136,8 @@ def _is_square(node: ast.expr) -> bool:
 
 def seen(process: Process, step: int) -> Broken:
     """What is known of the loss of this step (the first is 1)."""
-    for row in process.events.records():
-        if row["kind"] == "nonfinite-loss" and row["step"] == step - 1:
+    for row in process.events_of("nonfinite-loss"):
+        if row["step"] == step - 1:
             operations = [one for one in (row["text"] or "").split(", ") if one]
             return Broken(operations, row["name"] or "", row["value"] == 1)
     return Broken([], "", False)

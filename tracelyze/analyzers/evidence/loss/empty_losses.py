@@ -27,7 +27,7 @@ class Empty(NamedTuple):
 
 def seen(process: Process) -> Empty | None:
     """The first such loss; None if none was seen."""
-    event = next((row for row in process.events.records() if row["kind"] == "empty-loss"), None)
+    event = next(iter(process.events_of("empty-loss")), None)
     if event is None:
         return None
     name, line = event["name"] or "a loss", script_lines.only(process, "empty-loss")

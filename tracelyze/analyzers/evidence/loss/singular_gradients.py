@@ -70,7 +70,7 @@ class Spoiled:
 def spoiled(process: Process, step: int) -> Spoiled | None:
     """Of the loss of this step (the first is 1), whose weights were not finite any more; None where its operations do
     not tell anything."""
-    rows = [row for row in process.events.records() if row["kind"] == "spoiled-weights" and row["step"] == step - 1]
+    rows = [row for row in process.events_of("spoiled-weights") if row["step"] == step - 1]
     if not rows or not rows[0]["text"]:
         return None
     operations = str(rows[0]["text"])

@@ -25,7 +25,7 @@ if waited == 5:
 
 def loop(process: Process) -> tuple[Location, Setting] | None:
     """The only loop over epochs, and their number as a setting of the script, where the process trains once."""
-    planned = [row["value"] for row in process.events.records() if row["kind"] == "epochs-planned"]
+    planned = [row["value"] for row in process.events_of("epochs-planned")]
     lines = process.locations("epochs")
     if len(planned) != 1 or len(lines) != 1 or len(process.optimizations) != 1:
         return None

@@ -19,7 +19,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Generators that were seeded, against those that samples, steps and weights drew from in the training process."""
     if "seeding" not in process.signals:
         return missing(process, "events.kind")
-    events = [row for row in process.events.records() if row["kind"] == "seeded"]
+    events = process.events_of("seeded")
     seeded = {row["name"] for row in events}  # or perhaps: nobody is accused of what cannot be seen
     known = {row["name"] for row in events if row["value"] != 0} & set(NAMES)
     if not known:
@@ -29,8 +29,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         if row["worker"] is None:  # Torch seeds those of workers.
             for name in set((row["moved"] or "").split()) & set(NAMES):
                 batches[name] += row["batches"]
-    for row in process.events.records():
-        if row["kind"] == "drawn" and row["name"] in steps:  # by the loop itself, or for batches that it makes
+    for row in process.events_of("drawn"):
+        if row["name"] in steps:  # by the loop itself, or for batches that it makes
             steps[row["name"]] = int(row["value"] or 0)
     used = {name for name in NAMES if batches[name] >= limits["batches"] or steps[name] >= limits["steps"]}
     unseeded = [name for name in NAMES if name in used and name not in seeded]

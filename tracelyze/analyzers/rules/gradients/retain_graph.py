@@ -29,7 +29,7 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     share = float(kept.sum() / known.sum())
     if len(optimization.process.optimizations) > 1:
         return Passed("several optimizers: a graph that one backward keeps may be the next one's")
-    if any(row["kind"] == "kept-graph" for row in optimization.process.events.records()):
+    if optimization.process.events_of("kept-graph"):
         return Passed("torch.autograd.grad was asked after a backward that kept its graph, which it may go through")
     if share < limits["share"]:
         return Passed(f"the last backward of {share_of(1 - share, 'steps')} frees its graph")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Modules whose parts were called by their `forward` while they themselves were not."""
-    found = [row for row in process.events.records() if row["kind"] == "direct-forward"]
+    found = process.events_of("direct-forward")
     if not found:
         return Passed("modules are called by model(x)")
     row = max(found, key=lambda one: one["value"] or 0.0)

@@ -18,12 +18,11 @@ EVALUATED = (
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Events of modules whose own `train` had not run when they first trained."""
-    events = list(process.events.records())
-    missed = [row for row in events if row["kind"] == "train-not-called"]
+    missed = process.events_of("train-not-called")
     if not missed:
         return Passed("no module that freezes parts in its own train() trained before that was called")
     row = missed[0]
-    later = next((e for e in events if e["kind"] == "train-called" and e["name"] == row["name"]), None)
+    later = next((one for one in process.events_of("train-called") if one["name"] == row["name"]), None)
     begin = int(row["step"] or 0)  # another model may have trained before
     until = int(later["step"]) if later else sum(len(one.steps) for one in process.optimizations)
     if until - begin < limits["steps"]:

@@ -97,7 +97,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
 
 def _given_up(process: Process, limits: Limits) -> list[Finding]:
     """Losses that were no number and never reached a backward, because the loop looks for that."""
-    rows = [row for row in process.events.records() if row["kind"] == "loss-given-up"]
+    rows = process.events_of("loss-given-up")
     if not rows or not process.optimizations:
         return []
     optimization = process.longest

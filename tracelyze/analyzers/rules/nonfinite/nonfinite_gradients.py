@@ -63,7 +63,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     grown = prelude.outgrown(optimization, first)
     several = optimization.steps["backwards"][first] > 1  # The loss of one of them is known.
     filtered = hidden_nan.may_hide(optimization.process)
-    events = [row for row in optimization.process.events.records() if row["kind"] == "nonfinite-gradient"]
+    events = optimization.process.events_of("nonfinite-gradient")
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     operation = (events[0]["text"] or "") if events else ""
     misplaced = misplaced_clips.line(optimization)

@@ -23,7 +23,7 @@ NAMELESS = "a tensor"  # how the names begin if no called module holds the tenso
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The last word on each optimizer, and on the tensors that none holds."""
-    in_vain = next((row for row in process.events.records() if row["kind"] == "frozen-in-vain"), None)
+    in_vain = next(iter(process.events_of("frozen-in-vain")), None)
     if in_vain is not None:
         return [frozen_in_vain.finding(in_vain, RULE.id)]
     last: dict[int | None, Row] = {row["optimizer"]: row for row in process.tables["reach"].records()}

@@ -40,7 +40,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
 
 def _never_stepped(process: Process) -> Outcome:
     """What the collector noted of a process whose backwards reached what an optimizer holds, and none ever stepped."""
-    idle = next((row for row in process.events.records() if row["kind"] == "unstepped-optimizer"), None)
+    idle = next(iter(process.events_of("unstepped-optimizer")), None)
     if idle is None:
         return Skipped("no optimizer took a step in this process")
     if process.exit.kind != "finished":

@@ -140,7 +140,7 @@ def read(process: Process) -> Rank:
 
 def _dump_to_read(process: Process, times: Sequence[float]) -> tuple[float | None, bool]:
     """Which dump to read, and whether it is from after an exception."""
-    raised = [row["time"] for row in process.events.records() if row["kind"] == "exception" and row["time"] is not None]
+    raised = [row["time"] for row in process.events_of("exception") if row["time"] is not None]
     if not raised or not times:
         return (times[-1] if times else None), False
     stood = [time for time in times if doing.last_step(process) < time < raised[-1]]

@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 def uses(process: Process, limits: Limits) -> list[dict[str, Any]]:
     """The last use of a kept state of each line that keeps some, where steps lie between."""
     found: dict[int, dict[str, Any]] = {}
-    for row in process.events.records():
-        if row["kind"] == "kept-state":
-            kept = json.loads(row["text"]) | {"step": int(row["step"]), "name": row["name"]}
-            if kept["taken_at"] >= limits["steps"] and kept["step"] - kept["taken_at"] >= limits["steps"]:
-                found[kept["taken_site"]] = kept
+    for row in process.events_of("kept-state"):
+        kept = json.loads(row["text"]) | {"step": int(row["step"]), "name": row["name"]}
+        if kept["taken_at"] >= limits["steps"] and kept["step"] - kept["taken_at"] >= limits["steps"]:
+            found[kept["taken_site"]] = kept
     return [kept for kept in found.values() if kept["takes"] > 1 or not kept["again"]]
 
 

@@ -21,7 +21,7 @@ def loads(process: Process, rows: list[Row], limits: Limits) -> list[Row]:
 
     A later load of the same module that takes in weights from elsewhere makes up for it.
     """
-    events = [(row["time"], row["text"]) for row in process.events.records() if row["kind"] == "kept-weights"]
+    events = [(row["time"], row["text"]) for row in process.events_of("kept-weights")]
     found = []
     for time, text in events:
         kept = json.loads(text)

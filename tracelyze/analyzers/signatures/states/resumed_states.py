@@ -80,7 +80,7 @@ _FIX = {
 
 def first_steps(process: Process) -> dict[tuple[str, int], Row]:
     """What the first step after each file showed, by the file's name and the step before."""
-    events = [row for row in process.events.records() if row["kind"] == "resumed"]
+    events = process.events_of("resumed")
     return {(row["name"], facts["step"]): facts for row in events if (facts := json.loads(row["text"]))}
 
 
