@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tracelyze import analyzers, schema
 from tracelyze.analyzers import causality, rules
-from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.computed.crashes import families
 from tracelyze.analyzers.recorded import in_words
 from tracelyze.analyzers.rule import Family, Limits, Rule
 from tracelyze.diagnosis import SEVERITIES, Finding
@@ -83,4 +83,4 @@ def test_examples_leave_no_argument_out() -> None:
                 texts = [str(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
                 code = "\n".join(line.partition("#")[0] for line in "".join(texts).splitlines())
                 assert not unfinished.search(code), path
-    assert [family.name for family in crash_families.FAMILIES if unfinished.search(family.fix_code)] == []
+    assert [family.name for family in families.FAMILIES if unfinished.search(family.fix_code)] == []

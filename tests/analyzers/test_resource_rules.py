@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers import diagnose
-from tracelyze.analyzers.computed import crash_families
+from tracelyze.analyzers.computed.crashes import exceptions
 from tracelyze.analyzers.evidence.settings import constants
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
@@ -289,7 +289,7 @@ CRASHES = {
 
 @pytest.mark.parametrize("family", CRASHES)
 def test_crash_families(make, family) -> None:
-    known = crash_families.recognise("RuntimeError", CRASHES[family])
+    known = exceptions.recognise("RuntimeError", CRASHES[family])
     assert known is not None
     assert known.name == family
     traceback = (
@@ -304,21 +304,21 @@ def test_crash_families(make, family) -> None:
 
 
 def test_the_title_of_a_crash_is_its_class_and_the_first_of_its_message() -> None:
-    assert crash_families.title("KeyError", "'tok100'", " at train.py:26") == "KeyError: 'tok100' at train.py:26"
-    assert crash_families.title("builtins.ValueError", "ValueError") == "ValueError"
-    bounds = crash_families.title("IndexError", "Target 5 is out of bounds.", " at train.py:21")
+    assert exceptions.title("KeyError", "'tok100'", " at train.py:26") == "KeyError: 'tok100' at train.py:26"
+    assert exceptions.title("builtins.ValueError", "ValueError") == "ValueError"
+    bounds = exceptions.title("IndexError", "Target 5 is out of bounds.", " at train.py:21")
     assert bounds == "IndexError: Target 5 is out of bounds at train.py:21"
     whole = "No inf checks were recorded prior to update."
-    assert crash_families.title("AssertionError", whole, f" at {'x' * 30}.py:21") == f"AssertionError: {whole}"
-    long = crash_families.title("RuntimeError", "word " * 100, " at train.py:26")
+    assert exceptions.title("AssertionError", whole, f" at {'x' * 30}.py:21") == f"AssertionError: {whole}"
+    long = exceptions.title("RuntimeError", "word " * 100, " at train.py:26")
     assert len(long) <= 90
     assert long.endswith("… at train.py:26")
-    assert len(crash_families.title("OSError", "x" * 300)) == len("OSError: ") + 80
+    assert len(exceptions.title("OSError", "x" * 300)) == len("OSError: ") + 80
 
 
 def test_the_message_of_a_crash_does_not_repeat_its_class() -> None:
     text = "torch.distributed.DistNetworkError: DistNetworkError: The server socket has failed to listen."
-    assert crash_families.message("DistNetworkError", text) == "The server socket has failed to listen."
+    assert exceptions.message("DistNetworkError", text) == "The server socket has failed to listen."
 
 
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:
@@ -352,14 +352,14 @@ def test_a_crash_shows_the_loss_of_the_training_that_ran(make) -> None:
 def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
     update = "Traceback:\n  File train.py, line 9\n    w = w - lr * w.grad\n"
     update += "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
-    assert crash_families.recognise("TypeError", update).name == "grad-is-none-in-update"
+    assert exceptions.recognise("TypeError", update).name == "grad-is-none-in-update"
     other = "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"
-    assert crash_families.recognise("TypeError", other) is None
+    assert exceptions.recognise("TypeError", other) is None
     worker = (
         "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback...\nValueError: bad record"
     )
-    assert crash_families.recognise("ValueError", worker).name == "worker-exception"
-    assert crash_families.message("builtins.KeyError", "Traceback\nKeyError: 'label'") == "'label'"
+    assert exceptions.recognise("ValueError", worker).name == "worker-exception"
+    assert exceptions.message("builtins.KeyError", "Traceback\nKeyError: 'label'") == "'label'"
 
 
 def test_an_unknown_crash_is_told_as_it_is(make) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed import crash_families, inner_exceptions, lost_ranks
+from tracelyze.analyzers.computed.crashes import exceptions, inner_exceptions, lost_ranks
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -31,9 +31,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
         how = f"no exception was recorded; how the program ended: {end}"
         return Passed(reason) if reason else Skipped(how, "not-applicable")
     name, text = str(event["name"] or "exception"), str(event["text"] or "")
-    if crash_families.is_interruption(name, end):
+    if exceptions.is_interruption(name, end):
         return Passed(NO_CRASH["interrupted"])
-    if crash_families.out_of_memory(name, text):
+    if exceptions.out_of_memory(name, text):
         return Passed("the program ran out of memory: see out-of-memory")
     cause = deaths.before(process)
     if cause is not None:
@@ -42,24 +42,24 @@ def check(process: Process, _limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> Finding:
-    family = crash_families.recognise(name, text)
+    family = exceptions.recognise(name, text)
     where = deaths.raised_at(process, event)
     inner = inner_exceptions.passed_on(text, str(process.facts.get("cwd") or ""))
     ranks, steps = [process.rank], event["step"]
     if inner is not None:
         name, where = inner.name, inner.location or where
-        family = crash_families.recognise(name, inner.text) if inner.spawned is not None else family
+        family = exceptions.recognise(name, inner.text) if inner.spawned is not None else family
         child = _spawned(process, inner.spawned)
         if child is not None:
             ranks, steps = [child.rank], child.steps
-    message = crash_families.message(name, inner.text if inner else text)
+    message = exceptions.message(name, inner.text if inner else text)
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
-    diff, change = crash_families.edit(family, process)
+    diff, change = exceptions.edit(family, process)
     lost = own is not None and own.follows
-    title, (fix, code) = crash_families.title(name, message, place), crash_families.remedy(family, process, where)
-    meaning = crash_families.meaning(family, process) if family else ""
+    title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, process, where)
+    meaning = exceptions.meaning(family, process) if family else ""
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")

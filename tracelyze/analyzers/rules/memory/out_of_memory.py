@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import crash_families, device_memory, single_allocations
+from tracelyze.analyzers.computed import device_memory, single_allocations
+from tracelyze.analyzers.computed.crashes import exceptions
 from tracelyze.analyzers.computed.device_memory import Holders
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.datasets import long_batches
@@ -27,7 +28,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if event is None or process.exit.kind != "exception":
         return Passed("the program did not die of an exception")
     name, text = str(event["name"] or ""), str(event["text"] or "")
-    kind = crash_families.out_of_memory(name, text)
+    kind = exceptions.out_of_memory(name, text)
     if kind is None:
         return Passed("the exception that ended the program is not about memory")
     step = None if event["step"] is None else int(event["step"])
@@ -56,7 +57,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             severity="critical",
             confidence="certain",
             title=title,
-            summary=f"{device_memory.asked_and_held(held) or crash_families.message(name, text) + '.'} {whole}",
+            summary=f"{device_memory.asked_and_held(held) or exceptions.message(name, text) + '.'} {whole}",
             fix=fix,
             fix_code=code,
             first_step=step,
@@ -65,7 +66,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             evidence=[
                 *(Evidence("held by live tensors then", str(one)) for one in source.get("live") or ()),
                 Evidence("exception", name, role="message"),
-                Evidence("message", crash_families.message(name, text), role="message"),
+                Evidence("message", exceptions.message(name, text), role="message"),
                 *sizes,
                 *_held(held),
             ],
