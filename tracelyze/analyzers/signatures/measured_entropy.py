@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
 
 EVENT: Final = "policy-choices"
-NAME: Final = "entropy of the choices"
 _ENDS = 3  # looks at the start, and at the end: they get rarer, so that few lie near the end
 _UNLEARNED = 0.9  # of the entropy at the start: rewards that came by above it are those of the policy as it began
 _FEW = 3  # first rewards: a task may be solved while the entropy has hardly changed
@@ -40,89 +39,99 @@ _AVERAGED: Final = frozenset(("running", "avg", "average", "mean", "median"))
 _EXPECTED: Final = frozenset(("return", "returns"))
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A measure of how widely a policy draws, and what is said of it. `key`: its name in what was recorded of a look;
+    `looked_at`, `drew`: of several trainings which one it is of, as the end of a sentence."""
+
+    key: str
+    name: str
+    noun: str
+    whole: str
+    looked_at: str
+    drew: str
+    opening: str
+    moral: str
+    fix: str
+    fix_code: str
+    false_alarm: str
+
+
+ENTROPY: Final = Measure(
+    key="entropy",
+    name="entropy of the choices",
+    noun="entropy",
+    whole="the entropy of what the policy chooses from",
+    looked_at="the odds of a policy",
+    drew="chose by these odds",
+    opening="The odds by which the policy chooses, read off its losses, had an entropy of {first} at first; equal odds "
+    "have {most}.",
+    moral="always does the same",
+    fix="Lower the learning rate, subtract an entropy bonus from the loss, and log the entropy beside the reward.",
+    fix_code="loss = policy_loss - 0.01 * dist.entropy().mean()  # and a learning rate of a tenth",
+    false_alarm="Policies that play against each other, tasks that get harder, a task that is solved as it begins.",
+)
+
+
 def collapse(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
     """Whether it fell to a fraction, and no reward is above what it was before. None: it or the rewards are unknown."""
     facts = _looks(process)
     if not facts or not _rewards(process, facts):
         return None
+    return narrowed(process, rule, limits, facts, ENTROPY, trained=_EQUAL * facts[0]["most"])
+
+
+def narrowed(
+    process: Process, rule: str, limits: Limits, facts: list[dict[str, Any]], measure: Measure, trained: float
+) -> Finding | Passed | Skipped:
+    """Whether a measure fell to a fraction, and no reward is above what it was before. A policy that begins below
+    `trained` was trained before."""
     if len(process.trainings) > 1:
-        return Skipped("there are several trainings: which of them chose by these odds is not known")
+        return Skipped(f"there are several trainings: which of them {measure.drew} is not known")
     if len(facts) < limits["steps"]:
-        return Skipped(f"{plural(len(facts), 'look')} at the odds of a policy: {limits['steps']:.0f} are needed")
-    seen, most = metrics.Metric(NAME, _column(facts, "step"), _column(facts, "entropy")), facts[0]["most"]
+        return Skipped(f"{plural(len(facts), 'look')} at {measure.looked_at}: {limits['steps']:.0f} are needed")
+    seen, noun = metrics.Metric(measure.name, _column(facts, "step"), _column(facts, measure.key)), measure.noun
     first, last = float(seen.values[:_ENDS].max()), float(np.median(seen.values[-_ENDS:]))
     bound = limits["fraction"] * first
-    went = f"the entropy of what the policy chooses from went from {number(first)} to {number(last)}"
+    went = f"{measure.whole} went from {number(first)} to {number(last)}"
     if first <= 0 or (seen.values[-_ENDS:] >= bound).any():
         return Passed(went)
-    judged = beside_rewards(process, facts, seen, limits, warm=first < _EQUAL * most)
-    if judged is None:
-        return None
-    if isinstance(judged, str):
-        return Passed(f"{went}{judged}")
-    reward, begin, early, late = judged.reward, judged.begin, judged.early, judged.late
+    rewards, held = _rewards(process, facts), metrics.metric(process, "reward") is None
+    if not rewards:
+        return Skipped(f"{went}; what the rewards were is not known")
+    begin, learned = (float(seen.steps[int(np.argmax(seen.values < one))]) for one in (bound, _UNLEARNED * first))
+    for reward in rewards:
+        why = _why_silent(reward, learned, begin, _FEWEST if held else limits["steps"] / 2, warm=first < trained)
+        why = why or (_CENTRED if held and _both_signs(reward.values[reward.steps > begin]) else "")
+        if why:
+            return Passed(f"{went}{why}")
+    reward = rewards[0]
+    early, late = (float(np.median(reward.values[one])) for one in (reward.steps <= learned, reward.steps > begin))
+    opening = measure.opening.format(first=number(first), most=number(facts[0].get("most", np.nan)))
     return Finding(
         rule=rule,
         severity="warning",
         confidence="likely",
-        title=f"The policy's entropy collapsed, from {number(first)} to {number(last)}, and the reward does not rise",
+        title=f"The policy's {noun} collapsed, from {number(first)} to {number(last)}, and the reward does not rise",
         summary=(
-            f"The odds by which the policy chooses, read off its losses, had an entropy of {number(first)} at first; "
-            f"equal odds have {number(most)}. From step {begin + 1:,.0f} on it was below {number(bound)}, and is "
-            f"{number(last)} now. The reward ({reward.name}) was {number(early)} before, and has been {number(late)} "
-            "since. A policy that always does the same explores nothing: it does not find what would be better."
+            f"{opening} From step {begin + 1:,.0f} on it was below {number(bound)}, and is {number(last)} now. The "
+            f"reward ({reward.name}) was {number(early)} before, and has been {number(late)} since. A policy that "
+            f"{measure.moral} explores nothing: it does not find what would be better."
         ),
-        fix="Lower the learning rate, subtract an entropy bonus from the loss, and log the entropy beside the reward.",
-        fix_code="loss = policy_loss - 0.01 * dist.entropy().mean()  # and a learning rate of a tenth",
+        fix=measure.fix,
+        fix_code=measure.fix_code,
         first_step=int(begin) + 1,
         last_step=int(seen.steps[-1]) + 1,
         evidence=[
-            Evidence("entropy at the end", last, "", bound, limits.source("fraction"), role="most"),
-            Evidence("entropy at the start", first),
+            Evidence(f"{noun} at the end", last, "", bound, limits.source("fraction"), role="most"),
+            Evidence(f"{noun} at the start", first),
             Evidence("reward since then", late),
             Evidence("reward before", early),
         ],
         seen_at=process.longest.backward_location if process.optimizations else None,
-        charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(begin, "entropy")]),
-        false_alarm="Policies that play against each other, tasks that get harder, a task that is solved as it begins.",
+        charts=metrics.picture(f"{noun.capitalize()} and reward", [seen, reward], [Mark(begin, noun)]),
+        false_alarm=measure.false_alarm,
     )
-
-
-@dataclass(frozen=True)
-class Useless:
-    """A policy that draws ever more alike, and has gained nothing by that: the reward that says so, the step up to
-    which it says what the policy got as it began, and the step since which it draws alike."""
-
-    reward: metrics.Metric
-    learned: float
-    begin: float
-
-    @property
-    def early(self) -> float:
-        """The median of the reward while the policy began."""
-        return float(np.median(self.reward.values[self.reward.steps <= self.learned]))
-
-    @property
-    def late(self) -> float:
-        """The median of the reward since the policy draws alike."""
-        return float(np.median(self.reward.values[self.reward.steps > self.begin]))
-
-
-def beside_rewards(
-    process: Process, facts: list[dict[str, Any]], seen: metrics.Metric, limits: Limits, warm: bool
-) -> Useless | str | None:
-    """Whether a measure of how widely a policy draws fell in vain, or why that may be as it should, as the end of a
-    sentence. None: the rewards are not known."""
-    rewards, held = _rewards(process, facts), metrics.metric(process, "reward") is None
-    first = float(seen.values[:_ENDS].max())
-    bounds = limits["fraction"] * first, _UNLEARNED * first
-    begin, learned = (float(seen.steps[int(np.argmax(seen.values < one))]) for one in bounds)
-    for reward in rewards:
-        why = _why_silent(reward, learned, begin, _FEWEST if held else limits["steps"] / 2, warm)
-        why = why or (_CENTRED if held and _both_signs(reward.values[reward.steps > begin]) else "")
-        if why:
-            return why
-    return Useless(rewards[0], learned, begin) if rewards else None
 
 
 def _rewards(process: Process, facts: list[dict[str, Any]]) -> list[metrics.Metric]:
