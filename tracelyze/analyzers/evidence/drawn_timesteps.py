@@ -58,7 +58,7 @@ def _drawing_alone(process: Process, calls: list[Location], highest: float) -> l
 def ends_of_its_own(process: Process, place: Location | None) -> bool:
     """Whether what the line draws below is a setting that nothing but it uses, as far as the recorded lines tell: one
     that a sampler goes by as well must stay, and be another one from the line that draws."""
-    parsed = parsed_line.parse(place.source) if place is not None else None
+    parsed = parsed_line.of(place)
     calls = parsed.calls("randint", "randint_like") if parsed else []
     given = [*calls[0].args, *(one.value for one in calls[0].keywords if one.arg == "high")] if calls else []
     nodes = [node for one in given for node in ast.walk(one) if isinstance(node, ast.Name | ast.Attribute)]

@@ -286,7 +286,7 @@ def under(process: Process, place: Location | None, head: str) -> Diff | None:
 def shifted(place: Location | None) -> str:
     """The line of the loss with the token after each position as its target, for tensors of [batch, positions, ...];
     lines to copy where it does not flatten both of them."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     flattened = [call for call in line.calls("reshape", "view", "flatten") if _flattens(call)] if line else []
     if line is None or len(flattened) != len(("scores", "targets")):
         return _SHIFTED
@@ -354,7 +354,7 @@ def _is_computed_with(line: ParsedLine, call: ast.Call) -> bool:
 def of_a_part(place: Location | None) -> bool:
     """Whether the loss of the line is given a part of what a model returned, `out["probs"]`, whose name says what it
     is: the model goes on giving that away."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     calls = [node for node in ast.walk(line.tree) if isinstance(node, ast.Call) and node.args] if line else []
     calls = [call for call in calls if _OF_CLASSES.search(name_of(call.func))]
     parts = [call.args[0] for call in calls]

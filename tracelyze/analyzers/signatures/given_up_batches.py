@@ -148,7 +148,7 @@ def left_out(loop: Location | None) -> str:
 
 def _named(loop: Location | None) -> list[str]:
     """The one or two variables of a `for`, without the number that enumerate gives."""
-    line = parsed_line.parse(loop.source) if loop is not None else None
+    line = parsed_line.of(loop)
     head = line.statement if line is not None else None
     target = head.target if isinstance(head, ast.For) else None
     if isinstance(head, ast.For) and isinstance(target, ast.Tuple) and isinstance(head.iter, ast.Call):

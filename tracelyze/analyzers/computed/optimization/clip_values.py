@@ -50,7 +50,7 @@ def own_line(optimization: Optimization, limit: str = "") -> str:
     """The script's only line that clips, with all that it does beside, and with another limit where one is given: what
     reads its result goes on to work. Torch's own call where that line is no statement of its own."""
     place = place_of(optimization)
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     calls = line.calls(FUNCTION) if line else []
     if line is None or len(calls) != 1 or not isinstance(line.statement, ast.Expr | ast.Assign | ast.AugAssign):
         return f"torch.nn.utils.{FUNCTION}(model.parameters(), max_norm={limit or '1.0'})"
@@ -64,7 +64,7 @@ def once_complete(optimization: Optimization, limit: str) -> str:
     whose loop has no line of its own for that, once the gradients are complete."""
     own = own_line(optimization)
     place = place_of(optimization)
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     holders = [one.func.value for one in line.calls(FUNCTION) if isinstance(one.func, ast.Attribute)] if line else []
     if line is not None and len(holders) == 1 and parsed_line.name_of(holders[0]).lower().endswith("accelerator"):
         return f"if {line.text_of(holders[0])}.sync_gradients:\n    {own}"

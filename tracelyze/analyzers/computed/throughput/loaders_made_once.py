@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement, parsed_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,16 +44,10 @@ def _first(process: Process, code: str) -> str:
 
 def _called(iterated: Location | None, function: str) -> tuple[str, str]:
     """The call of the function in the head of the loop that goes through the loader, and that head without it."""
-    try:
-        tree = ast.parse(f"{iterated.source.strip()} ..." if iterated is not None else "")
-    except SyntaxError:
+    line = parsed_line.parse(iterated.source.strip()) if iterated is not None else None
+    if line is None or not isinstance(line.statement, ast.For):
         return "", ""
-    head = tree.body[0] if tree.body else None
-    if iterated is None or not isinstance(head, ast.For):
-        return "", ""
-    source = iterated.source.strip()
-    for node in ast.walk(head.iter):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == function:
-            call = ast.get_source_segment(source, node) or ""
-            return call, source.replace(call, "loader") if call else ""
-    return "", ""
+    within = ast.walk(line.statement.iter)
+    calls = [one for one in within if isinstance(one, ast.Call) and parsed_line.name_of(one.func) == function]
+    call = line.text_of(calls[0]) if calls else ""
+    return (call, line.text.replace(call, "loader")) if call else ("", "")

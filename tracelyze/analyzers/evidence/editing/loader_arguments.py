@@ -78,7 +78,7 @@ def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[flo
     number than those of `training`, which may be the validation's, or where it says who is to draw the order."""
     place = process.site(loader.get("made_at"))
     alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     call = _only_call(line) if line else None
     given = _given(call) if line and call else None
     if line is None or given is None or alike - set(training):
@@ -177,7 +177,7 @@ def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
 
 def dataset_of(made_at: Location | None) -> str | None:
     """What the call that makes the loader is given as its data set, as it is written there."""
-    line = parsed_line.parse(made_at.source) if made_at else None
+    line = parsed_line.of(made_at)
     call = _only_call(line) if line else None
     given = _given(call) if call else None
     return line.text_of(given["dataset"]) if line and given and "dataset" in given else None

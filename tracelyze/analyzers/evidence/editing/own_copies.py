@@ -46,7 +46,7 @@ def _last(node: ast.expr) -> str:
 def of_model(process: Process, place: Location | None, called: Location | None = None) -> str:
     """A copy of the model, by the names that the script's own line has for both. Where no line makes the reference, it
     is the model itself that is `called` as one: that line with the copy in its place."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     made = line.statement if line is not None else None
     reference, model = "reference", "model"
     if isinstance(made, ast.Assign) and len(made.targets) == 1 and isinstance(made.targets[0], _NAMES):

@@ -22,7 +22,7 @@ _MASKED: Final = '{scores} = {scores}.masked_fill({hidden}, float("-inf"))'
 
 def seeded_by_torch(place: Location | None) -> str | None:
     """The line that seeds a generator, with a seed drawn from torch's: it stays one of its kind."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     calls = [call for call in line.calls(*_GENERATORS) if len(call.args) == 1 and not call.keywords] if line else []
     seeds = [call.args[0] for call in calls if not isinstance(call.args[0], ast.Call)]
     return line.with_parts({seeds[0]: SEED}) if line is not None and len(seeds) == 1 else None
@@ -31,7 +31,7 @@ def seeded_by_torch(place: Location | None) -> str | None:
 def mask_before_softmax(process: Process, softmax: Location | None) -> str | None:
     """The script's own lines, with the mask that it applies behind the softmax on the scores: shaped as it is there."""
     lines = recorded_text.around(process, softmax) if softmax else {}
-    made = parsed_line.parse(softmax.source) if softmax else None
+    made = parsed_line.of(softmax)
     statement = made.statement if made is not None else None
     if softmax is None or made is None or not isinstance(statement, ast.Assign) or len(made.calls("softmax")) != 1:
         return None
@@ -78,7 +78,7 @@ def stacked(process: Process, place: Location | None) -> str:
 def iterator_made_anew(process: Process, asked: Location | None) -> str:
     """A loop over the epochs that makes the iterator of this `for` in each: by the line that makes it, if that was
     recorded."""
-    head = parsed_line.parse(asked.source) if asked else None
+    head = parsed_line.of(asked)
     loop = head.statement if head is not None else None
     if asked is None or head is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
         return _loop("batches", "...  # the line that makes it, moved from above", "for batch in batches:")
@@ -92,7 +92,7 @@ def iterator_made_anew(process: Process, asked: Location | None) -> str:
 
 def iterator_made_at(process: Process, asked: Location | None) -> Location | None:
     """The line that makes the iterator of this `for`, if it was recorded and is the only one that does."""
-    head = parsed_line.parse(asked.source) if asked else None
+    head = parsed_line.of(asked)
     loop = head.statement if head is not None else None
     if asked is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
         return None
@@ -107,7 +107,7 @@ def _loop(name: str, made_by: str, head: str) -> str:
 
 def in_a_new_order(place: Location | None) -> str:
     """An order that is drawn for each epoch, and the script's own line that cuts batches, with rows of that order."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     counted = line.calls("arange") if line is not None else []
     if line is not None and len(counted) == 1 and len(counted[0].args) == 1:
         holder = f"{line.text_of(counted[0].func.value)}." if isinstance(counted[0].func, ast.Attribute) else ""

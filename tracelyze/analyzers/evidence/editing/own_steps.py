@@ -55,7 +55,7 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
     """Words and an example. `made_anew`: the line that makes a new tensor, written into the old one instead."""
     if at_zero:
         return FIX_AT_ZERO, CODE_AT_ZERO
-    line = parsed_line.parse(made_anew.source) if made_anew else None
+    line = parsed_line.of(made_anew)
     own = line.statement if line is not None else None
     named = _named_copy(made_anew)
     if line is not None and named is not None:
@@ -83,7 +83,7 @@ def doing(line: Location | None) -> str:
     if named is not None:
         name, made = named
         return f"makes {name} by {made.attr}(), to change it: where that is a copy, the parameter stays as it was"
-    if _dropped(parsed_line.parse(line.source) if line else None) is not None:
+    if _dropped(parsed_line.of(line)) is not None:
         return "computes the new value and drops it: the method has no underscore"
     copy = _copy(line)
     if copy is None:
@@ -100,7 +100,7 @@ def _dropped(line: ParsedLine | None) -> ast.Attribute | None:
 
 def _copy(place: Location | None) -> ast.Attribute | None:
     """What makes the copy that a statement changes in place, `p.reshape` in `p.reshape(-1).add_(update)`."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     own = line.statement if line is not None else None
     changes = own.value.func if isinstance(own, ast.Expr) and isinstance(own.value, ast.Call) else None
     made = changes.value if isinstance(changes, ast.Attribute) and changes.attr.endswith("_") else None
@@ -110,7 +110,7 @@ def _copy(place: Location | None) -> ast.Attribute | None:
 def _named_copy(place: Location | None) -> tuple[str, ast.Attribute] | None:
     """The name that a statement gives to what may be a copy, and what makes that: `flat`, `p.reshape` in
     `flat = p.reshape(-1)`. A statement that gives the parameter's own name a sum is none."""
-    line = parsed_line.parse(place.source) if place else None
+    line = parsed_line.of(place)
     own = line.statement if line is not None else None
     if not isinstance(own, ast.Assign) or not isinstance(own.targets[0], ast.Name):
         return None

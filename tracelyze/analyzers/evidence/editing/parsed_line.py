@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tracelyze.diagnosis import Location
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,11 @@ def parse(text: str) -> ParsedLine | None:
             continue
         return ParsedLine(text, tree) if len(tree.body) == 1 else None
     return None
+
+
+def of(place: Location | None) -> ParsedLine | None:
+    """The statement at a place, as far as its line says; None where there is no place."""
+    return parse(place.source) if place is not None else None
 
 
 def name_of(node: ast.expr) -> str:

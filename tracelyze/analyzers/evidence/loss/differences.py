@@ -22,7 +22,7 @@ def of(process: Process, place: Location | None) -> Location | None:
     """The only such line that the statement at a place is computed from, as far as the lines above are known one by
     one; the place itself where there is none, or several."""
     lines = recorded_text.of_function(process, place) if place else {}
-    own = parsed_line.parse(place.source) if place else None
+    own = parsed_line.of(place)
     if place is None or own is None or place.line not in lines:
         return place
     search = _Search(lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
@@ -54,10 +54,8 @@ def _trains_on(process: Process) -> bool:
 
 def _assigned(line: Location) -> str | None:
     """The name to which the line gives a model that has a name of its own."""
-    try:
-        (statement,) = ast.parse(line.source.strip()).body
-    except (SyntaxError, ValueError):
-        return None
+    parsed = parsed_line.parse(line.source.strip())
+    statement = parsed.statement if parsed is not None else None
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return None
     target, value = statement.targets[0], statement.value

@@ -58,7 +58,7 @@ def _added(value: ast.expr) -> list[ast.expr]:
 def chosen_by_where(process: Process, place: Location | None) -> str:
     """`if c: h = a` as `h = torch.where(c, a, h)`; empty where the block holds more, or has another branch."""
     lines = recorded_text.around(process, place) if place is not None else {}
-    head = parsed_line.parse(place.source) if place is not None else None
+    head = parsed_line.of(place)
     test = head.statement.test if head is not None and isinstance(head.statement, ast.If) else None
     if place is None or head is None or test is None:
         return ""
