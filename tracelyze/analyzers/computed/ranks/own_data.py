@@ -4,12 +4,10 @@ them would take a part of each rank's data only, and leave them as uneven as the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.diagnosis import Location
-from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +47,40 @@ _POOLED: Final = (
     "sampler = DistributedSampler(dataset)\n"
     "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler)  # per_rank: one number"
 )
+_WEIGHTS: Final = (
+    "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small batches wait "
+    "for the others."
+)
+_ALONE: Final = (
+    "Once it is done, the others have no one to average with: they hang, or the last steps use only part of the data."
+)
 _DEALS: Final = re.compile(r"\[[\w.() ]*rank[\w.() ]*::")  # files[rank::world]
+
+
+class Uneven(NamedTuple):
+    """A way in which batches of ranks differ: in what, what comes of it, and what to do, in words and as an example.
+
+    `effect` may name the share of the longest epoch for which the shortest rank `{idles}`, `code` the `{loss}`.
+    """
+
+    what: str
+    effect: str
+    fix: str
+    code: str
+
+
+IN_THE_MEAN: Final = Uneven("samples per batch in the mean", _WEIGHTS, _DIVIDE, _DIVIDED)
+IN_SIZE: Final = Uneven("samples per batch", _WEIGHTS, _DIVIDE, _DIVIDED)
+IN_SIZE_OF_OWN_DATA: Final = Uneven("samples per batch", _WEIGHTS, _WEIGH, _WEIGHED)
+IN_NUMBER: Final = Uneven("batches per epoch", _ALONE, _DIVIDE, _DIVIDED)
+IN_NUMBER_OF_OWN_DATA: Final = Uneven("batches per epoch", _ALONE, _SHORTEST, _CUT)
+JOINED: Final = Uneven(
+    "batches per epoch",
+    "The others go on without it, as under Join: it idles for {idles} of the longest epoch, while they learn from "
+    "their own data only.",
+    _POOL,
+    _POOLED,
+)
 
 
 def are_joined(steps: list[int], lengths: list[float], least: float, share: float) -> bool:
@@ -59,24 +90,6 @@ def are_joined(steps: list[int], lengths: list[float], least: float, share: floa
         return False
     of_steps, of_lengths = min(steps) / max(steps), min(lengths) / max(lengths)
     return steps.index(min(steps)) == lengths.index(min(lengths)) and abs(of_steps / of_lengths - 1.0) <= share
-
-
-def effect(of_number: bool, joined: bool, waits: float) -> str:
-    """What comes of it. `of_number`: they differ in number, and not in size; `joined`: under Join."""
-    if joined:
-        return (
-            f"The others go on without it, as under Join: it idles for {percent(waits)} of the longest epoch, while "
-            "they learn from their own data only."
-        )
-    if of_number:
-        return (
-            "Once it is done, the others have no one to average with: they hang, or the last steps use only part of "
-            "the data."
-        )
-    return (
-        "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small batches "
-        "wait for the others."
-    )
 
 
 def dealt(process: Process, loader: Location | None) -> Location | None:
@@ -102,16 +115,3 @@ def differs(each: Iterable[tuple[float | None, float]], share: float) -> bool:
     if len(known) < len(pairs):
         return False
     return max(known) - min(known) > max(share * min(known), *(size for _, size in pairs))
-
-
-def remedy(process: Process, apart: bool, of_size: bool, joined: bool = False) -> tuple[str, str]:
-    """Words and an example. `apart`: ranks have data of their own, and not equally many. `of_size`: their batches
-    differ in size, and not in number. `joined`: under Join."""
-    if joined:
-        return _POOL, _POOLED
-    if not apart:
-        return _DIVIDE, _DIVIDED
-    if not of_size:
-        return _SHORTEST, _CUT
-    loss = statement.name_of(process.longest.backward_location) or "loss"
-    return _WEIGH, _WEIGHED.format(loss=loss)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.ranks import own_data
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.loss import statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -49,20 +50,20 @@ def check(process: Process, limits: Limits) -> Outcome:
         means = [one.mean for one in ranks.values()]
         if max(means) <= (1 + limits["mean"]) * min(means):
             return Passed("batches vary in size on every rank, and are equally large in the mean")
-        return [_finding(process, "samples per batch in the mean", {r: one.mean for r, one in ranks.items()})]
+        return [_finding(process, own_data.IN_THE_MEAN, {rank: one.mean for rank, one in ranks.items()})]
     sizes = {rank: one.usual for rank, one in ranks.items()}
     apart = own_data.differs([(one.samples, one.usual) for one in ranks.values()], limits["mean"])
     if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
-        return [_finding(process, "samples per batch", sizes, apart)]
+        return [_finding(process, own_data.IN_SIZE_OF_OWN_DATA if apart else own_data.IN_SIZE, sizes)]
     counts = [one.steps for one in ranks.values()]
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
     if all(one.ended for one in ranks.values()) and max(counts) > min(counts) + limits["batches"]:
         # A backward of a wrapped model waits for all ranks: nobody gets past the shortest one unless it is joined.
         if own_data.are_joined(counts, list(lengths.values()), limits["joined"], limits["mean"]):
-            return [_finding(process, "batches per epoch", lengths, joined=True)]
+            return [_finding(process, own_data.JOINED, lengths)]
         return Passed(f"all ranks ended, after {min(counts):,} to {max(counts):,} steps: inputs were joined")
     if len(lengths) == len(ranks) and max(lengths.values()) > min(lengths.values()) + limits["batches"]:
-        return [_finding(process, "batches per epoch", lengths, apart)]
+        return [_finding(process, own_data.IN_NUMBER_OF_OWN_DATA if apart else own_data.IN_NUMBER, lengths)]
     if len(lengths) < len(ranks) and not all(one.ended for one in ranks.values()):
         return Skipped("a rank's record ended before its batches did, and its loader has no length")
     return Passed(f"{plural(len(ranks), 'rank')} take batches of {max(sizes.values()):,.0f}, and equally many")
@@ -94,16 +95,13 @@ def gather(process: Process) -> Batches | None:
     )
 
 
-def _finding(
-    process: Process, what: str, values: dict[int, float], apart: bool = False, joined: bool = False
-) -> Finding:
-    """`apart`: ranks have data of their own, and not equally many. `joined`: the longer ones go on alone."""
+def _finding(process: Process, uneven: own_data.Uneven, values: dict[int, float]) -> Finding:
     least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
     low, high = values[least], values[most]
     loader = next(iter(process.loaders.records()), None)
-    of_size, place = what.startswith("samples"), process.loader_location(loader) if loader else None
-    effect = own_data.effect(not of_size, joined, 1.0 - low / high)
-    fix, code = own_data.remedy(process, apart, what == "samples per batch", joined)
+    what, place = uneven.what, process.loader_location(loader) if loader else None
+    effect = uneven.effect.replace("{idles}", percent(1.0 - low / high))
+    loss = statement.name_of(process.longest.backward_location) or "loss"
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -112,8 +110,8 @@ def _finding(
         summary=(
             f"Rank {least} has {low:,.0f} {what}, rank {most} has {high:,.0f}: {percent(high / low - 1)} more. {effect}"
         ),
-        fix=fix,
-        fix_code=code,
+        fix=uneven.fix,
+        fix_code=uneven.code.replace("{loss}", loss),
         first_step=timing.step_at(process.longest, 0),
         last_step=timing.last_step(process.longest),
         ranks=[least, most],
