@@ -38,7 +38,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         for row in own:
             facts = seen.get((row["file"] or "", int(row["step"] or 0)), {})
             if resumed_states.goes_on_from_weights(process, row, saves, facts):
-                lost = Lost(["optimizer"], "bare", "info")
+                lost = Lost(["optimizer"], resumed_states.BARE, "info")
                 return [resumed_states.finding(process, row, lost, facts, RULE.id, limits)]
         return Skipped(
             "the checkpoint holds only weights, and they were loaded: whether this was meant to resume training, "
@@ -66,21 +66,23 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     if second and ("optimizer" in lost or facts.get("renewed")):
         return None
     if lost[:1] == ["scheduler"] and not row["optimizer"] and not row["optimizer_restored"]:
-        return Lost(["optimizer", *lost], "half in file")
+        return Lost(["optimizer", *lost], resumed_states.HALF_IN_FILE)
     if lost:
-        return Lost(lost, "in file")
+        return Lost(lost, resumed_states.IN_FILE)
     if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and resumed_states.has_state(process):
-        return Lost(["optimizer"], "not in file")
+        return Lost(["optimizer"], resumed_states.NOT_IN_FILE)
     if facts.get("renewed") and resumed_states.has_state(process):
         over = row["scheduler"] and schedules and resumed_states.starts_over(process, facts)
-        return Lost(["optimizer", *["scheduler"] * bool(over)], "renewed")
+        return Lost(["optimizer", *["scheduler"] * bool(over)], resumed_states.RENEWED)
     if row["progress"] and facts.get("anew") and not row["scheduler_restored"]:
-        return Lost(["scheduler"], "anew")
+        return Lost(["scheduler"], resumed_states.ANEW)
     if row["progress"] and resumed_states.rates_repeat(process, facts, int(limits["rates"])):
-        return Lost(["epoch counter"], "rates")
+        return Lost(["epoch counter"], resumed_states.RATES)
     if row["optimizer_restored"] and resumed_states.never_read(facts):
         average = resumed_states.has_average(facts)
-        return Lost(["average" if average else "epoch counter"], "unread", "warning" if average else "info")
+        return Lost(
+            ["average" if average else "epoch counter"], resumed_states.UNREAD, "warning" if average else "info"
+        )
     return None
 
 

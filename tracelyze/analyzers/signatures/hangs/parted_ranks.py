@@ -137,11 +137,9 @@ def of(peers: Sequence[Peer], ranks: Mapping[int, Rank]) -> Parted | None:
         return Parted(places, steps, {}, sorted(elsewhere), elsewhere, asked=asked)
     if len(lines) < 2 and not ended:
         return None
-    in_loop = {place.file_line for place in places.values() if "backward(" in place.source}
     left_out = {rank: call for rank in places if (call := left_out_call.of(ranks[rank])) is not None}
-    usual = max(lines, key=lambda line: (lines[line], line in in_loop))
-    apart = [rank for rank, place in places.items() if place.file_line != usual]
-    if left_out and len(lines) > 1 and len({(places[rank].file, places[rank].line) for rank in left_out}) == 1:
+    apart = _apart(places)
+    if left_out and len(lines) > 1 and len({places[rank].file_line for rank in left_out}) == 1:
         apart = sorted(left_out)
     elif aborted and not ended and list(lines.values()).count(max(lines.values())) > 1:
         apart = sorted(places)  # no side is larger, and nothing shows which one left the path
@@ -164,14 +162,19 @@ def stopped(peers: Sequence[Peer], stands: Mapping[int, Standing]) -> Parted | N
     if any(peer.rank not in stands for peer in peers):
         return None
     places = {rank: one.place for rank, one in stands.items()}
-    lines = Counter(place.file_line for place in places.values())
-    if len(lines) < 2:
+    apart = _apart(places)
+    if not apart:
         return None
-    in_loop = {place.file_line for place in places.values() if "backward(" in place.source}
-    usual = max(lines, key=lambda line: (lines[line], line in in_loop))
-    apart = sorted(rank for rank, place in places.items() if place.file_line != usual)
     steps = {peer.rank: peer.steps for peer in peers if peer.rank in places}
     return Parted(places, steps, {}, apart, stood=min(one.seconds for one in stands.values()))
+
+
+def _apart(places: Mapping[int, Location]) -> list[int]:
+    """The ranks that were not where most were, or where the training loop is."""
+    lines = Counter(place.file_line for place in places.values())
+    in_loop = {place.file_line for place in places.values() if "backward(" in place.source}
+    usual = max(lines, key=lambda line: (lines[line], line in in_loop), default=None)
+    return sorted(rank for rank, place in places.items() if place.file_line != usual)
 
 
 def _with_sources(places: Mapping[int, Location]) -> dict[int, Location]:
@@ -215,6 +218,7 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
     elif set(parted.apart) == set(parted.places) and len(parted.places) > 1:
         title = f"{who} wait for each other in different collectives"
     alone = decisions.between(process, place, waited) if place and not (parted.elsewhere or parted.left_out) else None
+    fix, code = _remedy(parted)
     return Finding(
         rule=rule,
         severity="critical",
@@ -225,18 +229,8 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
             + _why(parted)
             + decisions.said(alone)
         ),
-        fix=FIX_ASKED
-        if one in parted.asked
-        else FIX_ELSEWHERE
-        if parted.elsewhere
-        else FIX_STOOD
-        if parted.stood
-        else FIX
-        if parted.ended
-        else FIX_UNLIKE
-        if parted.aborted and not parted.left_out
-        else FIX_APART,
-        fix_code="" if parted.elsewhere or parted.stood else EXAMPLE if parted.ended else TOGETHER,
+        fix=fix,
+        fix_code=code,
         ranks=parted.apart,
         first_step=min(whole.values() if (whole := _whole(parted)) else parted.steps.values()),
         evidence=[
@@ -247,6 +241,17 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
         seen_at=(place if alone else waited) if place else None,
         false_alarm="A rank that could not reach the others for another reason, such as a network that failed.",
     )
+
+
+def _remedy(parted: Parted) -> tuple[str, str]:
+    """What to do, in words and as an example."""
+    if parted.elsewhere:
+        return FIX_ASKED if parted.apart[0] in parted.asked else FIX_ELSEWHERE, ""
+    if parted.stood:
+        return FIX_STOOD, ""
+    if parted.ended:
+        return FIX, EXAMPLE
+    return FIX_UNLIKE if parted.aborted and not parted.left_out else FIX_APART, TOGETHER
 
 
 def _why(parted: Parted) -> str:

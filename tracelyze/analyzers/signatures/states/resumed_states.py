@@ -21,13 +21,53 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
+class How(NamedTuple):
+    """How it was seen that states were not restored, and what to do; both may name what stands in `finding`."""
+
+    said: str
+    fix: str = "Save the state of the optimizer along with the weights, and restore both."
+
+
 class Lost(NamedTuple):
     """States that were not restored, and how that was seen."""
 
     names: list[str]
-    how: str  # one of _HOW
+    how: How
     severity: Any = "warning"
 
+
+IN_FILE: Final = How(
+    "{file} holds the state of the {names}, but it was not restored before the next step.",
+    "Restore the state of the {names} as well, right where the weights are restored.",
+)
+HALF_IN_FILE: Final = How(
+    "{file} holds the state of the scheduler, which was not restored before the next step, and no optimizer state.",
+    "Save the state of the optimizer as well, and restore both.",
+)
+NOT_IN_FILE: Final = How("{file} records how far training got, but holds no optimizer state.")
+RENEWED: Final = How(
+    "An optimizer restored its state from {file}, but then another one was made, which steps in its place with no "
+    "state at all.",
+    "Make the optimizer first, then restore its state, and do not make another one after that.",
+)
+ANEW: Final = How(
+    "{file} holds no scheduler state. {anew} starts at its first step, while the optimizer state comes from the middle "
+    "of a schedule: its learning rate is {restored}, its initial one was {initial}.",
+    "Save the state of the scheduler along with that of the optimizer, and restore both.",
+)
+RATES: Final = How(
+    "After resuming, the learning rate repeats that of the first steps of training, although the optimizer was "
+    "restored with a rate of {restored}: epochs, or steps, are counted from zero again.",
+    "Restore the epoch or step number that the learning rate is computed from.",
+)
+UNREAD: Final = How(
+    "{file} holds {unread}, which the script writes but never reads back.",
+    "Restore {unread} from the file as well.",
+)
+BARE: Final = How(
+    "{file} holds only weights. They were loaded, trained with a newly made optimizer, and written to the same file "
+    "again."
+)
 
 _ENDS_LOW: Final = ("CosineAnnealingLR", "OneCycleLR", "PolynomialLR")
 _STATELESS: Final = ("SGD",)  # without momentum
@@ -38,21 +78,6 @@ _KEYS: Final = {  # what the states are called in files
     "optimizer": re.compile(r"opt(?!ion)|adam|sgd", re.IGNORECASE),
     "scheduler": re.compile(r"sched", re.IGNORECASE),
     "scaler": re.compile(r"scaler|\bamp\b", re.IGNORECASE),
-}
-_HOW = {
-    "in file": "{file} holds the state of the {names}, but it was not restored before the next step.",
-    "half in file": "{file} holds the state of the scheduler, which was not restored before the next step, and no "
-    "optimizer state.",
-    "not in file": "{file} records how far training got, but holds no optimizer state.",
-    "renewed": "An optimizer restored its state from {file}, but then another one was made, which steps in its place "
-    "with no state at all.",
-    "anew": "{file} holds no scheduler state. {anew} starts at its first step, while the optimizer state comes from "
-    "the middle of a schedule: its learning rate is {restored}, its initial one was {initial}.",
-    "rates": "After resuming, the learning rate repeats that of the first steps of training, although the optimizer "
-    "was restored with a rate of {restored}: epochs, or steps, are counted from zero again.",
-    "unread": "{file} holds {unread}, which the script writes but never reads back.",
-    "bare": "{file} holds only weights. They were loaded, trained with a newly made optimizer, and written to the "
-    "same file again.",
 }
 _TITLES = {
     "average": "Training resumes from a checkpoint without the average of its weights",
@@ -68,14 +93,6 @@ OPTIMIZER_FIRST: Final = (
 )
 REGISTER: Final = "accelerator.register_for_checkpointing(scheduler)  # before load_state() and save_state()"
 _OF_ONE: Final = ["param_groups", "state"]  # the keys of a file that holds the state of an optimizer and no more
-_FIX = {
-    "unread": "Restore {unread} from the file as well.",
-    "in file": "Restore the state of the {names} as well, right where the weights are restored.",
-    "half in file": "Save the state of the optimizer as well, and restore both.",
-    "renewed": "Make the optimizer first, then restore its state, and do not make another one after that.",
-    "anew": "Save the state of the scheduler along with that of the optimizer, and restore both.",
-    "rates": "Restore the epoch or step number that the learning rate is computed from.",
-}
 
 
 def first_steps(process: Process) -> dict[tuple[str, int], Row]:
@@ -236,14 +253,12 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read, made = process.site(row["site"]), process.site(of_optimizer.get("made_at"))
-    fix = _FIX.get(lost.how, "Save the state of the optimizer along with the weights, and restore both.").format(
-        **words
-    )
-    written = _written(process, row) if lost.how == "not in file" else None
+    fix = lost.how.fix.format(**words)
+    written = _written(process, row) if lost.how is NOT_IN_FILE else None
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
-    if lost.names[:2] == ["optimizer", "scheduler"] and lost.how != "renewed":
+    if lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
         fix += OPTIMIZER_FIRST
     saved = own_saves.with_state(process, written, {"optimizer": "optimizer.state_dict()"}, "") if written else ""
     return Finding(
@@ -251,9 +266,9 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         severity=lost.severity,
         confidence="likely",
         title=_TITLES.get(lost.names[0], f"Training resumes from a checkpoint without its {names} state")
-        if lost.how != "rates"
+        if lost.how is not RATES
         else "Training resumes from a checkpoint, but its learning rate starts over",
-        summary=f"{_HOW[lost.how].format(**words)} {' '.join(effects)}{grown}".strip(),
+        summary=f"{lost.how.said.format(**words)} {' '.join(effects)}{grown}".strip(),
         fix=fix,
         fix_code=REGISTER
         if whole
@@ -264,8 +279,8 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         first_second=row["time"],
         trainings=[training] if training else [],
         evidence=evidence,
-        location=(made if lost.how == "renewed" else written) or read,
-        seen_at=read if lost.how == "renewed" or written is not None else None,
+        location=(made if lost.how is RENEWED else written) or read,
+        seen_at=read if lost.how is RENEWED or written is not None else None,
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is meant to start from these weights with a fresh optimizer or schedule.",
     )
@@ -289,7 +304,7 @@ def _code(lost: Lost, keys: list[str], unread: list[str], made: str, saved: str)
         counted = key.rstrip("s") if "epoch" not in key.lower() else "epoch"
         return f'start = checkpoint["{key}"] + 1\nfor {counted} in range(start, {counted}s):\n    ...'
     loads = [f'{name}.load_state_dict(checkpoint["{_key(name, keys)}"])' for name in lost.names]
-    if lost.how == "renewed":
+    if lost.how is RENEWED:
         target = _ASSIGNED.match(made)
         loads[0] = re.sub(r"^optimizer\b", target["name"] if target else "optimizer", loads[0])
         return "\n".join([f"{made or MADE}  # before its state", *loads])
@@ -297,15 +312,15 @@ def _code(lost: Lost, keys: list[str], unread: list[str], made: str, saved: str)
         path = '"scheduler.pt"' if lost.names == ["scheduler"] else "path"
         saving = [f"torch.save({name}.state_dict(), {path})  # where the optimizer's is saved" for name in lost.names]
         taking = [f"{name}.load_state_dict(torch.load({path}))" for name in lost.names]
-        return "\n".join(taking if lost.how == "in file" else [*saving, *taking])
-    absent = lost.names[:1] if lost.how == "half in file" else lost.names
+        return "\n".join(taking if lost.how is IN_FILE else [*saving, *taking])
+    absent = lost.names[:1] if lost.how is HALF_IN_FILE else lost.names
     states = ", ".join(f'"{name}": {name}.state_dict()' for name in absent)
     saving = [f"torch.save({{**saved, {states}}}, path)  # saved: what is written to the file today"]
-    if lost.how == "in file":
+    if lost.how is IN_FILE:
         saving = []
     elif saved:
         saving = [saved]
-    elif lost.how == "bare":  # the file holds the weights without a key of their own
+    elif lost.how is BARE:  # the file holds the weights without a key of their own
         saving = [f'torch.save({{"model": model.state_dict(), {states}}}, path)  # where the file is written']
         loads.insert(0, 'model.load_state_dict(checkpoint["model"])')
     return "\n".join([*saving, "checkpoint = torch.load(path)", *loads])
