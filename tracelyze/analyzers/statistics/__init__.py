@@ -1,91 +1,38 @@
 """Statistics of step tables: robust, quadratic only in a few hundred block values, silent on healthy look-alikes."""
 
-from tracelyze.analyzers.statistics.curves import (
-    FEWEST_TO_DIVERGE,
-    Divergence,
-    Fluctuation,
-    Rise,
-    divergence,
-    fluctuation,
-    longest_run,
-    outliers,
-    rise,
-    sawtooth,
-    spikes,
-)
-from tracelyze.analyzers.statistics.excursions import (
-    FEWEST_TO_DEPART,
-    Departure,
-    Excursion,
-    departure,
-    excursions,
-    rises_in_a_row,
-    running_median,
-)
-from tracelyze.analyzers.statistics.growth import (
-    FEWEST_TO_GROW,
-    LARGEST_LATE_EXPONENT,
-    LEAST_EXPONENT,
-    LEAST_RATIO,
-    MIN_CLIMB_STEPS,
-    Climb,
-    PowerLaw,
-    power_law_growth,
-    slope_interval,
-    steep_climb,
-    straight_climb,
-    warm_up,
-)
-from tracelyze.analyzers.statistics.robust import (
-    block_medians,
-    block_minima,
-    kendall_tau,
-    median,
-    onset,
-    row_medians,
-    runs_of,
-    spread,
-    theil_sen,
-)
-
-__all__ = [
-    "FEWEST_TO_DEPART",
-    "FEWEST_TO_DIVERGE",
-    "FEWEST_TO_GROW",
-    "LARGEST_LATE_EXPONENT",
-    "LEAST_EXPONENT",
-    "LEAST_RATIO",
-    "MIN_CLIMB_STEPS",
-    "Climb",
-    "Departure",
-    "Divergence",
-    "Excursion",
-    "Fluctuation",
-    "PowerLaw",
-    "Rise",
-    "block_medians",
-    "block_minima",
-    "departure",
-    "divergence",
-    "excursions",
-    "fluctuation",
-    "kendall_tau",
-    "longest_run",
-    "median",
-    "onset",
-    "outliers",
-    "power_law_growth",
-    "rise",
-    "rises_in_a_row",
-    "row_medians",
-    "running_median",
-    "runs_of",
-    "sawtooth",
-    "slope_interval",
-    "spikes",
-    "spread",
-    "steep_climb",
-    "straight_climb",
-    "theil_sen",
-    "warm_up",
-]
+from tracelyze.analyzers.statistics.curves import FEWEST_TO_DIVERGE as FEWEST_TO_DIVERGE
+from tracelyze.analyzers.statistics.curves import Divergence as Divergence
+from tracelyze.analyzers.statistics.curves import Rise as Rise
+from tracelyze.analyzers.statistics.curves import divergence as divergence
+from tracelyze.analyzers.statistics.curves import fluctuation as fluctuation
+from tracelyze.analyzers.statistics.curves import longest_run as longest_run
+from tracelyze.analyzers.statistics.curves import outliers as outliers
+from tracelyze.analyzers.statistics.curves import rise as rise
+from tracelyze.analyzers.statistics.curves import sawtooth as sawtooth
+from tracelyze.analyzers.statistics.curves import spikes as spikes
+from tracelyze.analyzers.statistics.excursions import FEWEST_TO_DEPART as FEWEST_TO_DEPART
+from tracelyze.analyzers.statistics.excursions import Departure as Departure
+from tracelyze.analyzers.statistics.excursions import Excursion as Excursion
+from tracelyze.analyzers.statistics.excursions import departure as departure
+from tracelyze.analyzers.statistics.excursions import excursions as excursions
+from tracelyze.analyzers.statistics.excursions import rises_in_a_row as rises_in_a_row
+from tracelyze.analyzers.statistics.excursions import running_median as running_median
+from tracelyze.analyzers.statistics.growth import FEWEST_TO_GROW as FEWEST_TO_GROW
+from tracelyze.analyzers.statistics.growth import LARGEST_LATE_EXPONENT as LARGEST_LATE_EXPONENT
+from tracelyze.analyzers.statistics.growth import LEAST_EXPONENT as LEAST_EXPONENT
+from tracelyze.analyzers.statistics.growth import LEAST_RATIO as LEAST_RATIO
+from tracelyze.analyzers.statistics.growth import MIN_CLIMB_STEPS as MIN_CLIMB_STEPS
+from tracelyze.analyzers.statistics.growth import Climb as Climb
+from tracelyze.analyzers.statistics.growth import power_law_growth as power_law_growth
+from tracelyze.analyzers.statistics.growth import slope_interval as slope_interval
+from tracelyze.analyzers.statistics.growth import steep_climb as steep_climb
+from tracelyze.analyzers.statistics.growth import straight_climb as straight_climb
+from tracelyze.analyzers.statistics.robust import block_medians as block_medians
+from tracelyze.analyzers.statistics.robust import block_minima as block_minima
+from tracelyze.analyzers.statistics.robust import kendall_tau as kendall_tau
+from tracelyze.analyzers.statistics.robust import median as median
+from tracelyze.analyzers.statistics.robust import onset as onset
+from tracelyze.analyzers.statistics.robust import row_medians as row_medians
+from tracelyze.analyzers.statistics.robust import runs_of as runs_of
+from tracelyze.analyzers.statistics.robust import spread as spread
+from tracelyze.analyzers.statistics.robust import theil_sen as theil_sen
