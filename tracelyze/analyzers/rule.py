@@ -66,6 +66,10 @@ class Limits(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def against(self, name: str) -> tuple[float, str]:
+        """What a number was held against and why that, as the last two parts of an Evidence."""
+        return self[name], self.source(name)
+
     def source(self, name: str) -> str:
         """Where the number comes from; says so when the user's configuration set it."""
         declared = next(threshold for threshold in self._declared if threshold.name == name)

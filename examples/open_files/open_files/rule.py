@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             fix="Close files where they are opened, in the data set above all.",
             fix_code="with open(path, 'rb') as file:\n    data = file.read()",
             first_step=int(rows[0]["step"]) + 1,
-            evidence=[Evidence("open files more at the end", grown, "files", limits["files"], limits.source("files"))],
+            evidence=[Evidence("open files more at the end", grown, "files", *limits.against("files"))],
             false_alarm="A data set that keeps one file a shard open, and has not met all shards yet.",
         )
     ]

@@ -95,9 +95,8 @@ def _finding(
         fix_code=kept.code if kept else own_expressions.seeded_by_torch(place) or FIX_CODE,
         first_step=0,
         evidence=[
-            Evidence("samples that came again as they were", found.hits, "samples", limits["again"],
-                     limits.source("again")),
-            Evidence("of all that came again", found.share, "share", limits["equal"], limits.source("equal")),
+            Evidence("samples that came again as they were", found.hits, "samples", *limits.against("again")),
+            Evidence("of all that came again", found.share, "share", *limits.against("equal")),
         ],
         location=(kept.place if kept else place) or process.loader_location(loader),
         seen_at=process.loader_location(loader),

@@ -208,7 +208,7 @@ def _small(summary: TraceSummary, check: OneTraceCheck, job: Job, limits: Limits
 
 def measured(name: str, value: float, limits: Limits, threshold: str) -> Evidence:
     """A share of the step held against one of the rule's thresholds."""
-    return Evidence(name, round(value, 4), "share", limits[threshold], limits.source(threshold), of="the step")
+    return Evidence(name, round(value, 4), "share", *limits.against(threshold), of="the step")
 
 
 def span(summary: TraceSummary) -> tuple[int | None, int | None]:

@@ -127,7 +127,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
         first_step=begin,
         evidence=[
             Evidence("batches with NaN or Inf that were given up", count, "batches"),
-            Evidence("share of the batches that is given up", share, "share", limits["lost"], limits.source("lost")),
+            Evidence("share of the batches that is given up", share, "share", *limits.against("lost")),
             Evidence("fields of trained batches, all finite", found.trained, "fields", role="basis"),
         ],
         location=place or seen,

@@ -65,15 +65,13 @@ def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
                 "weights in which nothing of what was loaded is left",
                 row["gone"] / row["compared"],
                 "share",
-                limits["overwritten"],
-                limits.source("overwritten"),
+                *limits.against("overwritten"),
             ),
             Evidence(
                 "their correlation with what was loaded",
                 row["correlation"],
                 "",
-                limits["correlation"],
-                limits.source("correlation"),
+                *limits.against("correlation"),
                 role="basis",
             ),
             Evidence("elements compared", row["elements"], "elements", role="basis"),
@@ -142,12 +140,11 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
                 "loaded weights that were overwritten",
                 row["overwritten"] / loaded,
                 "share",
-                limits["overwritten"],
-                limits.source("overwritten"),
+                *limits.against("overwritten"),
             ),
-            Evidence("weights filled along with them", beside, "tensors", limits["beside"], limits.source("beside"))
+            Evidence("weights filled along with them", beside, "tensors", *limits.against("beside"))
             if few
-            else Evidence("weights loaded", loaded, "tensors", limits["weights"], limits.source("weights")),
+            else Evidence("weights loaded", loaded, "tensors", *limits.against("weights")),
         ],
         location=process.site(row["overwritten_site"]),
         false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",

@@ -134,9 +134,8 @@ def finding(process: Process, rule: str, fix: str, fix_code: str, limits: Limits
 def evidence(seen: Restlessness, limits: Limits, ratio: str) -> list[Evidence]:
     """Both measures against their limits; `ratio` names that of the second."""
     return [
-        Evidence("fluctuation from pass to pass", seen.relative, "share", limits["relative"],
-                 limits.source("relative"), of="level"),
-        Evidence("fluctuation over training's own noise", seen.shown_ratio, "", limits[ratio], limits.source(ratio)),
+        Evidence("fluctuation from pass to pass", seen.relative, "share", *limits.against("relative"), of="level"),
+        Evidence("fluctuation over training's own noise", seen.shown_ratio, "", *limits.against(ratio)),
     ]  # fmt: skip
 
 

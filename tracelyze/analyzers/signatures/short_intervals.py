@@ -55,14 +55,9 @@ def finding(optimization: Optimization, seen: Overflows, rule: str, limits: Limi
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence(
-                "good steps until the scale grows",
-                seen.interval,
-                "steps",
-                limits["interval"],
-                limits.source("interval"),
-                role="most",
+                "good steps until the scale grows", seen.interval, "steps", *limits.against("interval"), role="most"
             ),
-            Evidence("recent steps skipped", seen.skipped_lately, "share", limits["share"], limits.source("share")),
+            Evidence("recent steps skipped", seen.skipped_lately, "share", *limits.against("share")),
         ],
         cost=timing.cost_of(optimization, seen.skipped),
         location=place or optimization.step_location,

@@ -150,7 +150,7 @@ def finding(
         first_step=begin,
         evidence=[
             *evidence,
-            Evidence("calls looked at", len(line.rows), "calls", limits["calls"], limits.source("calls"), role="basis"),
+            Evidence("calls looked at", len(line.rows), "calls", *limits.against("calls"), role="basis"),
             Evidence(counted, len(bad), "calls", role="basis"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, affected), part)

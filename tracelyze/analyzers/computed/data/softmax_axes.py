@@ -120,9 +120,7 @@ def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | 
             evidence=[
                 Evidence("dimension of the softmax, from the end", over),
                 Evidence("dimension that targets are picked along, from the end", along),
-                Evidence(
-                    "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
-                ),
+                Evidence("graphs looked at", len(graphs), "graphs", *limits.against("looks"), role="basis"),
             ],
             location=place or seen,
             seen_at=seen,
@@ -170,9 +168,7 @@ def finding(process: Process, rule: str, limits: Limits) -> tuple[Finding | None
                 Evidence("dimension of the softmax, from the end", over),
                 Evidence("dimension that is summed over, from the end", summed),
                 Evidence("attention layers like this", number, "layers"),
-                Evidence(
-                    "graphs looked at", len(graphs), "graphs", limits["looks"], limits.source("looks"), role="basis"
-                ),
+                Evidence("graphs looked at", len(graphs), "graphs", *limits.against("looks"), role="basis"),
             ],
             location=place or seen,
             seen_at=seen,

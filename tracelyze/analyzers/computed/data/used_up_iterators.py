@@ -43,7 +43,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("times that it was asked after its end", times, "times", limits["asked"], limits.source("asked")),
+            Evidence("times that it was asked after its end", times, "times", *limits.against("asked")),
             Evidence("steps made after that", 0, "steps"),
         ],
         location=own_expressions.iterator_made_at(process, asked_at) or asked_at or optimization.step_location,

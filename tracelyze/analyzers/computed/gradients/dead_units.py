@@ -85,12 +85,8 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         first_step=worst.step,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                "units that are zero for every sample", worst.share, "share", limits["units"], limits.source("units")
-            ),
-            Evidence(
-                "consecutive, to the end", worst.measurements, "measurements", limits["looks"], limits.source("looks")
-            ),
+            Evidence("units that are zero for every sample", worst.share, "share", *limits.against("units")),
+            Evidence("consecutive, to the end", worst.measurements, "measurements", *limits.against("looks")),
             Evidence("ReLUs like this", ", ".join(layer.module for layer in found[:6])),
         ],
         location=filled

@@ -46,7 +46,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         last_step=timing.step_at(optimization, int(np.flatnonzero(mixed)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps with another loss's gradients", share, "share", limits["mixed"], limits.source("mixed")),
+            Evidence("steps with another loss's gradients", share, "share", *limits.against("mixed")),
             Evidence(
                 "tensors with such gradients",
                 int(np.median(steps["grads_mixed"][mixed])),

@@ -48,11 +48,9 @@ def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) 
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                "weights that can learn", trained / elements, "share", limits["few"], limits.source("few"), role="most"
-            ),
+            Evidence("weights that can learn", trained / elements, "share", *limits.against("few"), role="most"),
             Evidence("their tensors", shown, role="basis"),
-            Evidence("fall of the loss", fell, "share", limits["fell"], limits.source("fell"), role="most"),
+            Evidence("fall of the loss", fell, "share", *limits.against("fell"), role="most"),
         ],
         location=script_lines.only(process, "freeze") or optimization.step_location,
         seen_at=optimization.step_location,

@@ -121,15 +121,8 @@ def _finding(
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                "measurements, all of them zero",
-                looks,
-                "measurements",
-                limits["looks"],
-                limits.source("looks"),
-                role="basis",
-            ),
-            Evidence("share of the weights before the cut", share, "share", limits["share"], limits.source("share")),
+            Evidence("measurements, all of them zero", looks, "measurements", *limits.against("looks"), role="basis"),
+            Evidence("share of the weights before the cut", share, "share", *limits.against("share")),
             Evidence("the layers", ", ".join(order[:front][:6])),
         ],
         location=optimization.process.module_location(before) or optimization.backward_location,

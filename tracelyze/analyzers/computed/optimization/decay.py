@@ -52,15 +52,8 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("lr * weight_decay", decay * rate, "share", limits["decay"], limits.source("decay")),
-            Evidence(
-                "norm of the weights, of that at first",
-                left,
-                "share",
-                limits["shrunk"],
-                limits.source("shrunk"),
-                role="most",
-            ),
+            Evidence("lr * weight_decay", decay * rate, "share", *limits.against("decay")),
+            Evidence("norm of the weights, of that at first", left, "share", *limits.against("shrunk"), role="most"),
             Evidence("weight_decay", decay, role="setting"),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool)),

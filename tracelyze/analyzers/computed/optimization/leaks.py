@@ -226,9 +226,7 @@ def evidence(series: Series, climb: MemoryClimb, since: int, limits: Limits) -> 
     found = [
         Evidence(f"growth of {series.name} memory", climb.slope / MIB, "MiB/step"),
         Evidence("95% interval of the growth", f"{size(low, 4)} to {size(high, 4)}", "per step"),
-        Evidence(
-            f"growth from step {since:,} on", climb.growth / MIB, "MiB", limits["absolute"], limits.source("absolute")
-        ),
+        Evidence(f"growth from step {since:,} on", climb.growth / MIB, "MiB", *limits.against("absolute")),
         Evidence(
             "steadiness (mean increment over its error)",
             float(np.minimum(climb.steadiness, 1e6)),

@@ -133,7 +133,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
         first_step=int(steps[0]) + 1,
         last_step=int(steps[-1]) + 1,
         evidence=[
-            Evidence("losses that entropy makes larger", share, "share", limits["punished"], limits.source("punished")),
+            Evidence("losses that entropy makes larger", share, "share", *limits.against("punished")),
             Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left"), role="most"),
             Evidence("entropy at the start", first),
         ],
@@ -222,8 +222,8 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         last_step=end,
         trainings=[training] if training else [],
         evidence=[
-            Evidence("steps whose weights are all zero", share, "share", limits["share"], limits.source("share")),
-            Evidence("steps looked at", len(zero), "steps", limits["steps"], limits.source("steps"), role="basis"),
+            Evidence("steps whose weights are all zero", share, "share", *limits.against("share")),
+            Evidence("steps looked at", len(zero), "steps", *limits.against("steps"), role="basis"),
         ],
         location=(_line_that_writes(process) if alike else equal and equal.place) or computed or rewards or seen,
         seen_at=seen,

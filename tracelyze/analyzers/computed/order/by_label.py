@@ -22,7 +22,7 @@ Row = dict[str, Any]
 def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
     """The finding about batches with these labels, which cover a `spread` of their range each. `loader`: its row, empty
     where no loader made them."""
-    least, source = limits["batches"], limits.source("batches")
+    least, source = limits.against("batches")
     shown = label_order.shown(rows[:: len(rows) // 4])
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
@@ -52,9 +52,7 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         first_step=int(rows[0]["step"] or 0) + 1,
         evidence=[
             Evidence("sampler", loader.get("sampler") or "none", role="setting"),
-            Evidence(
-                "range of labels within a batch", spread, "share", limits["width"], limits.source("width"), role="most"
-            ),
+            Evidence("range of labels within a batch", spread, "share", *limits.against("width"), role="most"),
             Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
         ],
         location=place,

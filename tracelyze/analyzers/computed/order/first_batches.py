@@ -51,7 +51,7 @@ def finding(process: Process, rule: str, loader: Row, limits: Limits) -> Finding
         "for batch in loader:  # not next(iter(loader)) in every step\n    train_step(batch)",
         first_step=1,
         evidence=[
-            Evidence("iterators made", begun, "iterators", limits["begun"], limits.source("begun")),
+            Evidence("iterators made", begun, "iterators", *limits.against("begun")),
             Evidence("first batches compared, all equal", len(seen), "batches", limits["passes"], role="basis"),
             Evidence("batches that the loader has", length, "batches"),
         ],

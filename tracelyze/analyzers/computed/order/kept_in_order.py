@@ -74,7 +74,7 @@ def finding(process: Process, rule: str, rows: list[Row], limits: Limits) -> Fin
         evidence=[
             Evidence("blocks of one label in the order of the data" if classes else "labels looked at, rising or equal",
                      int(first["kept_blocks"]), "", labels, "as many as labels: each has one", role="most"),
-            Evidence("share of the data in a batch", size / kept, "share", limits["width"], limits.source("width"),
+            Evidence("share of the data in a batch", size / kept, "share", *limits.against("width"),
                      role="most"),
             Evidence("batches looked at", len(rows), "batches", limits["ends"], role="basis"),
         ],

@@ -69,7 +69,7 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
         fix_code=code,
         evidence=[
             Evidence("sampler", loader["sampler"], role="setting"),
-            Evidence("passes over the loader", count, "passes", limits["passes"], limits.source("passes")),
+            Evidence("passes over the loader", count, "passes", *limits.against("passes")),
         ],
         location=loader_arguments.ordered_at(process, loader),
         seen_at=process.site(loader["site"]),

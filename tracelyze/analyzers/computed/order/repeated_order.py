@@ -71,9 +71,8 @@ def finding(process: Process, rule: str, order: Order, limits: Limits) -> Findin
         fix_code=code,
         first_step=int(order["period"]) + 1,
         evidence=[
-            Evidence("passes with the same order", count, "passes", limits["passes"], limits.source("passes")),
-            Evidence("different batches in a pass", order["distinct"], "batches", limits["batches"],
-                     limits.source("batches")),
+            Evidence("passes with the same order", count, "passes", *limits.against("passes")),
+            Evidence("different batches in a pass", order["distinct"], "batches", *limits.against("batches")),
         ],
         location=seeds or drawn or perhaps or min(lines, key=lambda one: one.line),
         seen_at=script_lines.batches(process),

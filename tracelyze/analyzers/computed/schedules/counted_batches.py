@@ -60,12 +60,10 @@ def finding(optimization: Optimization, rule: str, planned: int, length: int, li
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                "updates made, of those of all epochs", made / seen.updates, "share", limits["part"],
-                limits.source("part"), role="most",
-            ),
+            Evidence("updates made, of those of all epochs", made / seen.updates, "share",
+                     *limits.against("part"), role="most"),
             Evidence("batches of an update", seen.each, "batches"),
-            Evidence("epochs of the loop", planned, "epochs", limits["epochs"], limits.source("epochs")),
+            Evidence("epochs of the loop", planned, "epochs", *limits.against("epochs")),
         ],
         location=seen.place,
         charts=pictures.loss(optimization),

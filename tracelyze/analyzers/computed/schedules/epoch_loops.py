@@ -131,14 +131,9 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence(
-                "epochs made, of those of the loop",
-                done / planned,
-                "share",
-                limits["part"],
-                limits.source("part"),
-                role="most",
+                "epochs made, of those of the loop", done / planned, "share", *limits.against("part"), role="most"
             ),
-            Evidence("epochs of the loop", planned, "epochs", limits["epochs"], limits.source("epochs")),
+            Evidence("epochs of the loop", planned, "epochs", *limits.against("epochs")),
         ],
         location=waits or loop or optimization.step_location,
         charts=pictures.loss(optimization),

@@ -52,7 +52,7 @@ def finding(optimization: Optimization, at: int, scheduler: Row | None, rule: st
         fix="Check what the schedule returns for this step: a division by almost zero, a counter that restarts, or a "
         "factor applied to an already scaled rate.",
         code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
-        evidence=[Evidence("rate over the highest before", leapt / highest, "", limits["leap"], limits.source("leap"))],
+        evidence=[Evidence("rate over the highest before", leapt / highest, "", *limits.against("leap"))],
         first=at,
         confidence="likely",
     )

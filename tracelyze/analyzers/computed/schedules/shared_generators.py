@@ -102,9 +102,9 @@ def finding(optimization: Optimization, rule: str, planned: int, place: Location
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("epochs with batches, of those of the loop", 1 / planned, "share", limits["part"],
-                     limits.source("part"), role="most"),
-            Evidence("validations after the last step", times, "times", limits["asked"], limits.source("asked")),
+            Evidence("epochs with batches, of those of the loop", 1 / planned, "share",
+                     *limits.against("part"), role="most"),
+            Evidence("validations after the last step", times, "times", *limits.against("asked")),
         ],
         location=remade[0] if remade else place,
         seen_at=loop,

@@ -69,7 +69,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         f"{percent(share)} of the run. These steps cost time and change nothing.{advice.cause}",
         fix=advice.fix,
         code=advice.code,
-        evidence=[Evidence("steps at rate zero", share, "share", limits["share"], limits.source("share"))],
+        evidence=[Evidence("steps at rate zero", share, "share", *limits.against("share"))],
         first=begin,
         severity="critical" if always else "warning",
         at_step=advice.at_step,

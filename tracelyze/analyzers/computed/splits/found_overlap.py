@@ -36,9 +36,8 @@ def finding(
         ),
         first_step=first.step,
         evidence=[
-            Evidence("validation samples met in training", found.hits, "samples", limits["hits"],
-                     limits.source("hits")),
-            Evidence("share trained on", found.share, "share", limits["share"], limits.source("share")),
+            Evidence("validation samples met in training", found.hits, "samples", *limits.against("hits")),
+            Evidence("share trained on", found.share, "share", *limits.against("share")),
             Evidence("standard error of that share", (found.share / found.expected) ** 0.5, "share", role="basis"),
             Evidence("equal samples in one pass, by chance", found.chance, "share"),
         ],

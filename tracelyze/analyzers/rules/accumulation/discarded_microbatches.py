@@ -79,8 +79,7 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps with gradients cleared between backwards", share, "share", limits["share"],
-                     limits.source("share")),
+            Evidence("steps with gradients cleared between backwards", share, "share", *limits.against("share")),
             Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
             Evidence("gradients cleared between them", int(np.median(steps["grads_discarded"][bad])), "tensors", 0,
                      "none in a loop that accumulates"),

@@ -88,7 +88,7 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence(f"steps with {'fewer' if fewer else 'more'} backwards", float(windows.mean()), "share",
-                     limits["share"], limits.source("share")),
+                     *limits.against("share")),
             Evidence("backwards per such step over the divisor", count / usual, "times", off, why_off, role="basis"),
             Evidence("of these steps, the first of an epoch", boundary, "share", role="basis"),
         ],

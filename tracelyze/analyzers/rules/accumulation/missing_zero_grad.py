@@ -85,10 +85,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps with carried gradients", share, "share", limits["share"], limits.source("share")),
-            Evidence(
-                f"steps{sampled} that used old gradients", count, "steps", limits["steps"], limits.source("steps")
-            ),
+            Evidence("steps with carried gradients", share, "share", *limits.against("share")),
+            Evidence(f"steps{sampled} that used old gradients", count, "steps", *limits.against("steps")),
             Evidence(
                 "tensors with old gradients per such step", float(np.median(steps["grads_carried"][carried])), "tensors"
             ),

@@ -74,7 +74,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps that used old gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps that used old gradients", share, "share", *limits.against("share")),
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],

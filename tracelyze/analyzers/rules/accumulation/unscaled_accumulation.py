@@ -96,7 +96,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
-            Evidence("observed losses that were not divided", whole, "share", limits["share"], limits.source("share")),
+            Evidence("observed losses that were not divided", whole, "share", *limits.against("share")),
             Evidence("optimizer", called),
         ],
         location=computes or optimization.loss_location,

@@ -60,7 +60,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("observed steps without gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("observed steps without gradients", share, "share", *limits.against("share")),
             Evidence("gradients cleared before the step", int(np.median(steps["grads_cleared"][bad])), "tensors", 0,
                      "none in a loop that clears before backward"),
         ],

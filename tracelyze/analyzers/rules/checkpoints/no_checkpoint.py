@@ -83,7 +83,7 @@ def _nothing(process: Process, seconds: float, limits: Limits) -> Finding:
             "if step % 1000 == 0:\n"
             '    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)'
         ),
-        evidence=[Evidence("training time", seconds, "s", limits["worth"], limits.source("worth"))],
+        evidence=[Evidence("training time", seconds, "s", *limits.against("worth"))],
         location=process.longest.step_location if process.optimizations else None,
         false_alarm="Experiments whose result is a number, not a model.",
     )

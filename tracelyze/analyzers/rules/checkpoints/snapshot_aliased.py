@@ -87,7 +87,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
         first_step=int(row["taken_at"]),
         last_step=int(row["step"]),
         evidence=[
-            Evidence("steps between keeping and loading", lost, "steps", limits["steps"], limits.source("steps")),
+            Evidence("steps between keeping and loading", lost, "steps", *limits.against("steps")),
             Evidence("tensors that were the model's own", int(row["own"]), "tensors"),
             Evidence("loads like this", len(rows)),
         ],
@@ -116,13 +116,7 @@ def _shared(process: Process, rows: list[Row], limits: Limits) -> Finding:
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
-            Evidence(
-                "loads during training that changed nothing",
-                len(steps),
-                "loads",
-                limits["loads"],
-                limits.source("loads"),
-            ),
+            Evidence("loads during training that changed nothing", len(steps), "loads", *limits.against("loads")),
             Evidence("tensors that both models share", int(row["own"]), "tensors"),
         ],
         location=process.site(row["site"]),

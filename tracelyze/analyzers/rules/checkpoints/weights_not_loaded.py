@@ -94,19 +94,9 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         first_step=int(row["step"] or 0) + 1,
         first_second=row["time"],
         evidence=[
+            Evidence("weights missing", row["missing"] / row["expected"], "share", *limits.against("missing")),
             Evidence(
-                "weights missing",
-                row["missing"] / row["expected"],
-                "share",
-                limits["missing"],
-                limits.source("missing"),
-            ),
-            Evidence(
-                "names not in the model",
-                row["unexpected"] / row["given"],
-                "share",
-                limits["unexpected"],
-                limits.source("unexpected"),
+                "names not in the model", row["unexpected"] / row["given"], "share", *limits.against("unexpected")
             ),
             *([Evidence("found under another prefix", percent(row["renamed"] / row["missing"]))] if most else []),
         ],

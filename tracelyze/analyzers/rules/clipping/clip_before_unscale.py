@@ -79,7 +79,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("clipped steps with scaled gradients", share, "share", limits["share"], limits.source("share")),
+            Evidence("clipped steps with scaled gradients", share, "share", *limits.against("share")),
             Evidence("loss scale", usual, "", 1, "the factor by which the clip is wrong", role="expected"),
         ],
         location=taken or clip,

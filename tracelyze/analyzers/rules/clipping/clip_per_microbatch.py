@@ -81,7 +81,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps clipped after each backward", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps clipped after each backward", share, "share", *limits.against("share")),
             Evidence("clippings per step", count, "", 1, "one is enough, right before the step", role="expected"),
             Evidence(
                 "backwards per step", int(np.median(steps["backwards"][each])), "", 2, "accumulation starts at two"

@@ -87,14 +87,8 @@ def _finding(
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                f"steps over {number(limits['times'])} times max_norm",
-                share,
-                "share",
-                limits["share"],
-                limits.source("share"),
-            ),
-            Evidence("norm over max_norm, in the median", times, "times", limits["times"], limits.source("times")),
+            Evidence(f"steps over {number(limits['times'])} times max_norm", share, "share", *limits.against("share")),
+            Evidence("norm over max_norm, in the median", times, "times", *limits.against("times")),
             Evidence("max_norm", bound, role="setting"),
         ],
         location=place or optimization.process.location("clip") or optimization.step_location,

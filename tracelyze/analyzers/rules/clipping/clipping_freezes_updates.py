@@ -70,16 +70,9 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
+            Evidence("part of the gradient that is left", factor, "", *limits.against("factor"), role="most"),
             Evidence(
-                "part of the gradient that is left", factor, "", limits["factor"], limits.source("factor"), role="most"
-            ),
-            Evidence(
-                "all updates together, relative to the weights",
-                way,
-                "",
-                limits["travelled"],
-                limits.source("travelled"),
-                role="most",
+                "all updates together, relative to the weights", way, "", *limits.against("travelled"), role="most"
             ),
             Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],

@@ -84,9 +84,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         fix_code=code,
         first_step=longest[1].step,
         evidence=[
-            Evidence(
-                "passes that began in the same state", len(longest), "passes", limits["passes"], limits.source("passes")
-            ),
+            Evidence("passes that began in the same state", len(longest), "passes", *limits.against("passes")),
             Evidence("generator", name),
             Evidence("num_workers", workers, role="setting"),
         ],

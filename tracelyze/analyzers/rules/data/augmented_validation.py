@@ -69,7 +69,7 @@ def _finding(
     both = " Training and validation share one dataset object, with its transforms." if shared else ""
     evidence = [Evidence("generator", names), Evidence("one dataset object for both", shared)]
     if share is not None and compared:
-        evidence.insert(0, Evidence("batches that changed", share, "share", limits["share"], limits.source("share")))
+        evidence.insert(0, Evidence("batches that changed", share, "share", *limits.against("share")))
     return Finding(
         rule=RULE.id,
         severity="warning",

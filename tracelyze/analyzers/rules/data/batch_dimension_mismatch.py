@@ -97,14 +97,7 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have", role="expected"),
-            Evidence(
-                "batches looked at",
-                of_last or batches,
-                "batches",
-                limits["batches"],
-                limits.source("batches"),
-                role="basis",
-            ),
+            Evidence("batches looked at", of_last or batches, "batches", *limits.against("batches"), role="basis"),
         ],
         location=collates or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,

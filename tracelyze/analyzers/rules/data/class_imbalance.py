@@ -83,16 +83,9 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("targets of the most frequent class", share, "share", limits["share"], limits.source("share")),
+            Evidence("targets of the most frequent class", share, "share", *limits.against("share")),
             *([Evidence("classes met", len(counts), "classes")] if exact else []),
-            Evidence(
-                "targets looked at",
-                sum(counts.values()),
-                "targets",
-                limits["targets"],
-                limits.source("targets"),
-                role="basis",
-            ),
+            Evidence("targets looked at", sum(counts.values()), "targets", *limits.against("targets"), role="basis"),
         ],
         location=class_shares.sampled_at(optimization, line) if exact or weighed else line,
         seen_at=optimization.backward_location,

@@ -81,7 +81,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         fix_code=code,
         first_step=1,
         evidence=[
-            Evidence("workers in the same state", workers, "workers", limits["workers"], limits.source("workers")),
+            Evidence("workers in the same state", workers, "workers", *limits.against("workers")),
             Evidence("passes in which they were", len(several), "passes"),
             Evidence("generator", name),
         ],

@@ -77,7 +77,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         ),
         first_step=one.step + 1,
         evidence=[
-            Evidence("neighbouring batches that are equal", pairs, "pairs", limits["pairs"], limits.source("pairs")),
+            Evidence("neighbouring batches that are equal", pairs, "pairs", *limits.against("pairs")),
             Evidence("num_workers", workers, role="setting"),
             Evidence("dataset", loader["dataset"], role="setting"),
         ],

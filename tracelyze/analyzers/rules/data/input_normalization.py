@@ -95,21 +95,14 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("root mean square of the field", field.scale, "", limits["scale"], limits.source("scale")),
-            Evidence(
-                f"root mean square of the output of {met.name}", met.scale, "", limits["layer"], limits.source("layer")
-            ),
+            Evidence("root mean square of the field", field.scale, "", *limits.against("scale")),
+            Evidence(f"root mean square of the output of {met.name}", met.scale, "", *limits.against("layer")),
             *(
                 []
                 if met.next_scale is None or met.squashed
                 else [
                     Evidence(
-                        "the same of the layer after it",
-                        met.next_scale,
-                        "",
-                        limits["next"],
-                        limits.source("next"),
-                        role="basis",
+                        "the same of the layer after it", met.next_scale, "", *limits.against("next"), role="basis"
                     )
                 ]
             ),

@@ -57,13 +57,10 @@ def _finding(
     drawn += [f"{steps[one]} of the first 11 steps drew from {NAMES[one]}" for one in looped]
     drawn += [f"{weights:,} weights were initialised with torch"] if "torch" in unseeded and weights else []
     evidence = [
-        Evidence(f"made with {NAMES[one]}", batches[one], "batches", limits["batches"], limits.source("batches"))
+        Evidence(f"made with {NAMES[one]}", batches[one], "batches", *limits.against("batches"))
         for one in unseeded
         if batches[one]
-    ] + [
-        Evidence(f"drew from {NAMES[one]}", steps[one], "steps", limits["steps"], limits.source("steps"))
-        for one in looped
-    ]
+    ] + [Evidence(f"drew from {NAMES[one]}", steps[one], "steps", *limits.against("steps")) for one in looped]
     return Finding(
         rule=RULE.id,
         severity="info",

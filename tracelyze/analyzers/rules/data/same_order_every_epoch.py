@@ -98,7 +98,7 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         fix_code=code,
         first_step=line[1].step + 1,
         evidence=[
-            Evidence("passes with the same order", len(line), "passes", limits["passes"], limits.source("passes")),
+            Evidence("passes with the same order", len(line), "passes", *limits.against("passes")),
             Evidence("batches compared in each", len(line[0].common(line[1])), "batches", role="basis"),
             Evidence("sampler", loader["sampler"], role="setting"),
         ],

@@ -68,8 +68,7 @@ def _finding(process: Process, ranks: dict[int, Clips], differ: dict[int, float]
         first_step=min(ranks[first].by_step),
         ranks=[first, *differ],
         evidence=[
-            Evidence("difference of the clip coefficients (median)", most, "share", limits["apart"],
-                     limits.source("apart")),
+            Evidence("difference of the clip coefficients (median)", most, "share", *limits.against("apart")),
             Evidence("ranks compared", sum(bool(one.by_step) for one in ranks.values()), "ranks", role="basis"),
         ],
         location=process.location("clip") or process.longest.step_location,
@@ -96,9 +95,9 @@ def _copies_finding(process: Process, first: int, scaled: dict[int, Scaled], lim
         first_step=most.step,
         ranks=[first, *scaled],
         evidence=[
-            Evidence("factor between gradients of equal weights", most.factor, "", 1 + limits["apart"],
-                     limits.source("apart")),
-            Evidence("tensors with that factor", most.copies, "tensors", limits["copies"], limits.source("copies")),
+            Evidence("factor between gradients of equal weights", most.factor, "",
+                     1 + limits["apart"], limits.source("apart")),
+            Evidence("tensors with that factor", most.copies, "tensors", *limits.against("copies")),
         ],
         location=process.location("clip") or process.longest.step_location,
         false_alarm="Losses scaled per rank on purpose, and divided again when the weights are updated.",

@@ -100,9 +100,9 @@ def _finding(process: Process, one: Waited, place: Location, ranks: list[int], l
         last_step=len(ends),
         ranks=ranks,
         evidence=[
-            Evidence("samples in this call", share, "share", limits["waited"], limits.source("waited")),
+            Evidence("samples in this call", share, "share", *limits.against("waited")),
             Evidence("samples", one.samples, "samples", limits["samples"], role="basis"),
-            Evidence("collective calls in a step", one.calls, "calls", limits["calls"], limits.source("calls")),
+            Evidence("collective calls in a step", one.calls, "calls", *limits.against("calls")),
         ],
         cost=Cost(share * float(ends[-1] - ends[0]), share),
         location=place,

@@ -115,8 +115,7 @@ def _finding(process: Process, drifts: list[Drift], opened: list[Process], avera
         last_step=timing.last_step(optimization),
         ranks=ranks,
         evidence=[
-            Evidence("largest distance of a tensor's norms between ranks", most, "share", limits["equal"],
-                     limits.source("equal")),
+            Evidence("largest distance of a tensor's norms between ranks", most, "share", *limits.against("equal")),
             Evidence("ranks compared", len(ranks), "ranks", role="basis"),
             *(Evidence(one.name, one.shown(process.rank, apart[0])) for one in unlike),
         ],

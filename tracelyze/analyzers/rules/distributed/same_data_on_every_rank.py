@@ -109,8 +109,8 @@ def _finding(
         first_step=first.step + 1,
         evidence=[
             Evidence("batches that were the same", min(share for _, share in compared.values()), "share",
-                     limits["share"], limits.source("share")),
-            Evidence("batches compared with each rank", batches, "", limits["batches"], limits.source("batches"),
+                     *limits.against("share")),
+            Evidence("batches compared with each rank", batches, "", *limits.against("batches"),
                      role="basis"),
             *([] if by_hand or loader.get("iterable") else
               [Evidence("sampler", loader.get("sampler") or "none", role="setting")]),

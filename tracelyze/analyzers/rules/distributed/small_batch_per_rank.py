@@ -96,7 +96,7 @@ def _finding(process: Process, work: Work, share: float, ranks: int, limits: Lim
         "under no_sync(), or use fewer ranks.",
         fix_code="with model.no_sync():  # all but the last of the accumulated backwards\n    loss.backward()",
         evidence=[
-            Evidence("exchange of gradients, at least", share, "share", limits["share"], limits.source("share")),
+            Evidence("exchange of gradients, at least", share, "share", *limits.against("share")),
             Evidence("backward", work.backward, "s"),
             Evidence("rest of the step", work.own, "s"),
             *([Evidence("samples per rank and step", samples, "samples")] if np.isfinite(samples) else []),

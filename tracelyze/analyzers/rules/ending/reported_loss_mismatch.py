@@ -93,13 +93,10 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
                 "logged over the sum of all losses" if stale else "logged over measured loss",
                 match.factor,
                 "",
-                limits["factor"],
-                limits.source("factor"),
+                *limits.against("factor"),
             ),
-            Evidence(
-                "spread of that factor", match.spread, "share", limits["spread"], limits.source("spread"), role="basis"
-            ),
-            Evidence("values logged", len(series.values), "", limits["values"], limits.source("values"), role="basis"),
+            Evidence("spread of that factor", match.spread, "share", *limits.against("spread"), role="basis"),
+            Evidence("values logged", len(series.values), "", *limits.against("values"), role="basis"),
             Evidence("last value logged", float(series.values[-1])),
             Evidence("last loss measured", float(process.longest.steps["loss"][-1])),
         ],

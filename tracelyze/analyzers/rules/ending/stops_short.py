@@ -79,14 +79,7 @@ def _finding(optimization: Optimization, row: dict[str, Any], part: float, limit
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(
-                "steps made, of those of the schedule",
-                part,
-                "share",
-                limits["part"],
-                limits.source("part"),
-                role="most",
-            ),
+            Evidence("steps made, of those of the schedule", part, "share", *limits.against("part"), role="most"),
             Evidence("length of the schedule", row["horizon"], "steps"),
             Evidence("learning rate at the end", last),
         ],

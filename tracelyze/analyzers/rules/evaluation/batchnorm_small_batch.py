@@ -59,8 +59,8 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("samples per forward", float(size), "", limits["samples"], limits.source("samples"), role="most"),
-            Evidence("backwards per step", float(backwards), "", limits["backwards"], limits.source("backwards")),
+            Evidence("samples per forward", float(size), "", *limits.against("samples"), role="most"),
+            Evidence("backwards per step", float(backwards), "", *limits.against("backwards")),
         ],
         location=made.place if made else batch_statistics.batch_location(optimization, float(size)),
         seen_at=optimization.backward_location,
@@ -86,7 +86,7 @@ def _of_one_sample(optimization: Optimization, there: float, here: float, limits
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("samples per forward", 1, "samples"),
-            Evidence("validation loss over training loss", there / here, "times", limits["gap"], limits.source("gap")),
+            Evidence("validation loss over training loss", there / here, "times", *limits.against("gap")),
         ],
         location=batch_statistics.batch_location(optimization, 1.0, ""),
         seen_at=optimization.backward_location,
@@ -113,7 +113,7 @@ def _noise(optimization: Optimization, layer: str, values: float, samples: float
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("values per channel", values, "values", limits["values"], limits.source("values"), role="most"),
+            Evidence("values per channel", values, "values", *limits.against("values"), role="most"),
             Evidence("samples per forward", samples, "samples"),
         ],
         location=batch_statistics.batch_location(optimization, samples, layer),

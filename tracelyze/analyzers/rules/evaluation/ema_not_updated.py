@@ -65,7 +65,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
     if isinstance(level, copies_of_the_model.Standing):
         first, last, updated = int(level.steps[0]), int(level.steps[-1]), level.pace
     made = f"from step {first:,} to step {last:,}, uses a copy of the model that no optimizer holds"
-    count = Evidence("validations of the copy", len(rows), "passes", limits["passes"], limits.source("passes"))
+    count = Evidence("validations of the copy", len(rows), "passes", *limits.against("passes"))
     if isinstance(level, copies_of_the_model.Standing):
         title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
         if level.moved:
@@ -76,9 +76,9 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         if not level.moved:
             seen = "its weights have not moved since the first one, while the model's have. It is still"
         evidence = [
-            Evidence("distance moved by the copy over that of the model", level.moved, "share", limits["follows"],
-                     limits.source("follows"), role="most"),
-            Evidence("samples of its weights", len(level.steps), "samples", limits["passes"], limits.source("passes")),
+            Evidence("distance moved by the copy over that of the model", level.moved, "share",
+                     *limits.against("follows"), role="most"),
+            Evidence("samples of its weights", len(level.steps), "samples", *limits.against("passes")),
         ]  # fmt: skip
     elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
@@ -93,10 +93,9 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         )
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
-            Evidence("fall of the copy's loss over that of the training loss", share, "share", limits["follows"],
-                     limits.source("follows"), role="most"),
-            Evidence("training loss at its end and start", end / start, "share", limits["falls"],
-                     limits.source("falls"), role="most"),
+            Evidence("fall of the copy's loss over that of the training loss", share, "share",
+                     *limits.against("follows"), role="most"),
+            Evidence("training loss at its end and start", end / start, "share", *limits.against("falls"), role="most"),
             count,
         ]  # fmt: skip
     fix, code = copies_of_the_model.remedy(average, bool(updated))
@@ -111,8 +110,8 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         diff=None if updated else copies_of_the_model.written_into(process, average),
         first_step=first,
         last_step=last,
-        evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps", limits["steps"],
-                                      limits.source("steps"))],
+        evidence=[*evidence, Evidence("steps between the first and the last", last - first, "steps",
+                                       *limits.against("steps"))],
         # Its decay, or the share of the model in it, if it looks back on more steps than there were.
         setting=Setting((), (), ranges=((1 - 1 / max(last, 2), 0.9999999), (1e-9, 1 / max(last, 2)))),
         location=average or validated or optimization.step_location,

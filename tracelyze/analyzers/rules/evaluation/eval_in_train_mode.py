@@ -93,7 +93,7 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
         first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,
         evidence=[
-            Evidence(f"validation passes {how}", share, "share", limits["share"], limits.source("share")),
+            Evidence(f"validation passes {how}", share, "share", *limits.against("share")),
             *([Evidence("modules in train mode in such a pass", in_train, "modules", 0, "in eval mode there is none")]
               * (not functional)),
             *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),

@@ -63,7 +63,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
             evidence=[
-                Evidence("validation passes with autograd on", share, "share", limits["share"], limits.source("share")),
+                Evidence("validation passes with autograd on", share, "share", *limits.against("share")),
                 Evidence("forwards in them", forwards, "forwards"),
             ],
             diff=line_edits.under(process, called, "with torch.no_grad():") if shared is False and one_line else None,

@@ -55,8 +55,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             if unused
             else "train, val = random_split(dataset, [0.9, 0.1], generator=torch.Generator().manual_seed(0))",
             evidence=[
-                Evidence("passes over the data", passes, "passes", limits["passes"], limits.source("passes")),
-                Evidence("training time", seconds, "s", limits["worth"], limits.source("worth")),
+                Evidence("passes over the data", passes, "passes", *limits.against("passes")),
+                Evidence("training time", seconds, "s", *limits.against("worth")),
             ],
             location=(unused and _arguments(process)) or unused or process.location("loader"),
             false_alarm="Models that another program evaluates from their checkpoints.",

@@ -84,7 +84,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps in eval mode since then", share, "share", limits[enough], limits.source(enough)),
+            Evidence("steps in eval mode since then", share, "share", *limits.against(enough)),
             Evidence("mode-sensitive modules", int(np.nan_to_num(steps["modules_sensitive"][off]).max()), "modules"),
             Evidence("of them in train mode", 0, "modules", role="basis"),
         ],

@@ -68,7 +68,7 @@ def check(process: Process, limits: Limits) -> Outcome:
         evidence=[
             *restless_validation.evidence(seen, limits, ratio),
             Evidence(
-                "samples per validation pass", seen.samples, "samples", limits["samples"], limits.source("samples")
+                "samples per validation pass", seen.samples, "samples", *limits.against("samples")
             ),
         ],
         fix_code="" if momentum is None else code,
@@ -97,10 +97,9 @@ def _of_a_part(process: Process, seen: Restlessness, part: Part, limits: Limits)
         first_step=first,
         last_step=int(seen.steps[-1]),
         evidence=[
-            Evidence("batches of the loader over those taken", part.batches / part.taken, "times", limits["part"],
-                     limits.source("part")),
-            Evidence("fluctuation from pass to pass", seen.relative, "share", limits["relative"],
-                     limits.source("relative"), of="level"),
+            Evidence("batches of the loader over those taken", part.batches / part.taken, "times",
+                     *limits.against("part")),
+            Evidence("fluctuation from pass to pass", seen.relative, "share", *limits.against("relative"), of="level"),
             Evidence("samples per validation pass", seen.samples, "samples", role="basis"),
         ],
         location=part.location,

@@ -54,7 +54,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         fix_code=begin_symbols.without(process, written)
         or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         evidence=[
-            Evidence("rows that begin with it twice", twice, "share", limits["twice"], limits.source("twice")),
+            Evidence("rows that begin with it twice", twice, "share", *limits.against("twice")),
             Evidence("id", begin),
         ],
         change=written,

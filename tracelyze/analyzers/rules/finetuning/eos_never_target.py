@@ -56,14 +56,13 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         fix=remedy.fix,
         fix_code=remedy.code,
         evidence=[
-            Evidence("rows that end in this id", end.share, "share", limits["ended"], limits.source("ended")),
+            Evidence("rows that end in this id", end.share, "share", *limits.against("ended")),
             Evidence("targets with this id that count", 0, "targets"),
             Evidence(
                 "rows whose last target is the commonest one",
                 texts.mean(rows, "stop_same"),
                 "share",
-                limits["stopped"],
-                limits.source("stopped"),
+                *limits.against("stopped"),
             ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",

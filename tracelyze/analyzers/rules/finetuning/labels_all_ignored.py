@@ -63,7 +63,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         fix=advice.fix,
         fix_code=advice.code,
         evidence=[
-            Evidence("batches without a target that counts", part, "share", limits["share"], limits.source("share")),
+            Evidence("batches without a target that counts", part, "share", *limits.against("share")),
             Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
             Evidence("loss of such a batch", outcome),
         ],

@@ -63,9 +63,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         "shift them internally.",
         fix_code=label_shifts.example(line.location, change),
         evidence=[
-            Evidence(
-                "targets that are the id two positions later", share, "share", limits["equal"], limits.source("equal")
-            ),
+            Evidence("targets that are the id two positions later", share, "share", *limits.against("equal")),
         ],
         false_alarm="A head meant to predict the token after the next one.",
         change=change,

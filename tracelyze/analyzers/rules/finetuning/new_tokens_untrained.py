@@ -85,13 +85,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         evidence=[
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows", role="basis"),
-            Evidence(
-                "steps from first to last measurement",
-                lasts,
-                "steps",
-                limits["steps"],
-                limits.source("steps"),
-            ),
+            Evidence("steps from first to last measurement", lasts, "steps", *limits.against("steps")),
             Evidence("the weight requires a gradient", "no" if frozen else "yes"),
         ],
         location=script_lines.only(process, "freeze" if frozen else "hook") or wrapped or made or stepped,

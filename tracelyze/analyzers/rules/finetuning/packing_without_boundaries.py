@@ -99,8 +99,8 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         "mask or an attention kernel that takes sample lengths.",
         fix_code=packed_rows.example(process, line.location, end, held == "answers" and not most, bool(most)),
         evidence=[
-            Evidence("samples in a row", parts, "samples", limits["parts"], limits.source("parts")),
-            Evidence("largest weight on another sample", crosses, "share", limits["weight"], limits.source("weight")),
+            Evidence("samples in a row", parts, "samples", *limits.against("parts")),
+            Evidence("largest weight on another sample", crosses, "share", *limits.against("weight")),
         ],
         false_alarm="Pretraining, where documents are concatenated on purpose; turns of one conversation.",
     )

@@ -73,7 +73,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         fix=fix,
         fix_code=code,
         evidence=[
-            Evidence("targets before the answer", share, "share", limits["taken"], limits.source("taken")),
+            Evidence("targets before the answer", share, "share", *limits.against("taken")),
             Evidence("ids that all rows begin with", length, "ids"),
         ],
         false_alarm="Plain text, continued pretraining, conversations learned as a whole, templates on purpose.",

@@ -91,7 +91,7 @@ def _finding(
         first_step=timing.step_at(optimization, begin),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("with both the same", len(alike), "measurements", limits["looks"], limits.source("looks")),
+            Evidence("with both the same", len(alike), "measurements", *limits.against("looks")),
             Evidence("value at which it stays", level),
         ],
         location=written or assigned or made or compared or optimization.loss_location,

@@ -94,8 +94,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
                 "most targets of a micro-batch over fewest, in the median step",
                 apart,
                 "times",
-                limits["apart"],
-                limits.source("apart"),
+                *limits.against("apart"),
             ),
             Evidence(
                 "distance of a micro-batch's weight from its share of the tokens, in the mean",
@@ -103,12 +102,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
                 "share",
             ),
             Evidence(
-                "steps whose losses were all looked at",
-                len(steps),
-                "steps",
-                limits["steps"],
-                limits.source("steps"),
-                role="basis",
+                "steps whose losses were all looked at", len(steps), "steps", *limits.against("steps"), role="basis"
             ),
         ],
         location=own.place if own else begins,

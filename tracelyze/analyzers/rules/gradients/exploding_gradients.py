@@ -94,7 +94,7 @@ def _grown(
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("late norm over early norm", ratio, "", limits["ratio"], limits.source("ratio")),
+            Evidence("late norm over early norm", ratio, "", *limits.against("ratio")),
             Evidence("learning rate there", _number(optimization.steps["lr"][first])),
         ],
         location=misplaced_clips.line(optimization) or optimization.backward_location,

@@ -74,8 +74,8 @@ def _finding(
         last_step=steps[-1],
         first_second=timing.second_at(optimization, int(rows[found[0]])),
         evidence=[
-            Evidence("spikes", len(found), "steps", limits["spikes"], limits.source("spikes")),
-            Evidence("median height over the usual norm", ratio, "", limits["factor"], limits.source("factor")),
+            Evidence("spikes", len(found), "steps", *limits.against("spikes")),
+            Evidence("median height over the usual norm", ratio, "", *limits.against("factor")),
             Evidence("steps", at),
             *(Evidence("batch, as the script logged it", batch) for batch in batches[:8]),
         ],

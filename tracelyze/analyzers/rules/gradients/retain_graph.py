@@ -74,10 +74,8 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence(
-                "steps whose last backward keeps its graph", share, "share", limits["share"], limits.source("share")
-            ),
-            Evidence("most graphs alive at once", most, "graphs", limits["graphs"], limits.source("graphs")),
+            Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
+            Evidence("most graphs alive at once", most, "graphs", *limits.against("graphs")),
         ],
         location=backward,
         charts=pictures.over_steps(
@@ -115,9 +113,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
         fix_code=added or "loss.backward()",
         first_step=begin,
         evidence=[
-            Evidence(
-                "steps whose last backward keeps its graph", share, "share", limits["share"], limits.source("share")
-            ),
+            Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
         ],
         location=optimization.backward_location,
         false_alarm="A graph that is used again after the step, for a measurement.",

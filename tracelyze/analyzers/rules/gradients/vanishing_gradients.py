@@ -97,7 +97,7 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
             Evidence(f"gradient per element at step {profile.step:,}, layer {early} against {late}", f"{ends:.1g}"),
             Evidence(f"the same, first {third} layers against the last {third}", f"{thirds:.1g}"),
             Evidence("layers with gradients", len(profile.layers), "layers"),
-            Evidence("consecutive, to the end", len(stretch), "measurements", limits["looks"], limits.source("looks")),
+            Evidence("consecutive, to the end", len(stretch), "measurements", *limits.against("looks")),
             Evidence("most the first layers could move in that time, relative to their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),

@@ -73,8 +73,7 @@ def _finding(optimization: Optimization, stretch: Stretch, affected: Mask, limit
                 "steps looked at without gradient" if sampled else "steps in a row without gradient",
                 stretch.count,
                 "steps",
-                limits["steps"],
-                limits.source("steps"),
+                *limits.against("steps"),
             ),
             Evidence("trainable tensors", int(steps["parameters"][stretch.first]), "tensors"),
             Evidence(

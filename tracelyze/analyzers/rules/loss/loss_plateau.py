@@ -70,9 +70,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence(
                     "level of the loss", seen.level, "", seen.guess, "the loss of a guess, to 1%", role="expected"
                 ),
-                Evidence(
-                    "change over the run", seen.change, "share", limits["near"], limits.source("near"), role="most"
-                ),
+                Evidence("change over the run", seen.change, "share", *limits.against("near"), role="most"),
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
             cost=timing.cost_of(optimization, affected),

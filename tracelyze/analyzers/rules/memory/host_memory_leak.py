@@ -104,16 +104,8 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         fix_code=remedy.code,
         diff=remedy.diff,
         evidence=[
-            Evidence(
-                "growth of the workers' own memory",
-                found.grown / MIB,
-                "MiB",
-                limits["workers"],
-                limits.source("workers"),
-            ),
-            Evidence(
-                "pace of the last half over the one before", found.pace, "", limits["pace"], limits.source("pace")
-            ),
+            Evidence("growth of the workers' own memory", found.grown / MIB, "MiB", *limits.against("workers")),
+            Evidence("pace of the last half over the one before", found.pace, "", *limits.against("pace")),
             Evidence("workers", found.workers),
         ],
         location=kept or process.loader_location(loader),

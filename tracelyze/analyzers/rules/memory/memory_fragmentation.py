@@ -73,9 +73,9 @@ def _finding(
         last_step=steps[-1],
         first_second=timing.second_at(optimization, int(rows[0])),
         evidence=[
-            Evidence("steps with a refusal", len(rows), "steps", limits["fewest"], limits.source("fewest")),
+            Evidence("steps with a refusal", len(rows), "steps", *limits.against("fewest")),
             Evidence("refusals", int(more[rows].sum())),
-            Evidence("held and never used", round(free, 4), "share", limits["free"], limits.source("free")),
+            Evidence("held and never used", round(free, 4), "share", *limits.against("free")),
         ],
         cost=Cost(round(lost, 3), round(share, 4)),
         charts=pictures.memory(optimization, [Mark(float(step), "refused") for step in steps[:6]]),

@@ -34,7 +34,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 f"batch or an evaluation can run out of memory.{retries}"
             ),
             fix="Use a smaller batch with accumulation, use activation checkpointing, or limit the input length.",
-            evidence=[Evidence("peak over capacity", share, "share", limits["share"], limits.source("share"))],
+            evidence=[Evidence("peak over capacity", share, "share", *limits.against("share"))],
             charts=pictures.memory(process.longest, []),
             false_alarm="Fixed-shape batches in a run that has already seen its largest.",
         )

@@ -41,8 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             ),
             fix="Try twice the batch size with a learning rate to match, and compare samples per second.",
             evidence=[
-                Evidence("peak over capacity", share, "share", limits["share"], limits.source("share"), role="most"),
-                Evidence("device busy", found.busy, "share", limits["busy"], limits.source("busy"), role="most"),
+                Evidence("peak over capacity", share, "share", *limits.against("share"), role="most"),
+                Evidence("device busy", found.busy, "share", *limits.against("busy"), role="most"),
             ],
             charts=pictures.memory(process.longest, []),
             false_alarm="Batch sizes chosen for their effect on training.",

@@ -111,9 +111,9 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("layers that feed the next one directly", pairs),
-            Evidence("such pairs", len(redundant), "pairs", limits["links"], limits.source("links"), role="basis"),
+            Evidence("such pairs", len(redundant), "pairs", *limits.against("links"), role="basis"),
             Evidence("layers looked at", len(layers), "layers", role="basis"),
-            Evidence("forwards looked at", forwards, "forwards", limits["looks"], limits.source("looks"), role="basis"),
+            Evidence("forwards looked at", forwards, "forwards", *limits.against("looks"), role="basis"),
         ],
         location=(process.module_location(idle) if idle else None)
         or process.site(called.get(later))

@@ -93,10 +93,10 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
         first_step=1,
         last_step=int(row["step"]),
         evidence=[
-            Evidence("share of the timesteps", share, "share", limits["share"], limits.source("share"), role="most"),
+            Evidence("share of the timesteps", share, "share", *limits.against("share"), role="most"),
             Evidence("largest timestep", row["highest"]),
             Evidence("timesteps there are", row["range"]),
-            Evidence("values looked at", row["values"], "", limits["values"], limits.source("values"), role="basis"),
+            Evidence("values looked at", row["values"], "", *limits.against("values"), role="basis"),
         ],
         setting=Setting(("high",), _ends(row["highest"]), str(row["range"]) if sure else "")
         if drawn_timesteps.ends_of_its_own(process, drawn)

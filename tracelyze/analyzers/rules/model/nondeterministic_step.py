@@ -65,9 +65,7 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
         first_step=int(unexpected[0]["step"]) + 1,
         last_step=int(unexpected[-1]["step"]) + 1,
         evidence=[
-            Evidence(
-                "difference of the outputs", row["outputs"], "share", limits["rounding"], limits.source("rounding")
-            ),
+            Evidence("difference of the outputs", row["outputs"], "share", *limits.against("rounding")),
             Evidence("difference of the gradients", row["gradients"], "share"),
             Evidence("steps that were made twice", len(answered), "steps"),
             Evidence("deterministic algorithms were asked for", str(bool(asked))),

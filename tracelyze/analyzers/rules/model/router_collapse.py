@@ -97,9 +97,9 @@ def _finding(
         fix_code=_EXAMPLE if mistake is None else mistake.code,
         first_step=begin,
         evidence=[
-            Evidence("experts that are hardly used", idle / experts, "share", limits["idle"], limits.source("idle")),
+            Evidence("experts that are hardly used", idle / experts, "share", *limits.against("idle")),
             Evidence("tokens for which one expert is chosen", busiest, "share"),
-            Evidence("measurements", len(rows), "measurements", limits["looks"], limits.source("looks"), role="basis"),
+            Evidence("measurements", len(rows), "measurements", *limits.against("looks"), role="basis"),
         ],
         location=(mistake.place if mistake else None) or process.module_location(name) or seen,
         seen_at=seen,

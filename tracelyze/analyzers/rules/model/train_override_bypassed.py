@@ -74,13 +74,7 @@ def _finding(process: Process, row: dict[str, Any], begin: int, until: int, late
         first_step=begin + 1,
         last_step=until,
         evidence=[
-            Evidence(
-                "steps before the first call of train()",
-                until - begin,
-                "steps",
-                limits["steps"],
-                limits.source("steps"),
-            ),
+            Evidence("steps before the first call of train()", until - begin, "steps", *limits.against("steps")),
         ],
         location=_loop(process) or override,
         seen_at=override,

@@ -57,13 +57,9 @@ def check(process: Process, limits: Limits) -> Outcome:
             fix_code=own or FIX_CODE,
             first_step=begin,
             evidence=[
-                Evidence(
-                    "rows that lost weight, most in a batch", share, "share", limits["rows"], limits.source("rows")
-                ),
+                Evidence("rows that lost weight, most in a batch", share, "share", *limits.against("rows")),
                 Evidence("graphs looked at", len(graphs), "graphs", role="basis"),
-                Evidence(
-                    "of them like this", len(regular), "graphs", limits["looks"], limits.source("looks"), role="basis"
-                ),
+                Evidence("of them like this", len(regular), "graphs", *limits.against("looks"), role="basis"),
             ],
             location=softmax or process.site(regular[0]["site"]),
             seen_at=process.site(regular[0]["site"]),

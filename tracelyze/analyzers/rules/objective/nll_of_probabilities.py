@@ -77,7 +77,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             Evidence("smallest value of the input", min(row["lowest"] for row in bad), "", 0.0,
                      "logarithms of probabilities are not positive, probabilities not negative"),
             Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
-                     limits["rounding"], limits.source("rounding"), role="most"),
+                     *limits.against("rounding"), role="most"),
             Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",

@@ -71,10 +71,9 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
         fix_code=line_edits.shifted(line.location),
         repeated=True,
         evidence=[
-            Evidence("targets equal to the input at their position", equal, "share", limits["equal"],
-                     limits.source("equal")),
+            Evidence("targets equal to the input at their position", equal, "share", *limits.against("equal")),
             Evidence("targets compared at a call", float(np.median([row["ids_compared"] for row in same])), "targets",
-                     limits["targets"], limits.source("targets"), role="basis"),
+                     *limits.against("targets"), role="basis"),
             Evidence("weight of a position on later ones", 0.0),
         ],
         false_alarm="A model meant to repeat its current input, as a test of the pipeline.",
@@ -100,13 +99,12 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
         fix_code=unmasked.example(process, place),
         change=place,
         evidence=[
-            Evidence("next tokens that attention sees", seen, "share", limits["seen"], limits.source("seen")),
+            Evidence("next tokens that attention sees", seen, "share", *limits.against("seen")),
             Evidence(
                 "targets compared at a call",
                 float(np.median([row["next_targets"] for row in bad])),
                 "targets",
-                limits["targets"],
-                limits.source("targets"),
+                *limits.against("targets"),
                 role="basis",
             ),
         ],

@@ -66,7 +66,7 @@ def _inside(optimization: Optimization, names: list[str], share: float, limits: 
         fix_code=off.code,
         first_step=timing.step_at(optimization, 0),
         evidence=[
-            Evidence("work in float32", share, "share", limits["wide"], limits.source("wide")),
+            Evidence("work in float32", share, "share", *limits.against("wide")),
             Evidence("modules", shown),
         ],
         location=off.place or optimization.backward_location,
@@ -92,8 +92,8 @@ def _without_layers(optimization: Optimization, behind: Products, limits: Limits
         fix_code=own_products.anew(optimization.process, line) or own_products.SKETCH,
         first_step=timing.step_at(optimization, 0),
         evidence=[
-            Evidence("work in float32", behind.share, "share", limits["wide"], limits.source("wide")),
-            Evidence("losses looked at", behind.losses, "losses", limits["losses"], limits.source("losses")),
+            Evidence("work in float32", behind.share, "share", *limits.against("wide")),
+            Evidence("losses looked at", behind.losses, "losses", *limits.against("losses")),
         ],
         location=line or optimization.backward_location,
         seen_at=optimization.backward_location if line else None,
@@ -116,7 +116,7 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
         fix_code=own_products.within(process, process.site(site) or optimization.loss_location) or own_products.REGION,
         first_step=timing.step_at(optimization, 0),
         evidence=[
-            Evidence("losses under autocast", calls, "calls", limits["calls"], limits.source("calls")),
+            Evidence("losses under autocast", calls, "calls", *limits.against("calls")),
             Evidence("training forwards under autocast", 0, "forwards"),
         ],
         location=process.site(site) or optimization.loss_location,

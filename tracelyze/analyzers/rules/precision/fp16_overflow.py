@@ -83,9 +83,9 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
         last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("recent steps skipped", seen.recent, "share", limits["share"], limits.source("share")),
-            Evidence("loss scale at the end", seen.scale, "", limits["scale"], limits.source("scale"), role="most"),
-            Evidence("back-offs without recovery", seen.backoffs, "", limits["backoffs"], limits.source("backoffs")),
+            Evidence("recent steps skipped", seen.recent, "share", *limits.against("share")),
+            Evidence("loss scale at the end", seen.scale, "", *limits.against("scale"), role="most"),
+            Evidence("back-offs without recovery", seen.backoffs, "", *limits.against("backoffs")),
         ],
         cost=timing.cost_of(optimization, seen.bad),
         location=optimization.step_location,

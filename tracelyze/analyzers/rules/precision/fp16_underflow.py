@@ -68,7 +68,7 @@ def _finding(
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("elements that are zero", zeros, "share", limits["zeros"], limits.source("zeros")),
+            Evidence("elements that are zero", zeros, "share", *limits.against("zeros")),
             Evidence(
                 "usual size of the others",
                 float(np.median(usual)),

@@ -74,7 +74,7 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("steps in float16", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps in float16", share, "share", *limits.against("share")),
             Evidence("steps with a loss scale", 0, "steps", 1, "float16 training needs one", role="expected"),
             Evidence("parameters", dtype),
         ],

@@ -85,7 +85,7 @@ def _finding(
     optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits, confidence: Any
 ) -> Finding:
     certain, process = confidence == "certain", optimization.process
-    least, still = "lost" if certain else "half", (limits["held"], limits.source("held"))
+    least, still = "lost" if certain else "half", limits.against("held")
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
@@ -106,7 +106,7 @@ def _finding(
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("weights that a step leaves as they were", share, "share", limits[least], limits.source(least)),
+            Evidence("weights that a step leaves as they were", share, "share", *limits.against(least)),
             Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],

@@ -111,8 +111,8 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
-            Evidence("such steps", int(bad.sum()), "steps", limits["steps"], limits.source("steps"), role="basis"),
-            Evidence("their share", float(bad.mean()), "share", limits["share"], limits.source("share"), role="basis"),
+            Evidence("such steps", int(bad.sum()), "steps", *limits.against("steps"), role="basis"),
+            Evidence("their share", float(bad.mean()), "share", *limits.against("share"), role="basis"),
         ],
         location=place,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),

@@ -41,8 +41,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=int(seen.steps[0]) + 1,
             last_step=int(seen.steps[-1]) + 1,
             evidence=[
-                Evidence("losses with such advantages", share, "share", limits["share"], limits.source("share")),
-                Evidence("losses looked at", count, "losses", limits["looks"], limits.source("looks"), role="basis"),
+                Evidence("losses with such advantages", share, "share", *limits.against("share")),
+                Evidence("losses looked at", count, "losses", *limits.against("looks"), role="basis"),
             ],
             location=script_lines.only(process, "advantage") or backward,
             seen_at=backward,

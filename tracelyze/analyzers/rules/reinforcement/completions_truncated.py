@@ -66,7 +66,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("cut off, in the later half", later, "share", limits["share"], limits.source("share")),
+                Evidence("cut off, in the later half", later, "share", *limits.against("share")),
                 Evidence("column", seen.name),
             ],
             charts=metrics.picture("Completions", [seen], [Mark(float(begin), "cut off")]),
@@ -106,10 +106,8 @@ def _by_masks(process: Process, limits: Limits) -> Outcome:
             first_step=begin + 1,
             last_step=int(steps[-1]) + 1,
             evidence=[
-                Evidence(
-                    "not masked at the end, in the later half", later, "share", limits["share"], limits.source("share")
-                ),
-                Evidence("losses", len(steps), "losses", limits["losses"], limits.source("losses"), role="basis"),
+                Evidence("not masked at the end, in the later half", later, "share", *limits.against("share")),
+                Evidence("losses", len(steps), "losses", *limits.against("losses"), role="basis"),
             ],
             location=line,
             charts=[chart("Completions cut off", "step", "share", steps, {"cut off": shares})],

@@ -51,8 +51,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=int(seen.steps[0]) + 1 if seen is not None else None,
             last_step=int(seen.steps[-1]) + 1 if seen is not None else None,
             evidence=[
-                Evidence("losses whose ratios are all 1", share, "share", limits["share"], limits.source("share")),
-                Evidence("steps on samples used before", again, "steps", limits["steps"], limits.source("steps")),
+                Evidence("losses whose ratios are all 1", share, "share", *limits.against("share")),
+                Evidence("steps on samples used before", again, "steps", *limits.against("steps")),
             ],
             location=script_lines.only(process, "old-policy") or backward,
             seen_at=backward,

@@ -60,7 +60,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             evidence=[
                 Evidence("reward at the end", end, "", best - margin, limits.source("lost"), role="most"),
                 Evidence("best level before", best),
-                Evidence("KL divergence, end over then", ratio, "", limits["kl"], limits.source("kl")),
+                Evidence("KL divergence, end over then", ratio, "", *limits.against("kl")),
             ],
             charts=metrics.picture(
                 "Reward", [reward, *([divergence] if divergence else [])], [Mark(float(begin), "best level")]

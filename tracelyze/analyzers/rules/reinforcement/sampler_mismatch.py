@@ -56,7 +56,7 @@ def _logged(process: Process, limits: Limits) -> Outcome:
         later = float(np.median(np.abs(ratio.values[len(ratio) // 2 :] - 1.0)))
         if later > limits["ratio"]:
             over = np.abs(ratio.values - 1.0) > limits["ratio"]
-            late = Evidence("distance of the ratio from 1", later, "", limits["ratio"], limits.source("ratio"))
+            late = Evidence("distance of the ratio from 1", later, "", *limits.against("ratio"))
             return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late)]
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
@@ -113,8 +113,8 @@ def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> F
         first_step=int(seen.steps[0]) + 1,
         last_step=int(seen.steps[-1]) + 1,
         evidence=[
-            Evidence("distance of the ratio from 1", middle, "", limits["apart"], limits.source("apart")),
-            Evidence("looks", len(seen.steps), "looks", limits["looks"], limits.source("looks"), role="basis"),
+            Evidence("distance of the ratio from 1", middle, "", *limits.against("apart")),
+            Evidence("looks", len(seen.steps), "looks", *limits.against("looks"), role="basis"),
         ],
         location=(copy and copy.location) or backward,
         seen_at=backward,

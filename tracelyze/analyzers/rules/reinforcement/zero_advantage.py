@@ -52,7 +52,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
-                Evidence("steps without a spread of rewards", share, "share", limits["share"], limits.source("share")),
+                Evidence("steps without a spread of rewards", share, "share", *limits.against("share")),
                 Evidence("column", seen.name),
                 Evidence("reward in these steps", level),
             ],

@@ -84,13 +84,13 @@ def _finding(
         first_step=begin, last_step=timing.last_step(optimization),
         evidence=[
             Evidence("share of time the device was idle for data" if seen.on_device else
-                     "share of time spent waiting", seen.share, "share", limits["share"], limits.source("share")),
+                     "share of time spent waiting", seen.share, "share", *limits.against("share")),
             Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen, limits)] * 1e3,
                      limits.source(_least(seen, limits))),
             Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
-                     limits["sample"], limits.source("sample")),
+                     *limits.against("sample")),
             Evidence("predicted saving per step" + (" on free processors" if crowd >= limits["others"] else ""),
-                     predicted.share, "share", limits["saving"], limits.source("saving")),
+                     predicted.share, "share", *limits.against("saving")),
             Evidence("time without a free processor", crowd, "share"),
             *[Evidence(name, _plain(seen.loader.get(name)), role="setting") for name in SETTINGS],
         ],

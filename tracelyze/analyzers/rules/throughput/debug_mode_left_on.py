@@ -54,8 +54,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
                 last_step=timing.last_step(optimization),
                 evidence=[
-                    Evidence("steps with it on", share, "share", limits["share"], limits.source("share")),
-                    Evidence("length of the run", seconds, "s", limits["seconds"], limits.source("seconds")),
+                    Evidence("steps with it on", share, "share", *limits.against("share")),
+                    Evidence("length of the run", seconds, "s", *limits.against("seconds")),
                 ],
                 location=_switched_on(process, column) or optimization.backward_location,
                 diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),

@@ -81,14 +81,10 @@ def _finding(
         first_second=timing.second_at(optimization, int(rows[0])),
         evidence=[
             Evidence(
-                "lost to first batches, of the time from the second epoch on",
-                lost,
-                "share",
-                limits["lost"],
-                limits.source("lost"),
+                "lost to first batches, of the time from the second epoch on", lost, "share", *limits.against("lost")
             ),
             Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
-            Evidence("epochs", len(rows), "", limits["boundaries"], limits.source("boundaries")),
+            Evidence("epochs", len(rows), "", *limits.against("boundaries")),
             *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
         cost=Cost(float(excess.sum()), whole),

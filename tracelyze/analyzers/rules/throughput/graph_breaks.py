@@ -115,7 +115,7 @@ def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list
             fix_code="torch._dynamo.config.error_on_recompile = True  # for a test: raises where it compiles anew",
             first_step=timing.step_at(process.longest, 0),
             evidence=[
-                Evidence("times it was compiled", count, "", limits["again"], limits.source("again")),
+                Evidence("times it was compiled", count, "", *limits.against("again")),
                 *(Evidence("no longer held", row["reason"]) for row in often[-5:] if row["reason"]),
             ],
             cost=Cost(seconds, share),

@@ -109,8 +109,8 @@ def _finding(
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("step time, last over first", climb.ratio, "times", limits["ratio"], limits.source("ratio")),
-            Evidence("time lost", cost.seconds, "s", limits["worth"], limits.source("worth")),
+            Evidence("step time, last over first", climb.ratio, "times", *limits.against("ratio")),
+            Evidence("time lost", cost.seconds, "s", *limits.against("worth")),
             Evidence("part of the increase that is waiting for data", max(0.0, reason.waited), "share"),
         ],
         cost=cost,

@@ -61,8 +61,8 @@ def _finding(process: Process, workers: int, cpus: int, cost: Cost, starting: fl
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("workers over processors", workers / cpus, "times", limits["times"], limits.source("times")),
-            Evidence("time waited for data", cost.share, "share", limits["wait"], limits.source("wait")),
+            Evidence("workers over processors", workers / cpus, "times", *limits.against("times")),
+            Evidence("time waited for data", cost.share, "share", *limits.against("wait")),
             Evidence(f"of that, {of_that}", starting, "s"),
         ],
         cost=cost,

@@ -65,7 +65,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     share = row["missed_elements"] / max(1, row["held_elements"])
     process = optimization.process
     change = script_lines.cut(process) if ran else _made_at(process, row)
-    least, source = limits["share"], limits.source("share")
+    least, source = limits.against("share")
     opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT)
     severity: Severity = "warning" if ran and share >= least else "info"
     return Finding(
@@ -93,7 +93,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         evidence=[
             Evidence("tensors without any gradient", row["missed"], "tensors"),
             Evidence("their share of what the optimizer holds", share, "share", least, source, role="basis"),
-            Evidence("steps looked at", row["steps"], "steps", limits["steps"], limits.source("steps"), role="basis"),
+            Evidence("steps looked at", row["steps"], "steps", *limits.against("steps"), role="basis"),
         ],
         location=change or optimization.backward_location,
         seen_at=optimization.backward_location,

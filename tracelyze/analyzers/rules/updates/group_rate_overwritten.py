@@ -84,20 +84,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         diff=own_rates.of_groups(process, process.site(made_at) or stepped),
         first_step=int(row["steps"]),
         evidence=[
-            Evidence(
-                "highest of the rates, over the lowest",
-                max(made) / min(made),
-                "times",
-                limits["ratio"],
-                limits.source("ratio"),
-            ),
-            Evidence(
-                "with one rate for all groups",
-                len(rows) - since,
-                "measurements",
-                limits["looks"],
-                limits.source("looks"),
-            ),
+            Evidence("highest of the rates, over the lowest", max(made) / min(made), "times", *limits.against("ratio")),
+            Evidence("with one rate for all groups", len(rows) - since, "measurements", *limits.against("looks")),
             *([Evidence("scheduler", scheduler)] if scheduler else []),
         ],
         location=process.site(made_at) or set_at or stepped,

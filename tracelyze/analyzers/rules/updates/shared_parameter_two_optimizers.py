@@ -90,7 +90,7 @@ def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns
         last_step=timing.last_step(one),
         evidence=[
             Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
-            Evidence("turns", turns, "turns", limits["steps"], limits.source("steps")),
+            Evidence("turns", turns, "turns", *limits.against("steps")),
         ],
         location=one.made_at or one.step_location,
         seen_at=one.step_location,
@@ -120,7 +120,7 @@ def _finding(
         last_step=timing.last_step(one),
         evidence=[
             Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
-            Evidence("steps of both after one backward", both[1], "share", limits["share"], limits.source("share")),
+            Evidence("steps of both after one backward", both[1], "share", *limits.against("share")),
         ],
         location=one.made_at or one.step_location,
         seen_at=one.step_location,

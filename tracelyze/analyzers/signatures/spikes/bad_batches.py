@@ -120,10 +120,8 @@ def finding(
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
-            Evidence("batches that stand apart", len(steps), "", limits["batches"], limits.source("batches")),
-            Evidence(
-                "median height over the losses around", found.height, "", limits["single"], limits.source("single")
-            ),
+            Evidence("batches that stand apart", len(steps), "", *limits.against("batches")),
+            Evidence("median height over the losses around", found.height, "", *limits.against("single")),
             Evidence("steps", listed(steps, most=12)),
         ],
         location=optimization.backward_location,

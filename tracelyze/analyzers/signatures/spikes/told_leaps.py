@@ -82,10 +82,8 @@ def finding(rule: str, leapt: Leapt, limits: Limits, charts: list[Chart]) -> Fin
         first_step=leapt.steps[0],
         last_step=leapt.steps[-1],
         evidence=[
-            Evidence("leaps", len(leapt.steps), "", limits["spikes"], limits.source("spikes")),
-            Evidence(
-                "median height over the level before", leapt.height, "", limits["factor"], limits.source("factor")
-            ),
+            Evidence("leaps", len(leapt.steps), "", *limits.against("spikes")),
+            Evidence("median height over the level before", leapt.height, "", *limits.against("factor")),
             Evidence("steps", listed(leapt.steps, most=8)),
         ],
         location=leapt.location,

@@ -45,7 +45,7 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
         first_step=taken,
         last_step=step,
         evidence=[
-            Evidence("steps between keeping and using", step - taken, "steps", limits["steps"], limits.source("steps")),
+            Evidence("steps between keeping and using", step - taken, "steps", *limits.against("steps")),
             Evidence("tensors that changed meanwhile", kept["changed"], "tensors"),
             Evidence("times that this line kept weights", kept["takes"]),
         ],

@@ -65,8 +65,8 @@ def finding(process: Process, kept: Row, rule: str, limits: Limits) -> Finding:
         first_second=kept["time"],
         evidence=[
             Evidence("tensors that were not loaded", kept["kept"] / kept["expected"], "share"),
-            Evidence("inner layers whose size differs in the file", kept["layers"], "layers", limits["layers"],
-                     limits.source("layers")),
+            Evidence("inner layers whose size differs in the file", kept["layers"], "layers",
+                     *limits.against("layers")),
             Evidence("tensors in the file", plural(kept["tensors"], "tensor")),
         ],
         location=process.site(kept["site"]),

@@ -60,7 +60,7 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
-            Evidence("loads that changed nothing", len(steps), "loads", limits["loads"], limits.source("loads")),
+            Evidence("loads that changed nothing", len(steps), "loads", *limits.against("loads")),
             Evidence("tensors that were the module's own", int(row["own"]), "tensors"),
         ],
         location=line,

@@ -46,14 +46,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             first_step=first,
             last_step=last,
             evidence=[
-                Evidence(
-                    "later steps that took a new segment",
-                    round(share, 4),
-                    "share",
-                    limits["recurring"],
-                    limits.source("recurring"),
-                ),
-                Evidence("free at those times", round(use.free, 4), "share", limits["free"], limits.source("free")),
+                Evidence("later steps that took a new segment", round(share, 4), "share", *limits.against("recurring")),
+                Evidence("free at those times", round(use.free, 4), "share", *limits.against("free")),
                 Evidence("held and never used", round(gap, 4), "share"),
                 Evidence("segments given back", use.retries),
             ],

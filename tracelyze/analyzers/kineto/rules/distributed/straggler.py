@@ -71,8 +71,8 @@ def _finding(
         ),
         ranks=[worst],
         evidence=[
-            Evidence("delay caused", round(lost, 4), "share", limits["lost"], limits.source("lost"), of="the step"),
-            Evidence("part of all delay", round(portion, 4), "share", limits["portion"], limits.source("portion")),
+            Evidence("delay caused", round(lost, 4), "share", *limits.against("lost"), of="the step"),
+            Evidence("part of all delay", round(portion, 4), "share", *limits.against("portion")),
             Evidence("largest delay", round(largest / 1e3, 3), "ms"),
             Evidence("time it waits for others", round(waited[worst] / 1e3, 3), "ms"),
             Evidence(

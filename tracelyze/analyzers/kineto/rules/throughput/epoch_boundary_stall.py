@@ -71,12 +71,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=int(summary.number[stalls[-1]]),
             evidence=[
                 Evidence(
-                    "time lost to first batches",
-                    round(value, 4),
-                    "share",
-                    limits["lost"],
-                    limits.source("lost"),
-                    of="an epoch",
+                    "time lost to first batches", round(value, 4), "share", *limits.against("lost"), of="an epoch"
                 ),
                 Evidence("longest wait", round(longest / 1e3, 3), "ms"),
                 Evidence("median wait", round(usual / 1e3, 3), "ms"),

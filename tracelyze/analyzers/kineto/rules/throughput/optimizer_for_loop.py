@@ -66,8 +66,8 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
             last_step=last,
             evidence=[
                 measured("device idle inside the optimizer", value, limits, "waiting"),
-                Evidence("launches", round(launches, 1), "per step", limits["launches"], limits.source("launches")),
-                Evidence("length of each", round(own, 2), "us", limits["tiny"], limits.source("tiny"), role="most"),
+                Evidence("launches", round(launches, 1), "per step", *limits.against("launches")),
+                Evidence("length of each", round(own, 2), "us", *limits.against("tiny"), role="most"),
                 Evidence("of them for many tensors at once", round(at_once, 4), "share", role="basis"),
                 Evidence("host inside it", round(optimizer.host_us / summary.window, 4), "share", of="the step"),
             ],

@@ -68,7 +68,7 @@ def check(summary: TraceSummary, job: Job, limits: Limits) -> Outcome:
                     "device idle after waits", round(share(summary, device.after_sync), 4), "share", of="the step"
                 ),
                 Evidence("host inside waits", round(share(summary, device.waited), 4), "share", of="the step"),
-                Evidence("synchronising calls", round(calls, 2), "per step", limits["calls"], limits.source("calls")),
+                Evidence("synchronising calls", round(calls, 2), "per step", *limits.against("calls")),
             ],
             cost=cost,
             location=place(worst),
