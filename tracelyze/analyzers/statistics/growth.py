@@ -41,14 +41,12 @@ simulations, a saturating one, a staircase and a random walk have neither."""
 class Climb:
     """A straight climb of a floor. `slope` is in units per step; `floor_start` and `floor_end` in units.
 
-    `steadiness` is the mean of nine segment increments over their standard error; `evenness` the slowest third's
-    slope over the whole slope.
+    `steadiness` is the mean of nine segment increments over their standard error.
     """
 
     slope: float
     tau: float
     steadiness: float
-    evenness: float
     floor_start: float
     floor_end: float
     start: int
@@ -105,7 +103,7 @@ def steep_climb(values: Floats, ratio: float) -> Climb | None:
         return None
     slope = theil_sen(edges(len(tail), _BLOCKS)[: len(floor)].astype(np.float64), floor)
     ends = block_medians(floor, 10)
-    return Climb(slope, tau, 0.0, 0.0, float(ends[0]), float(ends[-1]), warm_up(len(values)))
+    return Climb(slope, tau, 0.0, float(ends[0]), float(ends[-1]), warm_up(len(values)))
 
 
 def _where_it_gets_steeper(values: Floats, start: int) -> int:
@@ -142,7 +140,7 @@ def _climb(tail: Floats, blocks: int, start: int) -> Climb | None:
     if not any(evenness > even and smallest > small for even, small in _STRAIGHT):
         return None
     ends = block_medians(floor, 10)
-    return Climb(slope, kendall_tau(floor), float(steadiness), float(evenness), float(ends[0]), float(ends[-1]), start)
+    return Climb(slope, kendall_tau(floor), float(steadiness), float(ends[0]), float(ends[-1]), start)
 
 
 def slope_interval(values: Floats, *, draws: int = 200, segments: int = 10) -> tuple[float, float]:

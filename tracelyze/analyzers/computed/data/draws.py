@@ -26,7 +26,6 @@ class Part(NamedTuple):
     worker: int
     step: int
     source: int | None
-    batches: int
     start: dict[str, str]
     second: dict[str, str]
 
@@ -50,7 +49,6 @@ def parts(process: Process) -> list[Part]:
                 -1 if row["worker"] is None else int(row["worker"]),
                 int(row["step"] or 0),
                 row["source"],
-                int(row["batches"] or 0),
                 dict(zip(moved, str(row["start"] or "").split(), strict=False)),
                 dict(zip(moved, second, strict=False)),
             )

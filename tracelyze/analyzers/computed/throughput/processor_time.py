@@ -41,9 +41,8 @@ def climb(optimization: Optimization, judged: Mask, *, tau: float) -> Climb | No
     start = float(np.median(line)) + slope * float(rows[len(rows) // 10])
     end = float(np.median(line)) + slope * float(rows[-1])
     steadiness = rise / max(statistics.spread(line), 1e-12 * rise)
-    evenness = float(min(halves) / slope)
     start = max(start, float(cost.min()))  # a curve that gets steeper begins above its line
-    return Climb(slope, statistics.kendall_tau(cost), steadiness, evenness, start, end, len(rows) // 10)
+    return Climb(slope, statistics.kendall_tau(cost), steadiness, start, end, len(rows) // 10)
 
 
 def _stretches(optimization: Optimization, first: int, last: int) -> tuple[Floats, Floats]:
