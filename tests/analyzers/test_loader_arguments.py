@@ -69,7 +69,7 @@ def test_a_line_that_makes_the_loader_of_the_validation_too_is_left_alone(make) 
 )
 def test_a_sampler_is_replaced_by_a_sampler(make, call: str, below: str, expected: bool) -> None:
     process, _ = recorded(make, call, below=below)
-    fix, code, _ = loader_arguments.shuffling(process, LOADER, training=[])
+    fix, code, *_ = loader_arguments.shuffling(process, LOADER, training=[])
     assert ("sampler" in fix) is ("RandomSampler" in code) is expected
     assert ("shuffle=True" in code) is not expected
 
@@ -119,7 +119,7 @@ def test_a_batch_of_one_that_was_the_last_of_its_epoch_is_told_so(make, loader: 
 def test_an_example_says_what_a_computed_argument_has_to_be(make: Any) -> None:
     process, _ = recorded(make, "DataLoader(data, batch_size=8, shuffle=order != 'kept')")
     assert loader_arguments.shuffled(process, LOADER, [0.0]) is None, "an edit leaves it to the option"
-    fix, code, diff = loader_arguments.shuffling(process, LOADER, [0.0])
+    fix, code, diff, *_ = loader_arguments.shuffling(process, LOADER, [0.0])
     assert (code, diff) == ("loader = DataLoader(data, batch_size=8, shuffle=True)", None)
     assert "leave the validation data" in fix
 
@@ -127,8 +127,8 @@ def test_an_example_says_what_a_computed_argument_has_to_be(make: Any) -> None:
 def test_a_sampler_that_keeps_the_order_is_replaced_where_it_stands(make: Any) -> None:
     batches = "BatchSampler(torch.utils.data.SequentialSampler(data), 8, False)"
     process, _ = recorded(make, f"DataLoader(data, batch_size=None, sampler={batches})")
-    _, code, _ = loader_arguments.shuffling(process, {**LOADER, "sampler": "BatchSampler"}, [0.0])
+    _, code, *_ = loader_arguments.shuffling(process, {**LOADER, "sampler": "BatchSampler"}, [0.0])
     assert code == f"loader = DataLoader(data, batch_size=None, sampler={batches.replace('Sequential', 'Random')})"
     process, _ = recorded(make, "DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 8, False))")
-    _, code, _ = loader_arguments.shuffling(process, {**LOADER, "sampler": "BatchSampler"}, [0.0])
+    _, code, *_ = loader_arguments.shuffling(process, {**LOADER, "sampler": "BatchSampler"}, [0.0])
     assert code.startswith("from torch.utils.data import RandomSampler")

@@ -56,10 +56,8 @@ def made_by(make: Any, call: str, head: str = HEAD, made: str = MADE, others: bo
 def test_the_call_that_leaves_a_helper_in_order_is_changed(make: Any, call: str, head: str, added: str) -> None:
     process = made_by(make, call, head, MADE if head[0] == "d" else f"    {MADE}")
     (loader, _) = process.loaders.records()
-    assert loader_arguments.ordered_at(process, loader).line == 31
-    _, code, diff = loader_arguments.shuffling(process, loader, [0])
-    assert (diff.line, diff.added, code) == (31, [f"    {added}"], added)
-    assert loader_arguments.setting_of_shuffle(process, loader, [0]) is None
+    _, code, diff, place, setting = loader_arguments.shuffling(process, loader, [0])
+    assert (diff.line, diff.added, code, place.line, setting) == (31, [f"    {added}"], added, 31, None)
 
 
 def test_a_call_that_asks_for_the_validation_too_or_says_more_is_only_named(make: Any) -> None:
@@ -70,16 +68,16 @@ def test_a_call_that_asks_for_the_validation_too_or_says_more_is_only_named(make
     ):
         process = made_by(make, call, others=others)
         (loader, _) = process.loaders.records()
-        assert loader_arguments.ordered_at(process, loader).line == 31
-        assert loader_arguments.shuffling(process, loader, [0])[2] is None
+        shuffling = loader_arguments.shuffling(process, loader, [0])
+        assert (shuffling.place.line, shuffling.diff) == (31, None)
 
 
 def test_a_parameter_of_another_name_gives_an_example(make: Any) -> None:
     head, made = "def make_loader(dataset, train=False):", "    return DataLoader(dataset, 32, train)"
     process = made_by(make, "train = make_loader(data)", head, made)
     (loader, _) = process.loaders.records()
-    _, code, diff = loader_arguments.shuffling(process, loader, [0])
-    assert (code, diff) == ("train = make_loader(data, train=True)", None)
+    shuffling = loader_arguments.shuffling(process, loader, [0])
+    assert (shuffling.code, shuffling.diff) == ("train = make_loader(data, train=True)", None)
 
 
 @pytest.mark.parametrize(
@@ -94,4 +92,4 @@ def test_a_parameter_of_another_name_gives_an_example(make: Any) -> None:
 def test_a_helper_that_decides_by_itself_is_the_place(make: Any, head: str, made: str) -> None:
     process = made_by(make, "train = make_loader(data, 32)", head, made)
     (loader, _) = process.loaders.records()
-    assert loader_arguments.ordered_at(process, loader).line == 10 + made.count("\n") + 1
+    assert loader_arguments.shuffling(process, loader, [0]).place.line == 10 + made.count("\n") + 1

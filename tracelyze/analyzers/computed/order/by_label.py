@@ -27,9 +27,8 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
     held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
     training = validation.training_loaders(process).tolist()
-    place = loader_arguments.ordered_at(process, loader)
+    fix, code, diff, place, setting = loader_arguments.shuffling(process, loader, training)
     place = place or script_lines.batches(process) or process.site(rows[0].get("site"))
-    fix, code, diff = loader_arguments.shuffling(process, loader, training)
     unused = drawn_orders.thrown_away(process)
     if unused is not None:
         place, diff = unused
@@ -60,5 +59,5 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, such as a curriculum from class to class.",
         diff=diff,
-        setting=loader_arguments.setting_of_shuffle(process, loader, training) if unused is None else None,
+        setting=setting if unused is None else None,
     )

@@ -55,7 +55,7 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
         else "if an index always stands for the same sample, batches always hold the same ones."
     )
     training = validation.training_loaders(process).tolist()
-    fix, code, diff = loader_arguments.shuffling(process, loader, training)
+    shuffling = loader_arguments.shuffling(process, loader, training)
     return Finding(
         rule=rule,
         severity="info",
@@ -65,15 +65,15 @@ def finding(process: Process, rule: str, loader: Row, count: int, same: bool | N
             f"The loader reads {loader['dataset']} from its first sample to its last in each of "
             f"{plural(count, 'epoch')}. Where that is not the order of the labels it does little harm: {held}"
         ),
-        fix=f"Unless the order matters: {fix[0].lower()}{fix[1:]}",
-        fix_code=code,
+        fix=f"Unless the order matters: {shuffling.fix[0].lower()}{shuffling.fix[1:]}",
+        fix_code=shuffling.code,
         evidence=[
             Evidence("sampler", loader["sampler"], role="setting"),
             Evidence("passes over the loader", count, "passes", *limits.against("passes")),
         ],
-        location=loader_arguments.ordered_at(process, loader),
+        location=shuffling.place,
         seen_at=process.site(loader["site"]),
         false_alarm="Time series, chunks of one stream, a curriculum.",
-        diff=diff,
-        setting=loader_arguments.setting_of_shuffle(process, loader, training),
+        diff=shuffling.diff,
+        setting=shuffling.setting,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.datasets import loader_call, loader_helpers
@@ -73,15 +73,26 @@ def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, obj
     return loader_call.example({**loader, "sampler": ""} if "sampler" in given else loader, **samplers, **given)
 
 
+class Shuffling(NamedTuple):
+    """What makes a loader shuffle: in words, as an example, and as an edit. `place`: the line that says in which order
+    it reads, which makes its DistributedSampler, asks a function for a loader that shuffles or does not, or makes the
+    loader; `setting`: shuffle=False as a setting of the script."""
+
+    fix: str
+    code: str
+    diff: Diff | None
+    place: Location | None
+    setting: Setting | None
+
+
 def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Diff | None:
     """shuffle=True at the line that makes this loader (a row of the table loaders); None where it makes one of another
     number than those of `training`, which may be the validation's, or where it says who is to draw the order."""
     place = process.site(loader.get("made_at"))
-    alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
     line = parsed_line.of(place)
     call = _only_call(line) if line else None
     given = _given(call) if line and call else None
-    if line is None or given is None or alike - set(training):
+    if line is None or given is None or _has_others(process, loader, "made_at", training):
         return None
     if not isinstance(given.get("shuffle", ast.Constant(value=False)), ast.Constant):
         return None  # an option of the script's, or the parameter of a function that makes others, too
@@ -93,34 +104,37 @@ def shuffled(process: Process, loader: Mapping[str, Any], training: Iterable[flo
     return with_arguments(process, place, {"shuffle": "True"})
 
 
-def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> tuple[str, str, Diff | None]:
-    """What to change, an example, and :func:`shuffled`: another sampler where the loader is given one."""
+def shuffling(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Shuffling:
+    """:func:`shuffled`; another sampler where the loader is given one, or another call of the script's own function."""
+    place = process.loader_location(loader)
     if "Distributed" in str(loader.get("sampler")):
         made = distributed_sampler(process, loader)
-        return IN_RANKS, f"{made[1] if made else IN_RANKS_CODE}\n{EACH_EPOCH}", None
-    size, diff = loader.get("batch_size") or 32, shuffled(process, loader, training)
+        code = f"{made[1] if made else IN_RANKS_CODE}\n{EACH_EPOCH}"
+        return Shuffling(IN_RANKS, code, None, made[0] if made else place, None)
+    others = _has_others(process, loader, "called_at", training)
+    asked = loader_helpers.asking(process, loader, "shuffle", POSITIONS.index("shuffle"), "True", others)
+    told = asked is not None or _has_others(process, loader, "made_at", training)
+    setting, place = None if told else Setting(("shuffle",), (False,), "True"), asked.place if asked else place
+    diff = shuffled(process, loader, training)
     drawn = _drawn(process, loader) if diff is None else ""
     if drawn:
-        return "Draw the order anew in each epoch, by the sampler that does.", drawn, None
+        return Shuffling("Draw the order anew in each epoch, by the sampler that does.", drawn, None, place, setting)
     if diff is None and has_sampler(process, loader):
         fix = "Give the loader a sampler that shuffles: it takes no shuffle=True beside a sampler."
         imported = "from torch.utils.data import DataLoader, RandomSampler\n\n"
-        return fix, f"{imported}loader = DataLoader(dataset, batch_size={size}, sampler=RandomSampler(dataset))", None
+        given = f"dataset, batch_size={loader.get('batch_size') or 32}, sampler=RandomSampler(dataset)"
+        return Shuffling(fix, f"{imported}loader = DataLoader({given})", None, place, setting)
     fix = "Shuffle the training data, and leave the validation data as they are."
-    asked = _asked_to_shuffle(process, loader, training)
     if asked is not None and asked.code:
-        return fix, asked.code, asked.diff
-    return fix, example(process, loader, {"shuffle": "True"}), diff
+        return Shuffling(fix, asked.code, asked.diff, place, setting)
+    return Shuffling(fix, example(process, loader, {"shuffle": "True"}), diff, place, setting)
 
 
-def _asked_to_shuffle(
-    process: Process, loader: Mapping[str, Any], training: Iterable[float]
-) -> loader_helpers.Asked | None:
-    """Where a function of the script's own is asked for this loader, and decides by that whether it shuffles."""
-    alike = {one["loader"] for one in process.loaders.records() if one["called_at"] == loader.get("called_at")}
-    return loader_helpers.asking(
-        process, loader, "shuffle", POSITIONS.index("shuffle"), "True", bool(alike - set(training))
-    )
+def _has_others(process: Process, loader: Mapping[str, Any], line: str, training: Iterable[float]) -> bool:
+    """Whether the line that makes a loader (`made_at`), or asks a function for it (`called_at`), does so for another
+    one than those of `training`."""
+    alike = {one["loader"] for one in process.loaders.records() if one[line] == loader.get(line)}
+    return bool(alike - set(training))
 
 
 def _drawn(process: Process, loader: Mapping[str, Any]) -> str:
@@ -132,16 +146,6 @@ def _drawn(process: Process, loader: Mapping[str, Any]) -> str:
     holder = f"{own.parsed.text_of(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
     imported = "" if holder else "from torch.utils.data import RandomSampler  # at the top of the file\n\n"
     return imported + own.dedented(own.parsed.with_parts({call.func: f"{holder}RandomSampler"}))
-
-
-def ordered_at(process: Process, loader: Mapping[str, Any]) -> Location | None:
-    """The line that says in which order a loader reads: the one that makes its DistributedSampler, that asks a function
-    for a loader which shuffles or does not, or that makes the loader."""
-    if "Distributed" in str(loader.get("sampler")):
-        sampler = distributed_sampler(process, loader)
-        return sampler[0] if sampler else process.loader_location(dict(loader))
-    asked = _asked_to_shuffle(process, loader, ())
-    return asked.place if asked is not None else process.loader_location(dict(loader))
 
 
 def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Location, str] | None:
@@ -158,16 +162,6 @@ def distributed_sampler(process: Process, loader: Mapping[str, Any]) -> tuple[Lo
     own = own_statement.at(process, here)
     text = own.with_argument(("DistributedSampler",), "shuffle", "True", 3) if own is not None else ""
     return (here, own.dedented(text)) if own is not None and text else None
-
-
-def setting_of_shuffle(process: Process, loader: Mapping[str, Any], training: Iterable[float]) -> Setting | None:
-    """shuffle=False as a setting of the script; None where the line makes loaders for something else, too."""
-    alike = {one["loader"] for one in process.loaders.records() if one["made_at"] == loader.get("made_at")}
-    if "Distributed" in str(loader.get("sampler")):
-        return None  # it is the sampler that is told
-    if _asked_to_shuffle(process, loader, training) is not None:
-        return None  # it is the function that is told
-    return None if alike - set(training) else Setting(("shuffle",), (False,), "True")
 
 
 def has_sampler(process: Process, loader: Mapping[str, Any]) -> bool:
