@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
@@ -12,7 +12,7 @@ from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 _HELD: Final = (
     "# with a rate of its own beside the parameters, where its groups have such:\n"
@@ -51,6 +51,10 @@ _IN_NO_GROUP: Final = (
 FIX_GROUPS: Final = (
     "Put the parameters that no group takes into one of them: add an else where the parameters are split. Set "
     "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
+)
+_USUALLY: Final = (
+    "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
+    "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
 )
 NAMELESS: Final = "a tensor "
 """What the collector calls a tensor that belongs to no module that was called."""
@@ -101,11 +105,35 @@ def _passed_over(names: str, groups: int) -> str:
     )
 
 
-def _example(nameless: bool, listed_at: Location | None) -> str:
-    held = set(_ATTRIBUTE.findall(listed_at.source)) if listed_at else set()
-    if len(held) == 1:
-        return _LISTED.format(name=held.pop())
-    return _IN_LIST if nameless else _MADE_LATER
+class _Cause(NamedTuple):
+    """Why no optimizer holds the tensors, what to do, the line that shows it, and its edit, where these are known."""
+
+    why: str
+    fix: str
+    code: str
+    place: Location | None
+    diff: Diff | None = None
+
+
+def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
+    """The first cause that is seen. `replaced`: as in :func:`finding`."""
+    names, optimization = str(row["names"] or ""), process.longest
+    listed_at = script_lines.only(process, "unregistered") if _nameless(names) else None
+    if listed_at is not None:
+        held = set(_ATTRIBUTE.findall(listed_at.source))
+        why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
+        return _Cause(why, FIX_LISTED, _LISTED.format(name=held.pop()) if len(held) == 1 else _IN_LIST, listed_at)
+    other = script_lines.replaced(process, names.partition(" and ")[0].split(", ")) if replaced and names else None
+    empty = empty_groups.of(optimization)
+    if empty is not None:
+        return _Cause(empty.said, empty_groups.FIX, empty.example, empty.made_at or other, empty.diff)
+    passed_over = _passed_over(names, int(optimization.facts.get("groups") or 0))
+    why = passed_over or _USUALLY
+    if other is not None:
+        why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
+    if passed_over:
+        return _Cause(why, FIX_GROUPS, _IN_NO_GROUP, other)
+    return _Cause(why, FIX, _IN_LIST if _nameless(names) else _MADE_LATER, other)
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
@@ -123,33 +151,18 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
         if not row["missed"]
         else "Backward computes their gradients at every step, but no optimizer step changes them."
     )
-    names = str(row["names"] or "")
-    nameless = _nameless(names)
-    other = script_lines.replaced(process, names.partition(" and ")[0].split(", ")) if replaced and names else None
-    listed_at = script_lines.only(process, "unregistered") if nameless else None
-    why = (
-        "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
-        "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
-    )
-    empty = empty_groups.of(optimization) if listed_at is None else None
-    passed_over = _passed_over(str(row["names"] or ""), int(optimization.facts.get("groups") or 0))
-    why = empty.said if empty is not None else passed_over or why
-    if other is not None and empty is None and listed_at is None:
-        why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
-    divided = bool(passed_over) and empty is None and listed_at is None
-    if listed_at is not None:
-        why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
+    cause = _cause(process, row, replaced)
     return Finding(
         rule=rule,
         severity="warning" if fixed else "info",
         confidence="certain",
         title=_title(str(row["names"] or ""), count),
         summary=(
-            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {why}"
+            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {cause.why}"
         ),
-        fix=FIX_LISTED if listed_at else empty_groups.FIX if empty else FIX_GROUPS if divided else FIX,
-        fix_code=empty.example if empty else _IN_NO_GROUP if divided else _example(nameless, listed_at),
-        diff=empty.diff if empty else None,
+        fix=cause.fix,
+        fix_code=cause.code,
+        diff=cause.diff,
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -157,11 +170,7 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
             Evidence("their elements", row["missed_elements"] or None, "", role="basis"),
             Evidence("tensors that optimizers hold", row["held"], "tensors"),
         ],
-        location=listed_at
-        or (empty and empty.made_at)
-        or other
-        or optimization.made_at
-        or optimization.backward_location,
+        location=cause.place or optimization.made_at or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="A network used only to measure (a perceptual loss), or a part kept fixed without marking it as "
