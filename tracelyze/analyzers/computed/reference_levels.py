@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.policies import ACTED
+from tracelyze.analyzers.computed.policies.acting import ACTED
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process

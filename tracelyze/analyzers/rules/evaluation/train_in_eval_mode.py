@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed import batch_statistics
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
 from tracelyze.analyzers.evidence.modes import kept_too_late, stretches, teachers
@@ -105,7 +105,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
 def _is_meant(optimization: Optimization) -> bool:
     """Whether a training in eval mode from its first step on is meant so, or it is a teacher beside it that is."""
     process = optimization.process
-    return teachers.only_batch_norm(optimization) or policies.compare(process) or teachers.evaluates(process)
+    return teachers.only_batch_norm(optimization) or acting.compare(process) or teachers.evaluates(process)
 
 
 def _forward(optimization: Optimization) -> Location | None:

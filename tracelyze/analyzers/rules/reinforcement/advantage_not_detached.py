@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Losses whose log-probabilities are weighed by what the same loss trains with a squared error."""
-    seen = policies.looks(process)
+    seen = losses.looks(process)
     if seen is None:
         return Skipped("no loss of a policy was seen", "not-applicable")
     count, share = len(seen.steps), float(seen.undetached.mean())

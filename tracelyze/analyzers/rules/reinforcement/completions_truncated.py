@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
@@ -77,8 +77,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _by_masks(process: Process, limits: Limits) -> Outcome:
     """The same of a loop of the script's own, which compares symbols with an end symbol: as the loss is masked."""
-    line, seen = process.location("ends"), policies.looks(process)
-    found = None if seen is None else policies.cut_off(seen)
+    line, seen = process.location("ends"), losses.looks(process)
+    found = None if seen is None else losses.cut_off(seen)
     if line is None or found is None:
         return Skipped(_ABSENT, "not-applicable")
     steps, shares = found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import measured_deviation, measured_entropy, metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -25,7 +25,7 @@ _ABSENT = Skipped(
 def check(process: Process, limits: Limits) -> Outcome:
     """The sign of the entropy in the loss; else first against last fifth of what was logged, and the reward since; else
     the odds behind the policy's losses. Of continuous actions the deviation behind them, whatever was logged."""
-    direct = policies.punished_entropy(process, RULE.id, limits)
+    direct = losses.punished_entropy(process, RULE.id, limits)
     if isinstance(direct, Finding):
         return [direct]
     continuous = measured_deviation.collapse(process, RULE.id, limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Ratios of exactly 1, also in steps on samples that were trained on since the policy acted last."""
-    seen = policies.looks(process)
-    ratios = None if seen is None else policies.ratios(seen)
+    seen = losses.looks(process)
+    ratios = None if seen is None else losses.ratios(seen)
     if ratios is None:
         return Skipped("no loss with a ratio of probabilities was seen", "not-applicable")
     if len(ratios) < limits["looks"]:
@@ -25,7 +25,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     share = float(ratios.mean())
     if share < limits["share"]:
         return Passed(f"the ratio was 1 for all samples in {percent(share)} of the {len(ratios)} losses looked at")
-    again = policies.trained_again(process, limits["again"])
+    again = losses.trained_again(process, limits["again"])
     if again is None:
         return Skipped("the policy was not seen to act beside its training: how old the samples are is not known")
     if again < limits["steps"]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence.candidates import lost_loads
 from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -33,11 +33,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     logged = _logged(process, limits)
     if isinstance(logged, list):
         return logged
-    seen = policies.apart(process, limits)
-    found = [_before_updates(process, one, limits) for one in seen if isinstance(one, policies.Apart)]
+    seen = acting.apart(process, limits)
+    found = [_before_updates(process, one, limits) for one in seen if isinstance(one, acting.Apart)]
     if found or isinstance(logged, Passed) or not seen:
         return found or logged
-    return min((one for one in seen if not isinstance(one, policies.Apart)), key=lambda one: isinstance(one, Skipped))
+    return min((one for one in seen if not isinstance(one, acting.Apart)), key=lambda one: isinstance(one, Skipped))
 
 
 def _logged(process: Process, limits: Limits) -> Outcome:
@@ -85,7 +85,7 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
     )
 
 
-def _before_updates(process: Process, seen: policies.Apart, limits: Limits) -> Finding:
+def _before_updates(process: Process, seen: acting.Apart, limits: Limits) -> Finding:
     middle = float(np.median(seen.distances))
     backward = process.longest.backward_location if process.optimizations else None
     what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"

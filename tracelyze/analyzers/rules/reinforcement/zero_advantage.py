@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization import policies
+from tracelyze.analyzers.computed.policies import advantages
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -20,7 +20,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Steps whose groups had no spread of rewards, but for those of a task that is solved."""
     groups, spread = metrics.metric(process, "groups_alike"), metrics.metric(process, "reward_std")
     seen = groups or spread
-    direct = policies.zero_advantages(process, RULE.id, limits)
+    direct = advantages.zero_advantages(process, RULE.id, limits)
     if isinstance(direct, Finding):
         return [direct]
     if seen is None:

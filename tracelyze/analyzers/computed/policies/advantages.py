@@ -1,18 +1,15 @@
-"""Losses of a policy as their graphs showed at some steps: weights of its log-probabilities, its entropy, and how far
-they are from the policy that acted."""
+"""Advantages that are all zero: what a policy's loss weighs its choices by tells it nothing."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.candidates import coarse_rewards
-from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -23,125 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Location
 
-EVENT, ROWS, ACTED = "policy-loss", "policy-rows", "policy-acted"
-_EARLY = 10  # looks at rollouts that follow each other: which samples were trained on before is known there
 _BATCHES = 3  # looks at batches of completions: one may repeat its rows by chance, where the policy is all but certain
-_MIXED = 1.5  # of policies that act at random in one step of three, or less often, and take that into account
-_MOST = 0.5  # of a loss's samples
-_END = 3  # looks whose median is the entropy at the start, and at the end: they get rarer, so that few lie near the end
-
-
-@dataclass(frozen=True)
-class Looks:
-    """Looks at the losses of a policy, in order, each array of shape [looks]; NaN where a loss holds no such thing."""
-
-    steps: Floats
-    both_signs: Floats  # 1 where the weights of the log-probabilities have both signs, as advantages have
-    undetached: Floats  # 1 where gradients go through these weights
-    ratio_one: Floats  # 1 where all ratios to an older policy are 1
-    entropy: Floats  # in nats, of the policy's choices
-    most: Floats  # in nats, the entropy of equal odds
-    punished: Floats  # 1 where the loss punishes entropy, -1 where it rewards it
-    length: Floats  # places of the sequences that the policy wrote and is trained on
-    full: Floats  # share of them that no mask ends before the last place
-    last_same: Floats  # share of these that end in their commonest last symbol
-    last: Floats  # last symbol of the first one
-
-
-def looks(process: Process) -> Looks | None:
-    """What was seen of the policy's losses; None where there were none."""
-    rows = process.events_of(EVENT)
-    if not rows:
-        return None
-    facts = [json.loads(row["text"]) for row in rows]
-    names = [one.name for one in fields(Looks)][1:]
-    columns = [np.array([float(one.get(name, np.nan)) for one in facts]) for name in names]
-    return Looks(np.array([row["step"] for row in rows], dtype=float), *columns)
-
-
-def ratios(seen: Looks) -> Floats | None:
-    """Of the losses that hold ratios of probabilities: whether all of them are 1. None where no loss does."""
-    known = seen.ratio_one[np.isfinite(seen.ratio_one)]
-    return known if len(known) else None
-
-
-def cut_off(seen: Looks) -> tuple[Floats, Floats] | None:
-    """Of the losses with a mask: their steps, and the share of their sequences that run up to the longest length at
-    which one was seen. None where no loss has such sequences, or where they all end in one symbol there."""
-    known = np.isfinite(seen.full)
-    if not known.any():
-        return None
-    whole = known & (seen.length == seen.length[known].max())
-    _, counts = np.unique(seen.last[whole], return_counts=True)
-    if float(np.median(seen.last_same[whole])) > _MOST and counts.max(initial=0) > _MOST * len(seen.last[whole]):
-        return None
-    return seen.steps[known], np.where(whole, seen.full, 0.0)[known]
-
-
-def compare(process: Process) -> bool:
-    """Whether a loss weighs the ratio of a policy to the one that acted: dropout would make these two differ."""
-    seen = looks(process)
-    detached = bool(process.events_of(ACTED))  # whatever weighs it
-    return detached or (seen is not None and ratios(seen) is not None)
-
-
-def trained_again(process: Process, share: float) -> int | None:
-    """Early steps on samples of which that share was trained on before, since the policy acted last; of those whose
-    samples differ, since small worlds repeat themselves. None where the policy was not seen to act."""
-    facts = [json.loads(row["text"]) for row in process.events_of(ROWS)]
-    if not any(one["acted"] for one in facts):
-        return None
-    again = [not one["acted"] and min(one["reused"], one["distinct"]) >= share for one in facts]
-    return int(np.sum(again))
-
-
-def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
-    """Whether the loss falls as the policy's entropy falls, and whether that came about. None: no entropy was seen."""
-    seen = looks(process)
-    if seen is None or not np.isfinite(seen.entropy).any():
-        return None
-    known = np.isfinite(seen.entropy)
-    if known.sum() < limits["looks"]:
-        return Skipped(f"{plural(int(known.sum()), 'loss')} with an entropy seen: {limits['looks']:.0f} are needed")
-    steps, entropy = seen.steps[known], seen.entropy[known]
-    first, last = float(np.median(entropy[:_END])), float(np.median(entropy[-_END:]))
-    went = f"the entropy in the loss went from {number(first)} to {number(last)}"
-    share = float((seen.punished[known] > 0).mean())
-    if share < limits["punished"]:
-        return None if share == 0 else Passed(f"{went}; the loss rewards it at times")
-    if last > limits["left"] * first:
-        return Passed(f"{went}, although the loss is lower where it is")
-    if not (seen.both_signs > 0).any():
-        return Passed(f"{went}; nothing else says that this is a policy and no classifier that is to be sure")
-    optimization = process.longest if process.optimizations else None
-    backward = optimization.backward_location if optimization is not None else None
-    line = script_lines.only(process, "entropy", r"^(?!.*\bprint\()")
-    return Finding(
-        rule=rule,
-        severity="warning",
-        confidence="likely",
-        title=f"The loss punishes the policy's entropy: it fell from {number(first)} to {number(last)}",
-        summary=(
-            "The entropy of the policy is added to the loss, where an entropy bonus is subtracted: each step makes "
-            f"the policy more deterministic, whatever it is rewarded for. Its entropy fell from {number(first)} to "
-            f"{number(last)}; a uniform policy has {number(float(seen.most[known][0]))}. A policy that always does the "
-            "same thing does not explore."
-        ),
-        fix="Subtract the entropy: the loss is minimised, and the entropy should stay large.",
-        fix_code="# in the line that adds the entropy to the loss; its other terms, and its weight, stay as they are:\n"
-        "loss = loss - entropy_weight * dist.entropy().mean()",
-        first_step=int(steps[0]) + 1,
-        last_step=int(steps[-1]) + 1,
-        evidence=[
-            Evidence("losses that entropy makes larger", share, "share", *limits.against("punished")),
-            Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left"), role="most"),
-            Evidence("entropy at the start", first),
-        ],
-        location=line or backward,
-        seen_at=backward,
-        charts=[chart("Entropy of the policy", "step", "nats", steps, {"entropy": entropy})],
-        false_alarm="Entropy that is minimised on purpose, late in a training.",
-    )
 
 
 def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Passed | Skipped | None:
@@ -294,56 +173,6 @@ def _line_that_writes(process: Process) -> Location | None:
     return lines[0] if len(lines) == 1 else None
 
 
-@dataclass(frozen=True)
-class Apart:
-    """First backwards after a policy acted, in order: how far its probabilities were from those that it acted with."""
-
-    steps: Floats
-    distances: Floats  # mean distance of the ratio of both from 1, each by 1 at most
-    stale: bool  # A copy of the policy acts, whose weights never changed; else the policy as it is.
-    dropouts: bool  # Dropout was active, where it acted or where it is trained.
-    detached: bool = False  # The loss is weighed by the ratio as by a constant.
-
-
-def apart(process: Process, limits: Limits) -> list[Apart | Passed | Skipped]:
-    """Of each policy: how far it was from the one that acted, where that should not be far at all."""
-    facts = [row | json.loads(row["text"]) for row in process.events_of(ACTED)]
-    models = dict.fromkeys(one["model"] for one in facts)
-    return [_apart([one for one in facts if one["model"] == model], limits) for model in models]
-
-
-def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skipped:
-    looks = [one for one in looks if one["both_signs"] and np.isfinite(one["apart"]) and _acted(one)]
-    if len(looks) < limits["looks"]:
-        return Skipped(f"{plural(len(looks), 'first loss')} after a policy acted: {limits['looks']:.0f} are needed")
-    again = [(one["reused"] or 0) > limits["again"] for one in looks[:_EARLY]]
-    if np.mean(again) > limits["again"]:
-        return Passed("the policy is trained on samples that it met before: how old they are is not known")
-    met = [one["met"] for one in looks if one["met"] is not None]
-    detached = any(one.get("detached") for one in looks)
-    if met and not (np.median(met) if detached else any(met)):
-        return Passed("the policy is not trained on what it acted upon last")
-    alike = np.array([one["own"] or one["same"] for one in looks])
-    copied = not any(one["own"] for one in looks)
-    stale = copied and len({one["state"] for one in looks}) == 1 and not alike[len(alike) // 2 :].any()
-    if not stale and alike.mean() < 1 - limits["again"]:
-        return Passed("a copy of the policy acts, which takes over its weights now and then")
-    judged = looks[len(looks) // 2 :] if stale else looks  # A copy that is never refreshed is close at first.
-    steps, distances = (np.array([one[name] for one in judged], dtype=float) for name in ("step", "apart"))
-    near = float((distances <= limits["near"]).mean())
-    if float(np.median(distances)) <= limits["apart"] or near > limits["again"]:
-        middle = number(float(np.median(distances)))
-        return Passed(f"before the first update on them, the ratio of actions was {middle} from 1 (median)")
-    if detached and max(one["largest"] for one in looks) <= _MIXED:
-        return Passed("no weight is far above 1: some actions are drawn at random, which the weights correct for")
-    return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged), detached)
-
-
-def _acted(look: dict[str, Any]) -> bool:
-    """Whether the call that was seen acted. One on as many other samples, beside each loss, values what follows."""
-    return not look["as_trained"] or (look["met"] or 0) >= _MOST
-
-
 def _of_step(process: Process, step: float) -> Optimization | None:
     """The optimizer that made this step of the process; the one with the most steps where that is not known."""
     optimizers = process.steps["optimizer"]
@@ -366,7 +195,7 @@ def _steps_of_others(process: Process, training: str, step: int) -> int:
 def _is_policy(process: Process) -> bool:
     """Whether the loss is that of a policy, and no mask of pseudo-labels: it holds ratios to an older policy, or an
     entropy that it rewards, or the script speaks of advantages."""
-    seen = looks(process)
+    seen = losses.looks(process)
     if seen is not None and (np.isfinite(seen.ratio_one).any() or (seen.punished < 0).any()):
         return True
     return bool(process.locations("advantage"))
