@@ -21,7 +21,13 @@ LOSS: Final = re.compile(r"loss|nll|elbo|mse|mae|err|cost|energy|kl\b|perplexity
 """In the line that reads: what is read is a loss. Metrics may have no value for some sets."""
 _NEAR: Final = 10  # training losses up to the pass of which the last one counts
 
-
+_FIX: Final = (
+    "Look at what goes into that line for the first batch at which it is not finite; guard the logarithm or the "
+    "division as in training."
+)
+_CODE: Final = (
+    "ratio = error / (target + 1e-6)\nlog = torch.log(target.clamp_min(1e-6))\nassert torch.isfinite(loss), batch_index"
+)
 ONE: Final = "a deviation within the last batch, which holds a single sample (its variance is 0 / 0), "
 
 
@@ -68,14 +74,8 @@ def finding(process: Process, rule: str) -> Finding | None:
             f"weights are not broken as such: {ONE if single else ''}a logarithm of 0, a division by 0 or a mean over "
             "nothing in what the script computes for validation is behind it."
         ),
-        fix=single.fix
-        if single
-        else "Look at what goes into that line for the first batch at which it is not finite; guard the logarithm or "
-        "the division as in training.",
-        fix_code=single.code
-        if single
-        else "ratio = error / (target + 1e-6)\nlog = torch.log(target.clamp_min(1e-6))\n"
-        "assert torch.isfinite(loss), batch_index",
+        fix=single.fix if single else _FIX,
+        fix_code=single.code if single else _CODE,
         first_step=begin,
         last_step=int(evals["after_step"][rows[-1]]),
         evidence=[

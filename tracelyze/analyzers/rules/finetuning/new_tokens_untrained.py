@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
 
@@ -50,8 +51,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     optimization, begun = _training_from(process, int(row["begun"]))
     lasts = int(row["step"] - row["begun"])
     training = timing.training_of(optimization) if optimization is not None else ""
-    frozen = not row["trainable"]
-    wrapped, adapted = adapters.training_rows(process, row["parameter"]) if frozen else (None, "")
+    held = _held(process, row)
     made, stepped = (optimization.made_at, optimization.step_location) if optimization is not None else (None, None)
     return Finding(
         rule=RULE.id,
@@ -61,24 +61,10 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         summary=(
             f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to {row['rows']:,}) "
             f"before training. Inputs use {used} of them, not counting padding, and {row['unchanged']:.0f} of these "
-            f"are bit-for-bit unchanged {plural(lasts, 'step')} later. "
-            + (
-                "The weight is frozen, so the new tokens keep their meaningless initial values."
-                if frozen
-                else "The weight is trainable, but nothing updates these rows: their gradient is masked, or the "
-                "optimizer holds another tensor."
-            )
+            f"are bit-for-bit unchanged {plural(lasts, 'step')} later. {held.why}"
         ),
-        fix="Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least "
-        "the new rows."
-        if frozen
-        else "Make the optimizer after the embedding was resized, and look for what holds these rows: a hook that "
-        "multiplies the gradient by a mask, or old values that are written back after a step.",
-        fix_code=adapted
-        if frozen
-        else f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
-        f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
-        "print(any(weight is one for group in optimizer.param_groups for one in group['params']))  # True",
+        fix=held.fix,
+        fix_code=held.code,
         first_step=begun + 1,
         last_step=begun + lasts,
         trainings=[training] if training else [],
@@ -86,12 +72,43 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
             Evidence("new rows that inputs use", used, "rows"),
             Evidence("of them unchanged", int(row["unchanged"]), "rows", role="basis"),
             Evidence("steps from first to last measurement", lasts, "steps", *limits.against("steps")),
-            Evidence("the weight requires a gradient", "no" if frozen else "yes"),
+            Evidence("the weight requires a gradient", "yes" if row["trainable"] else "no"),
         ],
-        location=script_lines.only(process, "freeze" if frozen else "hook") or wrapped or made or stepped,
+        location=held.line or made or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="New rows filled with embeddings that should stay as they are.",
+    )
+
+
+class _Held(NamedTuple):
+    """What keeps the rows as they are, what to do, and the line, where it is known."""
+
+    why: str
+    fix: str
+    code: str
+    line: Location | None
+
+
+def _held(process: Process, row: Row) -> _Held:
+    if not row["trainable"]:
+        wrapped, adapted = adapters.training_rows(process, row["parameter"])
+        return _Held(
+            "The weight is frozen, so the new tokens keep their meaningless initial values.",
+            "Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least the "
+            "new rows.",
+            adapted,
+            script_lines.only(process, "freeze") or wrapped,
+        )
+    return _Held(
+        "The weight is trainable, but nothing updates these rows: their gradient is masked, or the optimizer holds "
+        "another tensor.",
+        "Make the optimizer after the embedding was resized, and look for what holds these rows: a hook that "
+        "multiplies the gradient by a mask, or old values that are written back after a step.",
+        f"weight = dict(model.named_parameters())['{row['parameter']}']\n"
+        f"loss.backward()\nprint(weight.grad[{row['before']}:].norm())  # above zero, where a batch holds new tokens\n"
+        "print(any(weight is one for group in optimizer.param_groups for one in group['params']))  # True",
+        script_lines.only(process, "hook"),
     )
 
 
