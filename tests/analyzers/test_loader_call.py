@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.analyzers.test_edits import sites_of
-from tracelyze.analyzers.evidence.datasets import loader_call
 from tracelyze.analyzers.evidence.editing import loader_arguments
 
 
@@ -23,13 +22,13 @@ from tracelyze.analyzers.evidence.editing import loader_arguments
     ],
 )
 def test_an_example_keeps_what_the_loader_was_given(loader: dict[str, Any], said: str) -> None:
-    code = loader_call.example(loader, num_workers=2)
+    code = loader_arguments.of_row(loader, num_workers=2)
     assert code == f"loader = DataLoader({said})"
     compile(code, "train.py", "exec")
 
 
 def test_a_loader_of_which_nothing_is_known() -> None:
-    assert loader_call.example({}) == "loader = DataLoader(dataset)"
+    assert loader_arguments.of_row({}) == "loader = DataLoader(dataset)"
 
 
 @pytest.mark.parametrize(
@@ -49,5 +48,5 @@ def test_an_example_keeps_the_sampler_and_what_it_was_told(make: Any, made: str,
     """shuffle=True in place of one that draws a part of the data makes another training."""
     process = make.process(sites=sites_of(f"def train():\n    {made}\n", dataloader="DataLoader("))
     row = {"batch_size": 64, "sampler": "RandomSampler", "made_at": 1}
-    code = loader_call.example(row, **loader_arguments.own_sampler(process, row))
+    code = loader_arguments.of_row(row, **loader_arguments.own_sampler(process, row))
     assert code == f"loader = DataLoader(dataset, {said})"

@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.datasets import loader_call, loader_helpers
+from tracelyze.analyzers.evidence.datasets import loader_helpers
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
 from tracelyze.diagnosis import Diff, Location, Setting
@@ -26,6 +26,16 @@ POSITIONS: Final = (
 _EXCLUDED: Final = {"shuffle": ("sampler", "batch_sampler"), "drop_last": ("batch_sampler",)}
 """Arguments beside which torch takes no other value of this one: it raises a ValueError."""
 _SAMPLERS: Final = ("sampler", "batch_sampler")
+SEED_OF_EACH_WORKER: Final = (
+    "def worker_init_fn(worker_id):\n"
+    "    info = torch.utils.data.get_worker_info()\n"
+    "    # rng: the generator that the dataset holds; of its kind, so that it has the same methods:\n"
+    "    # np.random.RandomState(info.seed % 2**32), random.Random(info.seed), a torch.Generator, or\n"
+    "    info.dataset.rng = np.random.default_rng(info.seed)\n\n"
+)
+"""Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
+_REPLACES: Final = {"batch_sampler": ("batch_size", "shuffle", "sampler", "drop_last"), "sampler": ("shuffle",)}
+_DRAWN_BY_TORCH: Final = ("RandomSampler", "SequentialSampler", "_InfiniteConstantSampler", "", None)
 IN_RANKS: Final = (
     "Have the sampler of the training data shuffle (shuffle=True, which is its default), and tell it each epoch; that "
     "of the validation data may stay as it is."
@@ -70,7 +80,28 @@ def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, obj
     if own is not None and not given and own.parsed.calls("DataLoader"):
         return own.dedented(own.text)
     samplers = {} if "sampler" in given else own_sampler(process, loader)
-    return loader_call.example({**loader, "sampler": ""} if "sampler" in given else loader, **samplers, **given)
+    return of_row({**loader, "sampler": ""} if "sampler" in given else loader, **samplers, **given)
+
+
+def of_row(loader: Mapping[str, Any], **given: object) -> str:
+    """`loader = DataLoader(dataset, batch_size=16, shuffle=True, num_workers=2)`, from a row of the table loaders.
+
+    Whoever pastes it must not lose what the loader was told before: the size of a batch, the order, a sampler.
+    """
+    arguments: dict[str, object] = {}
+    if isinstance(loader.get("batch_size"), int):
+        arguments["batch_size"] = loader["batch_size"]
+    if loader.get("sampler") == "RandomSampler":
+        arguments["shuffle"] = True
+    elif loader.get("sampler") not in _DRAWN_BY_TORCH:
+        arguments["sampler"] = "sampler"
+    if loader.get("num_workers"):
+        arguments["num_workers"] = loader["num_workers"]
+    arguments |= {name: True for name in ("pin_memory", "drop_last") if loader.get(name)}
+    excluded = next((others for name, others in _REPLACES.items() if name in given), ())
+    arguments = {name: value for name, value in arguments.items() if name not in excluded} | given
+    said = ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return f"loader = DataLoader(dataset, {said})" if said else "loader = DataLoader(dataset)"
 
 
 class Shuffling(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import edits, script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def of(process: Process, seen_at: Location | None) -> Bypass | None:
         return None
     defined = [
         found[1]
-        for number, text in edits.recorded_lines(process, place).items()
+        for number, text in recorded_text.around(process, place).items()
         if number < place.line and (found := _DEFINED.match(text))
     ]
     own = own_statement.at(process, place)

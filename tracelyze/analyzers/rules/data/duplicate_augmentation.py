@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import batch_lines, pictures
-from tracelyze.analyzers.evidence.datasets import held_generators, loader_call
+from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -58,7 +58,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
     change, seen = (made, line) if held and made is not None else (line or made, made)
     fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
-    code = loader_call.SEED_OF_EACH_WORKER if held else _SEEDED_AGAIN
+    code = loader_arguments.SEED_OF_EACH_WORKER if held else _SEEDED_AGAIN
     code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     if held and held_generators.by_trainer(process, loader):
         place = held_generators.made(process)
