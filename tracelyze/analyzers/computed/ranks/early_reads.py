@@ -55,7 +55,7 @@ def find(process: Process) -> EarlyRead | None:
 
 
 def _has_run(process: Process, line: Location) -> bool:
-    return bool(seen_lines(process, line.file_function) & edits.lines_of_function(process, line).keys())
+    return bool(seen_lines(process, line.file_function) & recorded_text.of_function(process, line).keys())
 
 
 def seen_lines(process: Process, function: tuple[str, str]) -> set[int]:
