@@ -74,7 +74,7 @@ def test_a_mode_that_the_validation_itself_undoes_is_named(make: Any) -> None:
     process = make.process(sites=sites_of(script, **roles), evals=make.evals() | {"trained": [1] * 4})
     assert validating.mode(process, 0, process.location("forward")).place is None, "it may never have run"
     elsewhere = make.process(sites=sites_of(VALIDATED.replace("        model.train()\n", ""), forward="hits +="))
-    assert validating.mode(elsewhere, 0, elsewhere.location("forward")) == (validating.FIX, validating.CODE, None)
+    assert validating.mode(elsewhere, 0, elsewhere.location("forward")) == (validating.FIX, validating.CODE, None, None)
 
 
 PREVIEWED = """\

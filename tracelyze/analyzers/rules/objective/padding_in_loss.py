@@ -110,7 +110,7 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> tup
         more = f" If no real token has class {value}, setting it as ignore_index is enough."
         return None, fix + more, OF_IDS.format(value=value, ignored=ignored)
     more = f" Or set it as ignore_index: no other target in these calls has class {value}, so no real token is lost."
-    by_name = "" if ignored == UNSET else r"|[A-Za-z_]"  # a name in another loss may be of any number
+    by_name = {UNSET: ""}.get(ignored, r"|[A-Za-z_]")  # a name in another loss may be of any number
     setting = script_lines.only(process, "setting", rf"\bignore_index\s*=\s*(?:{ignored}\b{by_name})")
     own = own_statement.at(process, setting)
     text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
