@@ -28,7 +28,7 @@ APART = math.exp(0.1) - 1  # old log-probabilities are 0.1 lower
 @pytest.fixture(autouse=True)
 def own_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file is the script."""
-    place = "tracelyze.collectors.program.consumed.script_variables.is_library"
+    place = "tracelyze.collectors.program.call_sites.is_library"
     monkeypatch.setattr(place, lambda name: os.path.normpath(name) != str(Path(__file__)))
     saved_values.watch(torch)
     torch.manual_seed(0)

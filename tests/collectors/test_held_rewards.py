@@ -19,7 +19,7 @@ from tracelyze.collectors.program.consumed.held_rewards import HeldRewards  # no
 @pytest.fixture(autouse=True)
 def own_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """This file is the script."""
-    place = "tracelyze.collectors.program.consumed.script_variables.is_library"
+    place = "tracelyze.collectors.program.call_sites.is_library"
     monkeypatch.setattr(place, lambda name: os.path.normpath(name) != str(Path(__file__)))
 
 

@@ -1,4 +1,4 @@
-"""The variables of a function that is under way, without keeping alive what they hold."""
+"""Variables of a function that is under way, and attributes of an object, without keeping alive what they hold."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ def first_argument(frame: FrameType) -> Any:
     code = frame.f_code
     with borrowed(frame) as variables:
         return variables.get(code.co_varnames[0]) if code.co_argcount else None
+
+
+def attributes(owner: Any) -> dict[str, Any]:
+    """What an object holds under names of its own. Nothing of its class runs: one may compute its attributes, or load
+    what it stands for; and what programs put among the modules need not be one."""
+    try:
+        held = object.__getattribute__(owner, "__dict__")
+    except AttributeError:  # one with slots
+        return {}
+    return held if type(held) is dict else {}
 
 
 def _reads_its_variables(code: CodeType) -> bool:

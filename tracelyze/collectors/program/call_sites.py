@@ -154,9 +154,12 @@ def is_library(filename: str) -> bool:
     return path.startswith((*_libraries(), PACKAGE)) or "site-packages" in path
 
 
-def script_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frames of the script, from this one outwards: between them stand a library's, where that runs the loop."""
-    while frame is not None:
+def script_frames(frame: FrameType | None, most: int = sys.maxsize) -> Iterator[FrameType]:
+    """The frames of the script, from this one outwards: between them stand a library's, where that runs the loop.
+    `most`: frames that are looked at, of either kind."""
+    for _ in range(most):
+        if frame is None:
+            return
         if not is_library(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back

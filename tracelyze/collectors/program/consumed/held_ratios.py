@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, attributes, of_script
+from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, of_script, some_attributes
 from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.tensors.policies import ratios
 from tracelyze.collectors.tensors.policies.ratios import Ratio
@@ -113,5 +113,5 @@ def _held(value: Any) -> list[tuple[Any, Any]]:
         fields = kind.__dict__.get("_fields")  # of a named one
         found = list(zip(fields, value, strict=False)) if type(fields) is tuple else []
     else:
-        found = attributes(value)
+        found = some_attributes(value)
     return found if len(found) <= MAX_HELD else []

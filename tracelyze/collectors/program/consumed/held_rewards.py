@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
-from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, attributes, of_script
+from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, of_script, some_attributes
 from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.schema import logged_metrics
@@ -70,7 +70,7 @@ class HeldRewards:
             if self._is_reward(name):
                 yield name, value
             elif name == "self" or issubclass(type(value), self._torch.nn.Module):
-                yield from ((own, one) for own, one in attributes(value) if self._is_reward(own))
+                yield from ((own, one) for own, one in some_attributes(value) if self._is_reward(own))
 
     def _is_reward(self, name: Any) -> bool:
         known = self._names.get(name)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tracelyze.collectors.program.call_sites import is_library
+from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
 
 MOST = 200_000  # calls: a fifth of a second
@@ -62,8 +62,4 @@ class NotedCalls:
 
 def in_script(frame: FrameType | None, within: int) -> FrameType | None:
     """The innermost frame of the script, where at most so many of libraries stand between it and the call."""
-    for _ in range(within + 1):
-        if frame is None or not is_library(frame.f_code.co_filename):
-            return frame
-        frame = frame.f_back
-    return None
+    return next(script_frames(frame, within + 1), None)

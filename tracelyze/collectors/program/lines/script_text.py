@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
+from tracelyze.collectors.internals.local_variables import attributes
 from tracelyze.collectors.program.lines.assigned.rebinding import rebound
 from tracelyze.collectors.program.lines.instructions import (
     LONGEST,
@@ -119,7 +120,7 @@ def of_file(filename: str) -> Text:
     datasets: set[str] = set()
     readers: list[CodeType] = []
     for module in list(sys.modules.values()):
-        names = _attributes(module)
+        names = attributes(module)
         if names.get("__file__") != filename:
             continue
         for one in list(names.values()):
@@ -342,15 +343,6 @@ def loop_around(code: CodeType, line: int) -> int | None:
 def batches_of(code: CodeType, functions: list[CodeType]) -> list[CodeType]:
     """The generators of a file that a function asks for by their name: what makes the batches of a loop."""
     return [one for one in functions if one.co_flags & _GENERATOR and one.co_name in code.co_names]
-
-
-def _attributes(module: Any) -> dict[str, Any]:
-    """A module's names. Not by its own `__getattribute__`: a module that is loaded when it is used stays unloaded."""
-    try:
-        names = object.__getattribute__(module, "__dict__")
-    except AttributeError:  # what programs put among the modules need not be one
-        return {}
-    return names if type(names) is dict else {}
 
 
 def _codes(owned: list[Any], filename: str) -> Iterator[CodeType]:

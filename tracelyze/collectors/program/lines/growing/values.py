@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
-from tracelyze.collectors.internals.local_variables import borrowed
-from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.internals.local_variables import attributes, borrowed
+from tracelyze.collectors.program.call_sites import Sites, is_library, script_frames
 from tracelyze.collectors.program.lines.growing import own_values
 from tracelyze.collectors.tensors.graphs import following
 
@@ -62,11 +62,7 @@ class _Look:
 
     def attributes(self, owner: Any, deep: int = 0) -> None:
         """Look at what an object holds, which is an attribute of so many others."""
-        try:
-            held = object.__getattribute__(owner, "__dict__")
-        except AttributeError:  # one with slots
-            return
-        for name, value in itertools.islice(list(held.items()) if type(held) is dict else [], MAX_NAMES):
+        for name, value in list(attributes(owner).items())[:MAX_NAMES]:
             if not name.startswith("__"):
                 self._value(_Name(id(owner), name, None), type(owner), value, deep)
 
@@ -166,20 +162,18 @@ def _variables(
 ) -> Iterator[tuple[CodeType, int, list[tuple[str, Any]]]]:
     """The variables of the script's functions that run, each under the number of its function, and of their files."""
     files: set[int] = set()
-    for _ in range(MAX_FRAMES * 5):
-        if frame is None or len(codes) >= MAX_FRAMES:
+    for one in script_frames(frame, MAX_FRAMES * 5):
+        if len(codes) >= MAX_FRAMES:
             return
-        code = frame.f_code
-        if not is_library(code.co_filename):
-            codes[code] = frame.f_lineno
-            if code.co_name != "<module>":
-                with borrowed(frame) as variables:
-                    values = list(variables.items())
-                yield code, id(code), values
-            elif id(frame.f_globals) not in files:
-                files.add(id(frame.f_globals))
-                yield code, id(frame.f_globals), list(frame.f_globals.items())
-        frame = frame.f_back
+        code = one.f_code
+        codes[code] = one.f_lineno
+        if code.co_name != "<module>":
+            with borrowed(one) as variables:
+                values = list(variables.items())
+            yield code, id(code), values
+        elif id(one.f_globals) not in files:
+            files.add(id(one.f_globals))
+            yield code, id(one.f_globals), list(one.f_globals.items())
 
 
 def _grows(earlier: _Seen, later: _Seen) -> bool:

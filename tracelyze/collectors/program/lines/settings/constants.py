@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from tracelyze import redaction
+from tracelyze.collectors.internals.local_variables import attributes
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.settings import given_values
 from tracelyze.collectors.program.lines.settings.given_values import Given
@@ -184,9 +185,5 @@ def _text_of(file: str) -> str:
 
 
 def _file_of(module: Any) -> str | None:
-    """The file of a module. Not by its own `__getattribute__`: one that is loaded when it is used stays unloaded."""
-    try:
-        file = object.__getattribute__(module, "__dict__").get("__file__")
-    except AttributeError:  # what programs put among the modules need not be one
-        return None
+    file = attributes(module).get("__file__")
     return file if type(file) is str and file.endswith(".py") else None
