@@ -42,6 +42,23 @@ def test_rates_that_stay_apart(make: Any) -> None:
     assert make.check(RULE, make.process())[0] == "skipped"
 
 
+def test_a_scheduler_of_its_own_that_makes_one_rate_for_all(make: Any) -> None:
+    row = {"optimizer": 0, "made": json.dumps(MADE), "now": json.dumps([1e-3] * 2), "scheduler": "WarmUp"}
+    rows = [row | {"step": n, "steps": n, "site": 1, "rates_at": 70} for n in SAMPLED_STEPS]
+    line = {
+        "site": 70,
+        "role": "rates",
+        "file": "train.py",
+        "line": 12,
+        "function": "get_lr",
+        "source": "def get_lr(s):",
+    }
+    finding = make.check(RULE, make.process(sites=[*SITES, line], more={"group_rates": rows}))[2]
+    assert (finding.location.line, finding.seen_at.line) == (12, 41)
+    assert "for base in self.base_lrs" in finding.fix_code
+    assert "WarmUp sets the same for all" in finding.summary
+
+
 def test_the_line_that_sets_one_rate_for_all(make: Any) -> None:
     row = {"optimizer": 0, "made": json.dumps(MADE), "now": json.dumps([1e-3] * 2)}
     rows = [row | {"step": n, "steps": n, "site": 1} for n in SAMPLED_STEPS]

@@ -1123,6 +1123,8 @@ TARGETS_AND_LAYERS: Final = (
         lines=("scheduler = torch.optim.lr_scheduler.OneCycleLR(",),
         fast=True,
     ),
+    pair("slow_trunk", "first-rate", "group-rate-overwritten", lines=("def get_lr(self):",)),
+    pair("slow_trunk", "own-schedule"),
     pair("harbour_tides", "past-call", "direct-forward-call", lines=("mse_loss(call(x), y)",), fast=True),
     pair("harbour_tides", "numpy-unseeded", "partial-seeding"),
     pair(

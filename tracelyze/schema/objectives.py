@@ -173,6 +173,7 @@ GROUP_RATES: Final = Table(
         Column("now", "string", "", "rates that they have now"),
         Column("scheduler", "string", "", "class of the scheduler that has stepped"),
         Column("site", "int32", "", "line of the script that makes it step (table sites)"),
+        Column("rates_at", "int32", "", "line that defines the rates of a scheduler of the script's own (table sites)"),
     ),
 )
 

@@ -22,6 +22,9 @@ for group, rate in zip(optimizer.param_groups, rates):
 
 
 OF_IGNITE: Final = ("PiecewiseLinear", "LinearCyclicalScheduler", "CosineAnnealingScheduler")
+OF_EACH: Final = "Have get_lr() return a rate for each group, made of the group's own base rate."
+BY_BASE: Final = """# in get_lr(), where factor is what a rate is multiplied by:
+return [base * factor for base in self.base_lrs]"""
 FIX: Final = "Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all."
 
 
@@ -31,8 +34,11 @@ def set_at(process: Process) -> Location | None:
     return script_lines.only(process, "rate-text", OF_GROUP) or script_lines.only(process, "rate-scheduler")
 
 
-def remedy(process: Process, place: Location | None) -> tuple[str, str]:
-    """What to do, and an example: for a scheduler of ignite the line that makes it, for one group."""
+def remedy(process: Process, place: Location | None, defined: Location | None = None) -> tuple[str, str]:
+    """What to do, and an example: for a scheduler of ignite the line that makes it, for one group. `defined`: where a
+    scheduler of the script's own defines its rates."""
+    if defined is not None:
+        return OF_EACH, BY_BASE
     own = own_statement.at(process, place)
     text = own.with_argument(OF_IGNITE, "param_group_index", "0") if own is not None else ""
     if own is None or not text:

@@ -61,7 +61,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     )
     lowest, highest = number(min(made)), number(max(made))
     set_at = None if scheduler else own_rates.set_at(process)
-    fix, code = own_rates.remedy(process, set_at)
+    defined = process.site(next((at for one in rows if (at := one.get("rates_at")) is not None), None))
+    fix, code = own_rates.remedy(process, set_at, defined)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -88,7 +89,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
             Evidence("with one rate for all groups", len(rows) - since, "measurements", *limits.against("looks")),
             *([Evidence("scheduler", scheduler)] if scheduler else []),
         ],
-        location=process.site(made_at) or set_at or stepped,
+        location=defined or process.site(made_at) or set_at or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
         false_alarm="Groups whose rates are made equal on purpose.",

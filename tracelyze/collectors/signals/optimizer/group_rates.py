@@ -7,8 +7,10 @@ import math
 from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
+from tracelyze.collectors.program.lines import definitions
 from tracelyze.collectors.program.optimizers import Tracked, made_with, rates
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.optimizer.schedules import is_being_made
 from tracelyze.collectors.signals.signal import Signal, columns_of
 
 SAMPLED_STEPS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000)  # steps of an optimizer
@@ -19,7 +21,7 @@ class GroupRates(Signal):
     """Only of optimizers that were made with several groups whose rates differ."""
 
     name = "group_rates"
-    columns = columns_of("group_rates", "step optimizer steps made now scheduler site")
+    columns = columns_of("group_rates", "step optimizer steps made now scheduler site rates_at")
     about = "Rates of parameter groups that differed when the optimizer was made, after some of its steps."
     cost = "10 us in a dozen steps"
     pausable = ("after_step",)
@@ -27,13 +29,17 @@ class GroupRates(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._schedulers: ByIdentity[tuple[str, int | None]] = ByIdentity()
+        self._schedulers: ByIdentity[tuple[str, int | None, int | None]] = ByIdentity()
         self._rows = 0
 
     def scheduled(self, scheduler: Any, inner: bool, given: Any) -> None:
         optimizer = scheduler.optimizer
-        if optimizer not in self._schedulers and optimizer in made_with and self.progress.backwards:
-            self._schedulers[optimizer] = type(scheduler).__name__, self.program.sites.here("schedule")
+        if optimizer in self._schedulers or optimizer not in made_with or not self.progress.backwards:
+            return
+        if not is_being_made(scheduler):
+            site = self.program.sites.here("schedule")
+            rates_at = definitions.method(scheduler, "get_lr", "rates", self.program.sites)
+            self._schedulers[optimizer] = type(scheduler).__name__, site, rates_at
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         made = _made(tracked)
@@ -49,9 +55,10 @@ class GroupRates(Signal):
         if now is None:
             return
         self._rows += 1
-        name, site = self._schedulers.get(optimizer, (None, None))
+        name, site, rates_at = self._schedulers.get(optimizer, (None, None, None))
         row = {"step": self.progress.steps, "optimizer": tracked.index, "steps": tracked.count, "scheduler": name}
-        row |= {"made": json.dumps(made), "now": json.dumps(now[: len(made)]), "site": site}
+        row |= {"made": json.dumps(made), "now": json.dumps(now[: len(made)])}
+        row |= {"site": site, "rates_at": rates_at}
         self.context.emit("group_rates", row)
 
 

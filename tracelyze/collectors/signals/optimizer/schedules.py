@@ -85,8 +85,8 @@ class Schedules(Signal):
         one = self._known.get(scheduler)
         if one is None or not one.steps:
             one = self._not_yet(one, scheduler, inner)
-            if one is None or not self.progress.backwards:
-                return  # The constructor of a scheduler makes a first step, which is none of the training's.
+            if one is None or not self.progress.backwards or is_being_made(scheduler):
+                return
         if inner:
             one.inner = True
         if one.lines["site"] is None:
@@ -205,6 +205,11 @@ def _shares(optimizer: Any, others: list[Tracked]) -> bool:
     """Whether an optimizer holds a tensor that one of the others holds too, in a parameter group of its own."""
     held = {id(p) for other in others for p in other.parameters()}
     return any(id(p) in held for group in optimizer.param_groups for p in group["params"])
+
+
+def is_being_made(scheduler: Any) -> bool:
+    """Whether the step was that of a scheduler's constructor, which is none of the training's."""
+    return getattr(scheduler, "_step_count", 0) == 1
 
 
 def _is_or_wraps(one: Any, other: Any) -> bool:
