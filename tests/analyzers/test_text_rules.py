@@ -160,6 +160,35 @@ def test_the_line_that_masks_to_the_end_of_a_row(make: Any, lines: list[str], co
     assert (finding.location.line == 60, "one position too early" in finding.fix) == (sliced, sliced)
 
 
+@pytest.mark.parametrize(
+    ("lines", "bound"),
+    [
+        (["row[: find(ids, marker)] = -100"], "find(ids, marker)"),
+        (["labels[:, :start] = -100"], "start"),
+        (["labels[i, 0 : starts[i]] = -100"], "starts[i]"),
+        (["labels = [-100] * counted + ids[counted:]"], "counted"),
+        (["labels[:, :start] = -100", "labels[ids == pad_id] = -100"], "start"),
+        (["labels[:, :start] = -100", "labels[:, :other] = -100"], "start"),
+        (["labels = [-100] * (longest - len(ids)) + ids"], None),  # padding on the left
+        (["labels[i, :pad] = -100"], None),
+        (["labels[:, :1] = -100"], None),
+        (["labels[:, -answer:] = -100"], None),
+        (["labels = labels.masked_fill(mask == 0, -100)"], None),
+    ],
+)
+def test_the_line_that_is_to_leave_the_prompt_out(make: Any, lines: list[str], bound: str | None) -> None:
+    text = {"role": "ignored", "file": "a.py", "function": "__getitem__"}
+    sites = [
+        text | {"site": at, "line": at, "source": line, "excerpt": f"    {line}", "excerpt_line": at}
+        for at, line in zip((60, 64), lines, strict=False)
+    ]
+    finding = make.check(PROMPT, process(make, prefix=12.0, prefix_share=0.3, sites=sites))[2]
+    assert (finding.location.line == 60, "is to leave out" in finding.summary) == (bound is not None,) * 2
+    assert bound is None or f"assert {bound} > 0" in finding.fix_code
+    by_word = make.check(PROMPT, process(make, sites=sites, **SEPARATED))[2]
+    assert "is to leave out" not in by_word.summary, "where the prompt ends is not known"
+
+
 def test_the_line_that_pads_with_the_end_of_a_text(make: Any) -> None:
     line = {"site": 7, "role": "padding", "file": "a.py", "line": 62, "function": "main"}
     line |= {"source": "tok.pad_token = tok.eos_token"}

@@ -1079,7 +1079,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("recipes_causal", "sentences-padding-is-end", "eos-never-target"),
     pair("recipes_causal", "sentences"),
     pair("recipes_causal", "two-starts", "doubled-bos"),
-    pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("loss = F.cross_entropy(",)),
+    pair("recipes_causal", "whole-rows", "prompt-in-loss", lines=("return row, [-100] * counted",)),
     pair("recipes_causal", "packed", "packing-without-boundaries", lines=("loss = F.cross_entropy(",), fast=True),
     pair("recipes_causal", "packed-to-length", "packing-without-boundaries", lines=("loss = F.cross_entropy(",)),
     pair("recipes_causal", "apart-to-length"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import collators
+from tracelyze.analyzers.evidence.candidates import collators, masked_prompts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -19,6 +19,8 @@ FIX = "To train on answers only, set the labels of prompt positions to -100."
 FIX_CODE = """\
 labels[:, :prompt_length] = -100  # below the line that makes the labels; padding stays as it is
 # with TRL: columns prompt and completion, no formatting_func, and completion_only_loss=True"""
+
+ON_PURPOSE = " Some train on whole conversations on purpose."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -57,9 +59,11 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
             f"loss: {percent(share)} of the targets of {line.function}. In plain text, where it is a word or a full "
             "stop, nothing is wrong. Otherwise the loss says less of the answers, and targets of the prompt"
         )
-    place, fix, code = script_lines.only(process, "labels"), FIX, FIX_CODE
+    place, fix, code, in_vain = script_lines.only(process, "labels"), FIX, FIX_CODE, ""
     if (made_anew := collators.line(process)) is not None:
         place, (fix, code) = made_anew, collators.remedy(process, made_anew)
+    elif by_template and (masking := masked_prompts.line(process)) is not None:
+        place, (in_vain, fix, code) = masking[0], masked_prompts.remedy(process, *masking)
     return loss_calls.finding(
         process,
         line,
@@ -69,7 +73,7 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         severity="info",
         confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word
         title=title,
-        summary=f"{what} take their share of each step. Some train on whole conversations on purpose.",
+        summary=f"{what} take their share of each step.{in_vain or ON_PURPOSE}",
         fix=fix,
         fix_code=code,
         evidence=[
