@@ -69,6 +69,44 @@ def test_one_line_that_makes_all_layers_needs_no_others(make, second: int, told:
     assert ("the other layers likewise" in finding.fix_code) == told
 
 
+@pytest.mark.parametrize(
+    ("lines", "norm", "kind", "example"),
+    [
+        (["nn.init.normal_(module.weight, mean=0.0, std=0.02)"], 1.28, "Tanh", "nn.init.xavier_normal_(module.weight)"),
+        (["m.weight.data.normal_(0, 0.02)"], 1.28, "GELU", 'kaiming_normal_(m.weight, nonlinearity="relu")'),
+        (["torch.nn.init.trunc_normal_(p, std=init_std)"], 1.28, "Tanh", "if p.dim() > 1:"),
+        (["init.uniform_(layer.weight, -0.035, 0.035)"], 1.28, "Tanh", "xavier_normal_(layer.weight)"),
+        (
+            ["nn.init.normal_(head.weight, std=0.5)", "nn.init.normal_(lin.weight, std=0.02)"],
+            1.28,
+            "Tanh",
+            "lin.weight",
+        ),
+        (["nn.init.normal_(a.weight, std=0.02)", "x = torch.randn(8, 4).normal_(0, 0.02)"], 1.28, "Tanh", "a.weight"),
+        (["nn.init.normal_(module.weight, std=0.02)"], 1.28, "Sigmoid", ""),  # it thins out however it begins
+        (["nn.init.normal_(module.weight, std=0.125)"], 8.0, "Tanh", ""),  # as large as Xavier's
+        (["nn.init.normal_(module.weight, std=0.5)"], 1.28, "Tanh", ""),  # another layer's
+        (["noise = torch.empty(8).normal_(0, 0.02)"], 1.28, "Tanh", ""),
+        (["nn.init.xavier_normal_(module.weight)"], 1.28, "Tanh", ""),
+    ],
+)
+def test_the_line_that_fills_the_weights_too_small(
+    make, lines: list[str], norm: float, kind: str, example: str
+) -> None:
+    line = {"role": "refill", "file": "net.py", "function": "_init_weights"}
+    sites = [
+        line | {"site": at, "line": at, "source": one, "excerpt": f"    {one}", "excerpt_line": at}
+        for at, one in zip((60, 70), lines, strict=False)
+    ]
+    modules = [{"model": 0, "module": "act", "kind": kind, "made_at": None}]
+    rows = {"parameters": layers(DEEP, weight_norm=norm), "modules": modules}
+    _, _, finding = make.check("vanishing-gradients", make.process(stuck(make), sites=sites, more=rows))
+    assert ("fills the weights" in finding.summary, finding.location is not None) == (bool(example),) * 2
+    assert example in finding.fix_code
+    if example:
+        assert "of size 0.02: at first, each layer hands on about 0.16" in finding.summary
+
+
 def test_the_title_and_the_numbers_below_it_are_of_one_measurement(make) -> None:
     rows = [
         one

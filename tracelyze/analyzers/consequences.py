@@ -121,6 +121,7 @@ CONSEQUENCES: Final = (
                 "A step that is far too large pushes units below zero for every sample."),
     Consequence("dead-relu", ("gradient-spikes", "fp16-overflow"),
                 "One step that is far too large pushes units below zero for every sample.", AT_ONCE),
+    Consequence("dead-relu", ("vanishing-gradients",), "Where next to no signal is left, the biases decide alone."),
     Consequence("dead-relu", ("no-shuffle",),
                 "Single-class batches push all weights the same way, step after step.", grave=True),
     Consequence("frozen-parameters", ("router-collapse",), "Experts that get no tokens have no gradient."),

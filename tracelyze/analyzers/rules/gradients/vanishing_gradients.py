@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients.depth import Profile, profiles
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.candidates import thinning_layers
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.analyzers.recorded.run import Optimization
 
 TINY = 1e-12  # nothing at all reads as "under 0.1%", like next to nothing
 
@@ -57,19 +56,13 @@ def _stuck(optimization: Optimization, limits: Limits) -> tuple[float, float] | 
     return (early, end) if start > 0 and end >= max(limits["high"] * start, limits["falls"] * early) else None
 
 
-def _made_at(process: Process, layer: str) -> Location | None:
-    """The line of the first activation that saturates; where there is no such module, of the first layer."""
-    rows = process.tables["activations"].records()
-    saturating = next((str(row["module"]) for row in rows if row["kind"] in ("Sigmoid", "Tanh")), layer)
-    return process.module_location(saturating.rpartition(" after ")[2])  # what a function follows
-
-
 def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[float, float], limits: Limits) -> Finding:
     profile = sorted(stretch, key=lambda one: one.ends)[len(stretch) // 2]  # all numbers are of one measurement
     ends, thirds = profile.ends, profile.ratio
     begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
     early, late, third = profile.layers[0], profile.layers[-1], profile.third
+    place, why, fix, code = thinning_layers.remedy(optimization, early, limits["small"])
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -87,10 +80,10 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
                 if moved < limits["moved"]
                 else "The optimizer scales such gradients up, so it mostly follows noise."
             )
+            + why
         ),
-        fix="Let gradients through: add residual connections or normalisation between the layers, use ReLU or GELU "
-        "instead of sigmoid or tanh, and match the initialisation to the activation.",
-        fix_code=_example(optimization.process, _made_at(optimization.process, early)),
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -101,22 +94,11 @@ def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[flo
             Evidence("most the first layers could move in that time, relative to their weights", f"{moved:.1g}"),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= begin),
-        location=_made_at(optimization.process, early) or optimization.backward_location,
+        location=place or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), "gradients vanish")]) + pictures.grad_norm(optimization),
         false_alarm="A loss that cannot get lower, so the first layers are not what limits it.",
     )
-
-
-def _example(process: Process, place: Location | None) -> str:
-    """The line that makes such a layer with one that lets gradients through, where it says what it makes."""
-    squashing = r"nn\.Linear\((?P<sizes>[\w.]+, (?P<width>[\w.]+))\), nn\.(?:Sigmoid|Tanh)\(\)"
-    if place is not None and len(re.findall(squashing, place.source)) == 1:
-        passing = r"nn.Linear(\g<sizes>), nn.LayerNorm(\g<width>), nn.GELU()"
-        made = [row["made_at"] for row in process.tables["modules"].records() if row["kind"] in ("Sigmoid", "Tanh")]
-        others = "  # and the other layers likewise" * (len(made) < 2 or len(set(made)) > 1)
-        return re.sub(squashing, passing, place.source) + others
-    return "x = x + block(nn.functional.layer_norm(x, x.shape[-1:]))"
 
 
 RULE = Rule(
@@ -143,6 +125,7 @@ RULE = Rule(
         Threshold("high", 0.5, "share", "of the loss of the first steps: half is gone where something is learned"),
         Threshold("falls", 0.95, "share", "last fifth of the run against the second: less is noise"),
         Threshold("moved", 0.01, "share", "weights within a percent of where they began compute the same features"),
+        Threshold("small", 0.5, "share", "of its input's size: torch's own initialisation hands on 0.58, Xavier's 1"),
         Threshold("lasts", 0.5, "share", "of the run, to its end: less may be a passing phase"),
     ),
     not_when="Frozen layers, converged models, losses that fall, cuts made by the script (detach, weights).",
