@@ -90,6 +90,25 @@ def test_a_line_without_the_value_in_it_has_no_edit(make: Workshop) -> None:
     assert (finding.location.line, finding.diff) == (1, None)
 
 
+@pytest.mark.parametrize(
+    ("option", "edited"),
+    [
+        ('"--debug", action="store_false", help="look for NaN"', '"--debug", action="store_true", help="look for NaN"'),
+        ("'--debug', action='store_false'", "'--debug', action='store_true'"),
+        ('"--no-debug", dest="debug", action="store_false"', ""),  # on by choice
+        ('"--no-debug", action="store_false"', ""),
+        ('"--debug", action="store_false", default=True', '"--debug", action="store_false", default=False'),
+    ],
+)
+def test_a_flag_that_turns_off_what_it_is_named_after(make: Workshop, option: str, edited: str) -> None:
+    finding = moved(
+        make, (f"parser.add_argument({option})", "True"), name="debug", use="set_detect_anomaly(args.debug)",
+        setting=Setting(("mode",), (True,), "False"),
+    )  # fmt: skip
+    assert (finding.location.line, finding.fix_code) == (1, f"parser.add_argument({edited})" if edited else "")
+    assert (finding.diff is not None) == bool(edited)
+
+
 def test_a_value_that_goes_by_another_name_on_its_way(make: Workshop) -> None:
     assert moved(make, ("rate = 3.0", "3.0"), own="rate").diff.added == ["rate = 0.3"]
 

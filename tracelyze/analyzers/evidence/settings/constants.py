@@ -52,6 +52,9 @@ _OPERATIONS: Final[dict[type[ast.operator], Callable[[float, float], Any]]] = {
     ast.Pow: operator.pow,
 }
 _LARGEST_POWER: Final = 64  # of one that a script writes in place of a number
+_ON_UNLESS_GIVEN: Final = re.compile(  # a flag that turns on by its name what it turns off
+    r"(?!.*\bdefault\b)(?!.*\bdest\b).*[\"']--(?!(?:no|not|disable|without|skip|off)\b).*[\"']store_false[\"'].*"
+)
 _BOOLEANS: Final = {"True": True, "False": False}
 
 
@@ -192,6 +195,8 @@ def _edit(row: Row, instead: str) -> Diff | None:
     text = lines[at] if row["excerpt"] and 0 <= at < len(lines) else ""
     if not instead or not text or len(text) > _LONGEST:
         return None
+    if instead == "False" and _ON_UNLESS_GIVEN.fullmatch(text):
+        return Diff(row["file"], row["line"], [text], [text.replace("store_false", "store_true")])
     value = rf"(?<![\w.])(?P<value>{re.escape(row['value'])})(?![\w.])"
     behind = rf"\b{re.escape(row['own_name'] or '')}\b[\"'\]]{{0,2}}(?:\s*:[^=,\"']*=|\s*[=:])\s*{value}"
     for pattern in (behind, rf"\bdefault\s*=\s*{value}", value):
