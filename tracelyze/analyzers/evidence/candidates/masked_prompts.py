@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-IGNORED: Final = -100
+IGNORED: Final = -100  # the default of torch, `ignore_index`
 _PADDING: Final = re.compile(r"pad|fill|long|max|width|size|block|shape|lack", re.IGNORECASE)  # left of a shorter text
 _LONGEST: Final = 50  # characters that a sentence can quote
 _WHY: Final = (
