@@ -12,26 +12,31 @@ _MIXES: Final = frozenset({"mul_", "copy_"})
 
 
 def mixing(code: CodeType) -> list[int]:
-    """Lines of a function that mix weights into others, as an average or a target network does: neither steps of an
-    optimizer, which read gradients, nor trainings, but for `copy_(a.lerp(b))` there. Those that give a loop's variable
-    the mixture, where there are."""
-    names, copied = set(code.co_names), 0
+    """Lines of a function that mix weights into others, as an average or a target network does. Where lines give the
+    variable of a loop the mixture, those alone.
+
+    What reads gradients is the step of an optimizer or a training: there only `copy_(a.lerp(b))` is meant.
+    """
+    names = set(code.co_names)
     trains = bool(names & {"grad", "backward"})
-    if not names & {"zip", "items"} or (trains and not names >= {"lerp", "zip"}):
+    if not names & _WEIGHTS or not names & {"zip", "items"} or (trains and not names >= {"lerp", "zip"}):
         return []
-    found, anew, variables = set[int](), set[int](), set[str]()
-    begins, mixed, kept = False, 0, not names & _WEIGHTS
+    in_place, anew = set[int](), set[int]()
+    variables = set[str]()  # of loops
+    copied = mixed = 0  # the latest line that calls copy_, and the latest one that multiplies or mixes
+    in_head = puts_together = False  # within `for name, value in`; a new state is put together: `state[name] = ...`
     for line, one in by_line(code):
-        begins = one.opname == "FOR_ITER" or (begins and (one.opname == "UNPACK_SEQUENCE" or bool(names_stored(one))))
-        kept |= one.opname == "STORE_SUBSCR"  # a new state is put together
-        copied = line if one.opname in METHODS and one.argval == "copy_" else copied
-        mixes = one.opname in METHODS and one.argval in _MIXES and "zip" in names
+        method = one.argval if one.opname in METHODS else ""
+        in_head = one.opname == "FOR_ITER" or (in_head and (one.opname == "UNPACK_SEQUENCE" or bool(names_stored(one))))
+        puts_together |= one.opname == "STORE_SUBSCR"
+        copied = line if method == "copy_" else copied
+        mixes = method in _MIXES and "zip" in names
         if (mixes and not trains) or (trains and one.argval == "lerp" and copied == line):
-            found.add(line)
-        if (one.opname in METHODS and one.argval in ("mul", "lerp")) or (one.opname, one.argrepr) == ("BINARY_OP", "*"):
+            in_place.add(line)
+        if method in ("mul", "lerp") or (one.opname, one.argrepr) == ("BINARY_OP", "*"):
             mixed = line
-        if begins:
+        if in_head:
             variables.update(names_stored(one))
         elif mixed == line and variables.intersection(names_stored(one)):
             anew.add(line)
-    return [] if not names & _WEIGHTS else sorted(anew if anew and not kept and not trains else found)
+    return sorted(anew if anew and not puts_together and not trains else in_place)

@@ -13,11 +13,13 @@ VIEWS: Final = frozenset({"detach", "view", "view_as", "squeeze", "unsqueeze", "
 
 
 def rebound(code: CodeType) -> list[int]:
-    """Lines that leave the tensor of a `for` as it was: they give its variable a sum or a difference, compute one by a
-    method without an underscore and drop it, or change what a method of it has returned, which may be a copy, there or
-    by a name that they give it and never write back."""
+    """Lines that leave the tensor of a `for` as it was: `p = p - update`, `p.sub(update)` as a statement, and
+    `p.float().sub_(update)`, which may change a copy. What may be a copy and has a name (`flat = p.reshape(-1)`) counts
+    where it is changed and never written back."""
     found: set[int] = set()
-    before, owner, copied, variables = "", "", 0, set[str]()
+    variables = set[str]()  # of loops
+    before, owner = "", ""  # the operation before this one, and the name that a method is taken of
+    copied = 0  # the latest line that calls what may make a copy
     named: dict[str, int] = {}  # what may be a copy, and the line that gave it this name
     changed: set[int] = set()
     for line, one in by_line(code):
