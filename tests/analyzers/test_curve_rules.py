@@ -394,6 +394,7 @@ def test_nan_that_clearml_wrote_as_zero(make) -> None:
 RISING = np.linspace(0.1, 0.9, 100)
 FLAT = np.full(100, 0.5)
 SINKING = np.r_[np.geomspace(1.0, 0.2, 40), np.full(60, 0.2)]
+WORSE = np.r_[np.linspace(0.45, 0.75, 50), np.linspace(0.75, 0.25, 90), np.full(60, 0.25)]
 UNREST = np.random.default_rng(0).normal(size=100)
 SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
 
@@ -422,6 +423,13 @@ SOLVED = np.r_[np.linspace(0.1, 1.0, 40), np.ones(60)]
         ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, 20 * FLAT]}, "fired"),
         ("reward-collapse", {"reward": np.r_[RISING, np.full(100, 0.1)], "kl": np.r_[FLAT, FLAT]}, "passed"),
         ("reward-collapse", {"reward": np.r_[RISING, RISING], "kl": np.linspace(0.01, 1, 200)}, "passed"),
+        (
+            "reward-collapse",
+            {"reward": WORSE, "kl": np.linspace(0.3, 0.9, 200)},
+            "fired",
+        ),  # than it began, ever further
+        ("reward-collapse", {"reward": WORSE, "kl": 0.6 + 0.3 * np.sin(np.arange(200) / 20)}, "passed"),
+        ("reward-collapse", {"reward": np.maximum(WORSE, 0.43), "kl": np.linspace(0.3, 0.9, 200)}, "passed"),
         ("reward-collapse", {"reward": RISING[:30]}, "skipped"),
         ("reward-collapse", {"reward": SINKING, "kl": 1.1 - SINKING}, "fired"),  # from the start on: a wrong sign
         ("reward-collapse", {"reward": SINKING, "kl": FLAT}, "passed"),

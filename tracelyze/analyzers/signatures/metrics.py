@@ -51,6 +51,16 @@ class Metric:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def at_start(self) -> int:
+        """How many values count as the first ones."""
+        return max(3, len(self) // 50)
+
+    @property
+    def start(self) -> float:
+        """The median of the first values."""
+        return float(np.median(self.values[: self.at_start]))
+
     def ends(self, share: float = 0.2) -> tuple[float, float]:
         """Medians of the first and the last `share` of the values."""
         count = max(1, int(share * len(self.values)))
@@ -97,6 +107,16 @@ def rises(seen: Metric | None, sigmas: float = 3.0) -> bool:
     first, last = seen.ends()
     noise = statistics.spread(np.diff(seen.blocks())) / np.sqrt(2)
     return last - first > sigmas * noise and last > first
+
+
+def growth(seen: Metric | None, step: float) -> float | None:
+    """The last fifth of a metric over the fifth before a step; None where either is missing or not above zero."""
+    if seen is None:
+        return None
+    before = seen.values[seen.steps <= step]
+    then = float(np.median(before[-max(1, len(before) // 5) :])) if len(before) else 0.0
+    last = seen.ends()[1]
+    return last / then if then > 0 and last > 0 else None
 
 
 def never_earned(process: Process, fewest: float) -> list[str]:

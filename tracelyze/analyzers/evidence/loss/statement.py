@@ -40,6 +40,12 @@ def of(process: Process, backward: Location | None) -> Location | None:
     return Location(backward.file, numbers[0], backward.function, text[numbers[0]].strip())
 
 
+def of_last(process: Process) -> tuple[Location | None, Location | None]:
+    """That of the training that began last, and its backward: a policy is trained after its pretraining."""
+    backward = process.optimizations[-1].backward_location if process.optimizations else None
+    return of(process, backward), backward
+
+
 def name_of(backward: Location | None) -> str:
     """What a backward is called on; empty where its line does not name it."""
     found = [match for pattern in BEGINS if backward is not None and (match := pattern.match(backward.source))]

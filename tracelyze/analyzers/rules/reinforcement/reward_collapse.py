@@ -38,15 +38,17 @@ def check(process: Process, limits: Limits) -> Outcome:
     if not (late < best - margin).all():
         return Passed(f"the reward ended at {number(float(np.median(late)))}; the best level was {number(best)}")
     begin = int(reward.steps[min((place + 1) * len(reward) // BLOCKS, len(reward) - 1)])
-    ratio = _jump(divergence, begin)
-    if divergence is not None and (ratio is None or ratio < limits["kl"]):
+    ratio, end = metrics.growth(divergence, begin), float(np.median(late))
+    jumped = ratio is not None and ratio >= limits["kl"]
+    if divergence is not None and not jumped and not _is_worse(reward, divergence, limits):
         return Passed("the reward fell, and the policy stayed as close to its reference as before")
-    end = float(np.median(late))
+    kl = limits.against("kl") if jumped else ()
+    line, backward = statement.of_last(process)
     return [
         Finding(
             rule=RULE.id,
             severity="warning",
-            confidence="likely" if divergence is not None else "possible",
+            confidence="likely" if jumped else "possible",
             title=f"The reward collapsed, from {number(best)} to {number(end)}",
             summary=(
                 f"The reward had risen to {number(best)} by step {begin:,} and fell to {number(end)} for good, which "
@@ -54,14 +56,16 @@ def check(process: Process, limits: Limits) -> Outcome:
                 + (f" The KL divergence from the reference grew {number(ratio)}-fold since." if ratio else "")
             ),
             fix="Go back to a checkpoint from before the fall; lower the learning rate, raise the weight of the KL "
-            "term, and clip the ratio tighter.",
+            "term, and clip the ratio tighter. See that no weight in the loss, as an entropy's, grows over the run.",
             first_step=begin,
             last_step=int(reward.steps[-1]),
             evidence=[
                 Evidence("reward at the end", end, "", best - margin, limits.source("lost"), role="most"),
                 Evidence("best level before", best),
-                Evidence("KL divergence, end over then", ratio, "", *limits.against("kl")),
+                Evidence("KL divergence, end over then", ratio, "", *kl),
             ],
+            location=line or backward,
+            seen_at=backward,
             charts=metrics.picture(
                 "Reward", [reward, *([divergence] if divergence else [])], [Mark(float(begin), "best level")]
             ),
@@ -70,11 +74,20 @@ def check(process: Process, limits: Limits) -> Outcome:
     ]
 
 
+def _is_worse(reward: metrics.Metric, divergence: metrics.Metric, limits: Limits) -> bool:
+    """Whether the policy ends worse than it began, and further from its reference than ever before."""
+    level, apart = reward.blocks(BLOCKS), divergence.blocks(BLOCKS)
+    noise = statistics.spread(np.diff(reward.values)) / np.sqrt(2 * reward.at_start)
+    fallen = max(limits["fallen"] * abs(reward.start), limits["sigmas"] * noise)
+    moved = len(apart) == len(level) and apart[-BLOCKS // 5 :].min() > apart[: -BLOCKS // 5].max()
+    return bool(moved and reward.start - level[-BLOCKS // 5 :].max() > fallen)
+
+
 def _from_the_start(
     process: Process, reward: metrics.Metric, divergence: metrics.Metric | None, limits: Limits
 ) -> Outcome:
     """A reward that never rises: below its first level for good, while the policy moves away from its reference."""
-    start = float(np.median(reward.values[: max(3, len(reward) // 50)]))
+    start = reward.start
     level = reward.blocks(BLOCKS)
     late, noise = level[-BLOCKS // 5 :], statistics.spread(np.diff(reward.values)) / np.sqrt(2)
     end = float(np.median(late))
@@ -83,9 +96,7 @@ def _from_the_start(
     apart = divergence.blocks(BLOCKS) if divergence is not None else np.zeros(1)
     if divergence is None or apart[-1] <= 0 or apart[-1] < limits["kl"] * apart[0]:
         return Passed("the reward fell, and nothing shows that the policy moved away from its reference")
-    last = process.optimizations[-1] if process.optimizations else None  # a policy is trained after its pretraining
-    backward = last.backward_location if last is not None else None
-    line = statement.of(process, backward)
+    line, backward = statement.of_last(process)
     turned = signs.without_minus(process, line) or signs.with_minus(process, line)
     found = Finding(
         rule=RULE.id,
@@ -114,16 +125,6 @@ def _from_the_start(
         false_alarm="A curriculum whose tasks get harder, or an opponent that learns as well.",
     )  # fmt: skip
     return [found]
-
-
-def _jump(divergence: metrics.Metric | None, begin: int) -> float | None:
-    """The KL divergence of the last fifth over that before `begin`; None where either is missing or not above zero."""
-    if divergence is None:
-        return None
-    before = divergence.values[divergence.steps <= begin]
-    then = float(np.median(before[-max(1, len(before) // 5) :])) if len(before) else 0.0
-    last = divergence.ends()[1]
-    return last / then if then > 0 and last > 0 else None
 
 
 RULE = Rule(
