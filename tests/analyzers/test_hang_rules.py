@@ -183,6 +183,46 @@ def test_the_condition_by_which_a_rank_leaves_the_loop_alone(make, condition: st
     assert decisions.said(None) == ""
 
 
+SKIPS = """    for x, y in train:
+        known = y >= 0
+        {condition}
+            continue
+        loss = cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+{behind}dist.barrier()"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "behind", "batches", "named"),
+    [
+        ("if not known.any():", "    ", 90, True),
+        ("if known.sum() == 0:", "    ", 90, True),
+        ("if not known.any():", "    ", 100, False),  # 400 steps: four passes, of all batches
+        ("if not known.any():", "        ", 90, False),  # the other rank waits in the loop as well
+        ("if step % 4:", "    ", 90, False),
+        ("if step >= 80:", "    ", 90, False),
+        ("print(known)", "    ", 90, False),
+    ],
+)
+def test_the_condition_by_which_a_rank_leaves_out_steps(
+    make, condition: str, behind: str, batches: int, named: bool
+) -> None:
+    text = SKIPS.format(condition=condition, behind=behind)
+    row = {"file": "train.py", "function": "main", "excerpt": text, "excerpt_line": 32}
+    head = row | {"line": 32, "source": "for x, y in train:"}
+    sites = [head | {"site": 1, "role": "loop"}, head | {"site": 2, "role": "loader"}]
+    loaders = [{"loader": 0, "length": batches, "site": 2}]
+    steps = {**make.steps(), "backwards": [1.0] * 400}
+    process = make.process(steps=steps, sites=sites, more={"loaders": loaders})
+    waited = (Location("train.py", 39, "", "dist.barrier()"), Location("train.py", 37, "", "loss.backward()"))
+    found, words = decisions.skipping(process, *waited, {"Rank 0": 400})
+    assert (found is not None) == named
+    if found is not None:
+        assert (found.line, found.source) == (34, condition)
+        assert f"Line 34 leaves out steps: `{condition}`. Rank 0 had made 400 steps" in words
+
+
 TIMED_OUT = "RuntimeError: Timed out waiting 15000ms for recv operation to complete"
 
 

@@ -1,12 +1,12 @@
-"""Where a rank may have decided alone to leave a loop in which the others went on."""
+"""Where a rank may have decided alone to leave a loop in which the others went on, or to leave out a step of it."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Location
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LEAVES: Final = re.compile(r"(?P<indent>\s*)(?P<condition>(?:if|elif) .+:\s*)?(?:break|continue|return)\b")
 _CONDITION: Final = re.compile(r"(?P<indent>\s*)(?:if|elif) .+:\s*(?:#.*)?$")
 _PLANNED: Final = re.compile(r"(?:>=?|==|<=?)\s*[\w.]*(?:max|total|limit|steps|epochs|iters)\w*\b|\b(?:max|total)_\w+")
+_COUNTED: Final = re.compile(r"%|(?:>=?|==|<=?)\s*[1-9]")  # by the number of the batch, which all ranks have
 
 
 def between(process: Process, one: Location, other: Location) -> Location | None:
@@ -21,7 +22,49 @@ def between(process: Process, one: Location, other: Location) -> Location | None
     if one.file != other.file:
         return None
     first, last = sorted((one.line, other.line))
-    lines = recorded_text.of_file(process, one.file)
+    return _only_way_out(_recorded(process, one.file), one, first, last)
+
+
+def skipping(process: Process, one: Location, other: Location, steps: dict[str, int]) -> tuple[Location | None, str]:
+    """The only condition under which the training loop, in which one place lies and the other one behind it, leaves out
+    a batch, and a sentence about it. `steps`: how many the rank had made that stood behind the loop, by its name. Only
+    where these are no whole number of passes, of one step for each batch."""
+    inside, behind = sorted((one, other), key=lambda place: place.line)
+    lines = _recorded(process, inside.file) if one.file == other.file else {}
+    heads = [place for place in process.locations("loop") if place.file == inside.file and place.line < inside.line]
+    head = max(heads, key=lambda place: place.line, default=None)
+    if head is None or any(place.line not in lines for place in (head, inside, behind)):
+        return None, ""
+    depth = _indent(lines[head.line])
+    if not _indent(lines[inside.line]) > depth >= _indent(lines[behind.line]):
+        return None, ""
+    read = {row["site"] for row in process.sites.records() if row["role"] == "loader" and row["line"] == head.line}
+    lengths = {row["length"] for row in process.tables["loaders"].records() if row["site"] in read}
+    batches = lengths.pop() if len(lengths) == 1 else None
+    (who, made), *_ = steps.items()
+    backwards = set(process.longest.steps["backwards"].tolist()) if process.optimizations else set()
+    if not batches or made % batches == 0 or backwards != {1}:
+        return None, ""
+    found = _only_way_out(lines, inside, head.line, inside.line)
+    if found is None or _COUNTED.search(found.source):
+        return None, ""
+    return found, (
+        f" Line {found.line} leaves out steps: `{found.source}`. {who} had made {plural(made, 'step')}, no whole "
+        f"number of passes over its {batches:,} batches."
+    )
+
+
+def _recorded(process: Process, file: str) -> dict[int, str]:
+    """The lines of a file that were recorded, by their numbers."""
+    lines: dict[int, str] = {}
+    for row in process.sites.records():
+        if row["excerpt_line"] and row["excerpt"] and row["file"] == file:
+            lines |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
+    return lines
+
+
+def _only_way_out(lines: dict[int, str], place: Location, first: int, last: int) -> Location | None:
+    """The condition of the only break, continue or return between two lines, all of which have to be known."""
     leaves = [at for at in range(first + 1, last) if _LEAVES.match(lines.get(at, ""))]
     if len(leaves) != 1 or any(at not in lines for at in range(first + 1, last)):
         return None
@@ -35,7 +78,11 @@ def between(process: Process, one: Location, other: Location) -> Location | None
         return None
     if _PLANNED.search(lines[head]):
         return None  # a number of steps that all ranks have
-    return Location(one.file, head, one.function, lines[head].strip())
+    return Location(place.file, head, place.function, lines[head].strip())
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def said(place: Location | None) -> str:

@@ -217,7 +217,7 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
         title = f"{who} left out {call.operation} of {rank_table.sizes(call.sizes)}, in which rank {rest[0]} waited"
     elif set(parted.apart) == set(parted.places) and len(parted.places) > 1:
         title = f"{who} wait for each other in different collectives"
-    alone = decisions.between(process, place, waited) if place and not (parted.elsewhere or parted.left_out) else None
+    alone, why = _decided(parted, process, place, waited)
     fix, code = _remedy(parted)
     return Finding(
         rule=rule,
@@ -227,7 +227,7 @@ def finding(parted: Parted, rule: str, process: Process) -> Finding:
         summary=(
             f"{' '.join(_sentence(parted, rank) for rank in sorted(parted.steps | parted.ended)[:6])} "
             + _why(parted)
-            + decisions.said(alone)
+            + why
         ),
         fix=fix,
         fix_code=code,
@@ -252,6 +252,19 @@ def _remedy(parted: Parted) -> tuple[str, str]:
     if parted.ended:
         return FIX, EXAMPLE
     return FIX_UNLIKE if parted.aborted and not parted.left_out else FIX_APART, TOGETHER
+
+
+def _decided(parted: Parted, process: Process, place: Location | None, waited: Location) -> tuple[Location | None, str]:
+    """The line by which a rank may have left the path of the others, and a sentence about it."""
+    if place is None or parted.elsewhere or parted.left_out:
+        return None, ""
+    alone = decisions.between(process, place, waited)
+    if alone is not None:
+        return alone, decisions.said(alone)
+    last = max((place, waited), key=lambda one: one.line)
+    whole = _whole(parted)
+    behind = {f"Rank {rank}": whole[rank] for rank, one in parted.places.items() if one == last and rank in whole}
+    return decisions.skipping(process, place, waited, behind) if behind else (None, "")
 
 
 def _why(parted: Parted) -> str:
