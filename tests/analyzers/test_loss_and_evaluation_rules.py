@@ -565,6 +565,19 @@ def test_train_in_eval_mode_after_a_validation(make) -> None:
         assert ("Dropout is off" in said, "BatchNorm uses" in said) == (drops, norms), "only what is there"
 
 
+@pytest.mark.parametrize(("later", "status"), [([1] * 300, "fired"), ([3] * 300, "passed")])
+def test_a_pretrained_part_that_stays_in_eval_mode(make, later: list[int], status: str) -> None:
+    """`later`: how many of three modules are in train mode after the first epoch."""
+    steps = make.steps() | {"modules_in_train": [1] * 100 + later, "modules_sensitive": [3] * 400}
+    text = json.dumps({"site": 2, "optimizer": 0, "modules": 2})
+    event = {"kind": "pretrained-mode", "name": "BertModel", "step": 1, "time": 1.0, "text": text}
+    found, _, finding = make.check("train-in-eval-mode", make.process(steps, events=[event]))
+    assert found == status
+    if finding is not None:
+        assert (finding.severity, finding.first_step, finding.last_step) == ("warning", 1, 400)
+        assert "2 modules of it that drop values" in finding.summary
+
+
 @pytest.mark.parametrize(
     ("kinds", "dropout", "norm"),
     [

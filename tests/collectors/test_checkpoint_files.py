@@ -193,6 +193,16 @@ def test_the_states_that_a_file_holds() -> None:
     assert set(counted.tensors) == {"weight", "bias"}
 
 
+def test_a_weight_whose_name_reads_like_a_count_is_none() -> None:
+    torch = pytest.importorskip("torch")
+    from tracelyze.collectors.program.saved_files import File
+
+    model = torch.nn.ModuleDict({"step": torch.nn.Linear(2, 2), "criterion": torch.nn.Linear(2, 2)})
+    assert not File(torch, model.state_dict()).progress
+    assert not File(torch, {"step_encoder": model.state_dict(), "criterion": model}).progress
+    assert File(torch, {"model": model.state_dict(), "step": torch.tensor(3)}).progress
+
+
 STAGES = """
 import copy
 import sys

@@ -20,6 +20,12 @@ Row = dict[str, Any]
 OF_VECTORS: Final = (
     "model.apply(init_weights)\nwith torch.no_grad():\n    model.embedding.weight.copy_(vectors)  # after every fill"
 )
+PRETRAINED: Final = "model = AutoModel.from_pretrained(path)"
+FIRST: Final = "Initialise first, then load; or initialise the new layers alone."
+LEFT_OUT: Final = (
+    "Leave this initialisation out: from_pretrained has filled what the file lacks by itself. Or initialise the new "
+    "layers alone."
+)
 _FILLS: Final = re.compile(
     r"(?<!\binit)\.(?:normal_|uniform_|trunc_normal_|exponential_)\s*\("
     r"|(?:\bParameter\s*\(|\.data\b.*=|\bcopy_\s*\().*\brand(?:n|n_like|)\s*\("
@@ -53,12 +59,12 @@ def finding(process: Process, row: Row, rule: str, limits: Limits) -> Finding:
         confidence="likely" if lines or again >= row["gone"] else "possible",
         title=f"Nothing of what was loaded is left in {row['gone']} of {plural(row['compared'], 'weight')}",
         summary=(
-            f"load_state_dict set {plural(row['tensors'], 'weight')} of {row['name']}. When the model was used first, "
-            f"{row['gone']} of the {row['compared']} that were looked at held other numbers, unrelated to what was "
-            f"loaded.{where} The training begins without what the file held."
+            f"{_setter(row.get('by'))} set {plural(row['tensors'], 'weight')} of {row['name']}. When the model was "
+            f"used first, {row['gone']} of the {row['compared']} that were looked at held other numbers, unrelated to "
+            f"what was loaded.{where} The training begins without what the file held."
         ),
-        fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code=loaded_last(process, named),
+        fix=LEFT_OUT if row.get("by") == "pretrained" else FIRST,
+        fix_code=pretrained_alone(process, named) if row.get("by") == "pretrained" else loaded_last(process, named),
         first_step=int(row["step"]) + 1,
         evidence=[
             Evidence(
@@ -120,7 +126,8 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
     title = f"Loaded weights are initialised again: {row['overwritten']} of {loaded} were overwritten"
     which, left = ("it", "it") if loaded == 1 else (f"{row['overwritten']} of them", "them")
     by = {one.get("by") for one in loads(process) if _refilled_there(one, row)}
-    vectors = by == {"from_pretrained"}
+    vectors, pretrained = by == {"from_pretrained"}, by == {"pretrained"}
+    filled = process.site(row["overwritten_site"])
     along = f", along with {plural(beside, 'weight')} that were not loaded" if few else ""
     return Finding(
         rule=rule,
@@ -128,12 +135,16 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
         confidence="likely",
         title="The one weight that was loaded is initialised again" if loaded == 1 else title,
         summary=(
-            f"{'from_pretrained' if vectors else 'load_state_dict'} set {plural(loaded, 'weight')} of the model. "
+            f"{_setter(*by if len(by) == 1 else ())} set {plural(loaded, 'weight')} of the model. "
             f"Before the first step a function of torch.nn.init filled {which} with random numbers{along}: the "
             f"training begins from scratch, and nothing of what was loaded is left in {left}."
         ),
-        fix="Initialise first, then load; or initialise the new layers alone.",
-        fix_code=OF_VECTORS if vectors else loaded_last(process, process.site(row["overwritten_site"])),
+        fix=LEFT_OUT if pretrained else FIRST,
+        fix_code=OF_VECTORS
+        if vectors
+        else pretrained_alone(process, filled)
+        if pretrained
+        else loaded_last(process, filled),
         first_step=int(row["step"]),
         evidence=[
             Evidence(
@@ -146,9 +157,13 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
             if few
             else Evidence("weights loaded", loaded, "tensors", *limits.against("weights")),
         ],
-        location=process.site(row["overwritten_site"]),
+        location=filled,
         false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
     )
+
+
+def _setter(by: str | None = None) -> str:
+    return "from_pretrained" if by in ("from_pretrained", "pretrained") else "load_state_dict"
 
 
 def fills(process: Process) -> list[Location]:
@@ -166,3 +181,12 @@ def loaded_last(process: Process, filled: Location | None) -> str:
     lines = [one.dedented(one.text) for one in both if one is not None and isinstance(one.parsed.statement, ast.Expr)]
     first, last = lines if len(lines) > 1 else ("model.apply(init_weights)", "model.load_state_dict(state)")
     return f"{first}\n{last}  # after every initialisation"
+
+
+def pretrained_alone(process: Process, filled: Location | None) -> str:
+    """The script's own statement that loads, in the function that initialises after it: without that."""
+    places = [one for one in process.locations("pretrained") if filled and one.file_function == filled.file_function]
+    own = own_statement.at(process, places[0]) if len(places) == 1 else None
+    known = own is not None and isinstance(own.parsed.statement, ast.Assign)
+    loads = own.dedented(own.text) if own is not None and known else PRETRAINED
+    return f"{loads}  # nothing initialises the whole model after it"

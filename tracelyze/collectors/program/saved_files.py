@@ -44,7 +44,9 @@ class File:
         self.unnamed = False  # some of its tensors have no name: they stand in a list
         keys = [key for key in content if type(key) is str] if is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
-        self.progress = any(word in key.lower() for key in keys[:64] for word in PROGRESS)
+        self.progress = any(
+            word in key.lower() for key in keys[:64] if _may_count(torch, content[key]) for word in PROGRESS
+        )
         for holder in _holders(torch, content, DEEPEST):
             if issubclass(type(holder), torch.nn.Module):
                 self._add(holder.named_parameters())
@@ -85,6 +87,14 @@ class File:
             for first in range(len(inner)):
                 ends.setdefault(".".join(inner[first:]), []).extend(ones)
         return ends | whole
+
+
+def _may_count(torch: Any, value: Any) -> bool:
+    """Whether it may be a number of epochs or steps: no weight of a module that is called `step` or `criterion`."""
+    kind = type(value)
+    if issubclass(kind, torch.Tensor):
+        return not value.dim()
+    return not is_mapping(value) and not issubclass(kind, torch.nn.Module)
 
 
 def _plain(groups: Any) -> list[Any]:

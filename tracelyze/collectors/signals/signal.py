@@ -11,6 +11,7 @@ state_taken(module, state)        a module handed out its weights by name
 state_loading(module, given)      it is about to take in those of `given`
 state_loaded(module, given, result)      and has: what was missing and unexpected
 vectors_taken(module)             an embedding was made of vectors that it was given: from_pretrained returned
+pretrained(module, missing)       from_pretrained of a library has set the weights of a model, but for these names
 file_saved(content, name)         torch.save has written an object into a file of this name
 file_loaded(content, name)        torch.load has read one
 state_restored(role, owner)       an optimizer, scheduler or scaler took in a state: its load_state_dict returned
@@ -62,7 +63,8 @@ EVENTS = (
     "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_first_step", "before_step", "first_step", "after_step", "opened", "every_second", "logged",
     "scheduled", "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored",
-    "vectors_taken", "file_saved", "file_loaded", "reported", "evaluation_begins", "evaluation_ends", "finished",
+    "vectors_taken", "pretrained", "file_saved", "file_loaded", "reported", "evaluation_begins", "evaluation_ends",
+    "finished",
 )  # fmt: skip
 STEP_EVENTS = ("forward", "settled", "before_backward", "after_backward", "before_step", "after_step")
 CHOICES = ("copied_columns", "fast_columns", "needs_every_step")

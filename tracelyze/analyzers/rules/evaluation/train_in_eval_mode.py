@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.policies import acting
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_names
-from tracelyze.analyzers.evidence.modes import kept_too_late, stretches, teachers
+from tracelyze.analyzers.evidence.modes import kept_too_late, pretrained_part, stretches, teachers
 from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -39,7 +39,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     known = np.isfinite(steps["model_in_train"]) & (np.nan_to_num(steps["modules_sensitive"]) > 0)
     off = known & (steps["model_in_train"] == 0) & (steps["modules_in_train"] == 0)
     if int(off.sum()) < limits["steps"]:
-        return None
+        return pretrained_part.find(optimization, RULE.id, limits)
     first = int(np.argmax(off))
     since = known.copy()
     since[:first] = False

@@ -15,6 +15,9 @@ _GRADIENTS = frozenset({"requires_grad", "requires_grad_"})
 _CALLING = ("PRECALL", "PUSH_NULL", "CACHE", "EXTENDED_ARG")  # instructions between a method and its arguments
 
 called: SetByIdentity = SetByIdentity()  # modules with a `train` of their own, after its first call for training
+pretrained: SetByIdentity = (
+    SetByIdentity()
+)  # models that from_pretrained put to evaluate, and nobody by themselves since
 evaluated: SetByIdentity = SetByIdentity()  # those that were put to evaluate since they were looked at last
 
 

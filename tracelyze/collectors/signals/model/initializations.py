@@ -120,10 +120,22 @@ class Initializations(Signal):
     def vectors_taken(self, module: Any) -> None:
         """What it was given stands where a function of torch.nn.init would have filled it."""
         weight = module.weight
-        new = len(self._weights) < MAX_WEIGHTS and is_plain(self.torch, weight) and bool(weight.data_ptr())
-        if new and self._fills_left:
-            self._weights[weight.data_ptr()] = _Weight(weight, weight.numel())
+        self._given(weight)
         self._loaded(module, set(), "from_pretrained")
+
+    def pretrained(self, module: Any, missing: set[str]) -> None:
+        """Its weights came without being filled: it was made without memory, or its filling was switched off."""
+        for name, one in module.named_parameters():
+            if one.dim() > 1 and name not in missing:
+                self._given(one)
+        self._loaded(module, missing, "pretrained")
+
+    def _given(self, weight: Any) -> None:
+        """A weight that was made of values, and not filled."""
+        if not self._fills_left or len(self._weights) >= MAX_WEIGHTS or not is_plain(self.torch, weight):
+            return
+        if (address := weight.data_ptr()) and self._known(address, weight.numel()) is None:
+            self._weights[address] = _Weight(weight, weight.numel())
 
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
         self._loaded(module, set(getattr(result, "missing_keys", None) or ()), "load_state_dict")

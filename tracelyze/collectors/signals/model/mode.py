@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import weakref
 from typing import Any
 
 from tracelyze.collectors.program.call import GRAD, Call, SensitiveModules
-from tracelyze.collectors.program.modules import mode_sensitivity
+from tracelyze.collectors.program.modules import mode_overrides, mode_sensitivity
+from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
+
+MAX_PRETRAINED = 20
+
+
+def _drops(module: Any) -> bool:
+    """Whether it is no normalisation: their statistics are often left as they were learned, on purpose."""
+    return module is not None and not hasattr(module, "running_mean")
 
 
 class Mode(Signal):
@@ -22,6 +32,31 @@ class Mode(Signal):
         self._calls: list[Call] = []
         # As calls found them: by model, how many are sensitive, and how many of these are in train mode.
         self._known: dict[tuple[int, int, int], SensitiveModules] = {}
+        self._pretrained: list[tuple[weakref.ref[Any], int | None]] = []  # with the line that loaded each
+
+    def pretrained(self, module: Any, missing: set[str]) -> None:
+        if len(self._pretrained) < MAX_PRETRAINED:
+            self._pretrained.append((weakref.ref(module), self.program.sites.here("pretrained")))
+
+    def first_step(self, tracked: Tracked) -> None:
+        """Models that are trained as from_pretrained left them, in eval mode; not those whose outputs are targets,
+        which get no gradients, nor those that the program has put to evaluate by themselves since."""
+        held: set[int] | None = None
+        for one in list(self._pretrained):
+            module = one[0]()
+            if module is None or module.training or module not in mode_overrides.pretrained:
+                continue
+            if held is None:
+                held = {id(p) for p in tracked.parameters() if p.grad is not None}
+            own = list(module.parameters())
+            if 2 * sum([id(p) in held for p in own]) <= len(own):
+                continue
+            self._pretrained.remove(one)
+            dropping = [ref for ref in mode_sensitivity.sensitive_modules(self.torch, module) if _drops(ref())]
+            if dropping and not mode_sensitivity.in_train(dropping):
+                name = type(module).__name__
+                facts = {"site": one[1], "optimizer": tracked.index, "modules": len(dropping)}
+                self.context.record_event("pretrained-mode", name, json.dumps(facts))
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         if call.model.sensitive and not call.replayed:
