@@ -57,6 +57,22 @@ def test_a_multiple_of_the_loss(make: Any) -> None:
     assert "40 times" in logged(make, lambda losses, begin, end: losses[begin:end].sum(), ahead=1)[2].title
 
 
+def test_a_multiple_by_the_samples_of_a_batch(make: Any) -> None:
+    for value, said, code in (
+        (
+            lambda losses, begin, end: losses[begin:end].mean() / 32,
+            "means of batches are added",
+            "self.sum += value * n",
+        ),
+        (lambda losses, begin, end: losses[end - 1] * 32, "sums over batches are added", "mean = total / samples"),
+    ):
+        finding = logged(make, value)[2]
+        assert f"A batch has 32 samples: such values come about where {said}" in finding.summary
+        assert code in finding.fix_code
+        assert finding.evidence[0].value == pytest.approx(32.0), "times, whichever is larger"
+    assert "A batch" not in logged(make, lambda losses, begin, end: losses[begin:end].mean() / 40)[2].summary
+
+
 def test_a_sum_that_is_never_reset(make: Any) -> None:
     assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum())[2].title
     assert "never reset" in logged(make, lambda losses, begin, end: losses[:end].sum() / EVERY)[2].title

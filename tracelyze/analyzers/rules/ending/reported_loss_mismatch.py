@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import reports, style
 from tracelyze.analyzers.evidence import pictures, recorded_text
-from tracelyze.analyzers.evidence.loss.means import collected
+from tracelyze.analyzers.evidence.loss.means import by_samples, collected
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -63,6 +63,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
     stale = match.kind == "sum"
     parts = _divided_by(process, match, limits["spread"])
     own = collected.divided(process, process.longest.loss_location) if parts else None
+    counted = by_samples.of(process.longest, match.factor, limits["spread"])
     return Finding(
         rule=RULE.id,
         severity="info",
@@ -71,30 +72,25 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         summary=(
             f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. "
             "Training itself is not affected, but this curve cannot be compared with other runs, batch sizes or "
-            "logging intervals." + DIVIDED.format(parts=parts) * bool(parts)
+            "logging intervals." + (DIVIDED.format(parts=parts) if parts else counted.said * (not stale))
         ),
         fix="Reset the running sum to 0 after logging it."
         if stale
         else TAKE_BACK.format(parts=parts)
         if parts
-        else "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
+        else counted.fix,
         fix_code=f"{_sum_at(process)} = 0.0  # right behind the line that logs it"
         if stale
         else own.code
         if own
         else f"losses.append(loss.item() * {parts})  # where the divided loss is collected"
         if parts
-        else "mean = sum(losses) / len(losses)  # what is logged: losses since the value before",
+        else counted.code,
         diff=own.diff if own else None,
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
-            Evidence(
-                "logged over the sum of all losses" if stale else "logged over measured loss",
-                match.factor,
-                "",
-                *limits.against("factor"),
-            ),
+            Evidence("logged over the sum of all losses", match.factor) if stale else _times(match.factor, limits),
             Evidence("spread of that factor", match.spread, "share", *limits.against("spread"), role="basis"),
             Evidence("values logged", len(series.values), "", *limits.against("values"), role="basis"),
             Evidence("last value logged", float(series.values[-1])),
@@ -105,6 +101,11 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         charts=pictures.loss(process.longest),
         false_alarm="A logged loss that is weighted or scaled on purpose, for example a sum over a batch.",
     )
+
+
+def _times(factor: float, limits: Limits) -> Evidence:
+    name, times = ("logged over measured loss", factor) if factor >= 1 else ("measured over logged loss", 1 / factor)
+    return Evidence(name, times, "times", *limits.against("factor"))
 
 
 def _divided_by(process: Process, match: Match, spread: float) -> int:
