@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def find(optimization: Optimization, rule: str, limits: Limits) -> Finding | None:
     """One that most of its parameters' gradients reach, while no step turns on what drops in it."""
     process, steps = optimization.process, optimization.steps
-    rows = [json.loads(row["text"]) | {"name": row["name"]} for row in _events(process)]
+    rows = [json.loads(row["text"]) | {"name": row["name"]} for row in process.events_of("pretrained-mode")]
     own = [row for row in rows if row["optimizer"] == optimization.optimizer]
     if not own:
         return None
@@ -34,10 +34,6 @@ def find(optimization: Optimization, rule: str, limits: Limits) -> Finding | Non
     if int(off.sum()) < limits["steps"] or share < limits["share"]:
         return None
     return _finding(optimization, rule, limits, row, off, share)
-
-
-def _events(process: Process) -> list[dict[str, Any]]:
-    return [row for row in process.events.records() if row["kind"] == "pretrained-mode"]
 
 
 def _finding(
@@ -63,7 +59,7 @@ def _finding(
         first_step=timing.step_at(optimization, int(where[0])),
         last_step=timing.step_at(optimization, int(where[-1])),
         evidence=[
-            Evidence("steps in which it was in eval mode", share, "share", limits["share"], limits.source("share")),
+            Evidence("steps in which it was in eval mode", share, "share", *limits.against("share")),
             Evidence("modules of it that drop values in train mode", row["modules"], "modules", role="basis"),
         ],
         location=place,

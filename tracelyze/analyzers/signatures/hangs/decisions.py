@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
 
@@ -22,7 +23,7 @@ def between(process: Process, one: Location, other: Location) -> Location | None
     if one.file != other.file:
         return None
     first, last = sorted((one.line, other.line))
-    return _only_way_out(_recorded(process, one.file), one, first, last)
+    return _only_way_out(recorded_text.of_file(process, one.file), one, first, last)
 
 
 def skipping(process: Process, one: Location, other: Location, steps: dict[str, int]) -> tuple[Location | None, str]:
@@ -30,13 +31,13 @@ def skipping(process: Process, one: Location, other: Location, steps: dict[str, 
     a batch, and a sentence about it. `steps`: how many the rank had made that stood behind the loop, by its name. Only
     where these are no whole number of passes, of one step for each batch."""
     inside, behind = sorted((one, other), key=lambda place: place.line)
-    lines = _recorded(process, inside.file) if one.file == other.file else {}
+    lines = recorded_text.of_file(process, inside.file) if one.file == other.file else {}
     heads = [place for place in process.locations("loop") if place.file == inside.file and place.line < inside.line]
     head = max(heads, key=lambda place: place.line, default=None)
     if head is None or any(place.line not in lines for place in (head, inside, behind)):
         return None, ""
-    depth = _indent(lines[head.line])
-    if not _indent(lines[inside.line]) > depth >= _indent(lines[behind.line]):
+    depth = recorded_text.indent_of(lines[head.line])
+    if not recorded_text.indent_of(lines[inside.line]) > depth >= recorded_text.indent_of(lines[behind.line]):
         return None, ""
     read = {row["site"] for row in process.sites.records() if row["role"] == "loader" and row["line"] == head.line}
     lengths = {row["length"] for row in process.tables["loaders"].records() if row["site"] in read}
@@ -52,15 +53,6 @@ def skipping(process: Process, one: Location, other: Location, steps: dict[str, 
         f" Line {found.line} leaves out steps: `{found.source}`. {who} had made {plural(made, 'step')}, no whole "
         f"number of passes over its {batches:,} batches."
     )
-
-
-def _recorded(process: Process, file: str) -> dict[int, str]:
-    """The lines of a file that were recorded, by their numbers."""
-    lines: dict[int, str] = {}
-    for row in process.sites.records():
-        if row["excerpt_line"] and row["excerpt"] and row["file"] == file:
-            lines |= dict(enumerate(str(row["excerpt"]).split("\n"), int(row["excerpt_line"])))
-    return lines
 
 
 def _only_way_out(lines: dict[int, str], place: Location, first: int, last: int) -> Location | None:
@@ -79,10 +71,6 @@ def _only_way_out(lines: dict[int, str], place: Location, first: int, last: int)
     if _PLANNED.search(lines[head]):
         return None  # a number of steps that all ranks have
     return Location(place.file, head, place.function, lines[head].strip())
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def said(place: Location | None) -> str:
