@@ -33,6 +33,11 @@ def test_discarded_microbatches(make) -> None:
     _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line, step]))
     assert finding.fix.startswith("Move zero_grad from line 17 to right behind the optimizer's step (line 40)")
     assert finding.fix_code.endswith("self.opt.zero_grad()")
+    none = line | {"role": "grad-set", "source": "p.grad = None"}
+    scaled = line | {"role": "grad-set", "site": 10, "line": 60, "function": "g", "source": "p.grad = p.grad / 2"}
+    _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[none, scaled, step]))
+    assert (finding.location.line, "clears" in finding.title) == (17, False)
+    assert finding.fix.startswith("Move what clears the gradients from line 17 to right behind the optimizer's step")
 
 
 @pytest.mark.parametrize(

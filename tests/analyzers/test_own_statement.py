@@ -124,6 +124,37 @@ def test_the_later_optimizer_leaves_out_what_the_earlier_one_holds(
 
 
 @pytest.mark.parametrize(
+    ("given", "names", "place", "code"),
+    [
+        ("matrices", "tok.weight", 2, "matrices = [p for p in matrices if p is not net.tok.weight]"),
+        (
+            "[*a, *b]",
+            "tok.weight",
+            2,
+            "one = torch.optim.Muon([p for p in [*a, *b] if p is not net.tok.weight], lr=0.1)",
+        ),
+        ("matrices", "tok.weight, up.weight", 3, "held = {id(p)"),  # a hidden layer: either may keep it
+    ],
+)
+def test_what_is_tied_to_an_embedding_is_not_for_muon(make, given: str, names: str, place: int, code: str) -> None:
+    text = f"def f(net):\n    one = torch.optim.Muon({given}, lr=0.1)\n    two = torch.optim.AdamW(net.parameters())"
+    lines = text.split("\n")
+    row = {"role": "optimizer", "file": "train.py", "function": "f", "excerpt": text, "excerpt_line": 1}
+    sites = [{**row, "site": one, "line": one + 1, "source": lines[one].strip()} for one in (1, 2)]
+    held = [{"optimizer": one, "name": ("Muon", "AdamW")[one], "made_at": one + 1, "parameters": 6} for one in (0, 1)]
+    steps = {name: list(values) for name, values in make.steps().items()}
+    steps["optimizer"] = [index % 2 for index in range(len(steps["step"]))]
+    layers = [{"model": 0, "module": "tok", "kind": "Embedding"}, {"model": 0, "module": "up", "kind": "Linear"}]
+    models = [{"model": 0, "name": "LM", "called_as": "net"}]
+    process = make.process(steps, sites=sites, optimizers=held, models=models, more={"modules": layers})
+    earlier, later = process.optimizations
+    found = shared_tensors.remedy(later, earlier, 1, names)
+    assert found.place.line == place
+    assert code in found.code
+    assert "sum of both" not in shared_tensors.effect(later, earlier), "their rates have nothing in common"
+
+
+@pytest.mark.parametrize(
     ("text", "example"),
     [
         (

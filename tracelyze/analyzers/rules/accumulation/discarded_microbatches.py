@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
+BY_HAND = r"\.grad\s*=\s*None\b"
+
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """Steps with several backwards, one per batch, and gradients that were gone in between."""
+    """Steps with several backwards, one for each micro-batch, and gradients that were gone in between."""
     if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return _check(process.optimizations[0], limits)
@@ -61,6 +63,7 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
     count = int(np.median(steps["backwards"][bad]))
     lost = (count - 1) / count
     line = script_lines.only(optimization.process, "clears")
+    by_hand = script_lines.only(optimization.process, "grad-set", BY_HAND) if line is None else None
     cleared = f"line {line.line} clears the gradients" if line is not None else "gradients are cleared"
     return Finding(
         rule=RULE.id,
@@ -68,12 +71,14 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         confidence="certain",
         title=f"{count - 1} of {count} micro-batches are thrown away: {cleared} between the backwards",
         summary=(
-            f"Every step runs {count} backwards, one per batch, and in {share_of(share, 'observed steps')} the "
-            f"gradients were cleared between them. The step sees only the last micro-batch: {percent(lost)} of the "
-            f"computation is wasted, and the effective batch is {count} times too small."
+            f"Every step runs {count} backwards, one for each micro-batch, and in "
+            f"{share_of(share, 'observed steps')} the gradients were cleared between them. The step sees only the "
+            f"last micro-batch: {percent(lost)} of the computation is wasted, and the effective batch is {count} times "
+            "too small."
+            + (f" Line {by_hand.line} sets gradients to None: {by_hand.source}." if by_hand else "")
         ),
-        fix=f"{_moved(line, optimization.step_location)}, and nowhere else: under the same condition as the step, or, "
-        "with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
+        fix=f"{_moved(line or by_hand, optimization.step_location)}, and nowhere else: under the same condition as the "
+        "step, or, with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
         fix_code="optimizer.step()  # as it is\noptimizer.zero_grad()",
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -85,7 +90,7 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
                      "none in a loop that accumulates"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, bad), lost),
-        location=line or optimization.backward_location,
+        location=line or by_hand or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Gradients cleared between the backwards of a step", "tensors",
@@ -99,7 +104,8 @@ def _moved(line: Location | None, step: Location | None) -> str:
     """What to do with the only line that clears, where it and the step stand in one file of the script."""
     if line is None or step is None or line.file != step.file:
         return "Call zero_grad right behind the optimizer's step"
-    return f"Move zero_grad from line {line.line} to right behind the optimizer's step (line {step.line})"
+    cleared = "zero_grad" if "zero_grad" in line.source else "what clears the gradients"
+    return f"Move {cleared} from line {line.line} to right behind the optimizer's step (line {step.line})"
 
 
 RULE = Rule(

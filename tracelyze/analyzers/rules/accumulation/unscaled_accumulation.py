@@ -86,7 +86,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         confidence="likely" if by_framework else "possible",
         title=f"Gradients of {count} micro-batches are added up, not averaged",
         summary=(
-            f"Every step accumulates {count} backwards, one per batch, and {percent(whole)} of the "
+            f"Every step accumulates {count} backwards, one for each micro-batch, and {percent(whole)} of the "
             f"observed losses were not divided by anything. {mean} the gradient is {count} times too large{logged}. "
             f"{effect}"
         ),

@@ -78,7 +78,7 @@ def _in_turns(one: Optimization, other: Optimization, row: dict[str, Any], turns
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"{_tensors(row)} are trained by two optimizers in turn",
+        title=f"{_tensors(row)} {'are' if row['shares'] > 1 else 'is'} trained by two optimizers in turn",
         summary=(
             f"{names[0]} and {names[1]} both hold {_named(row)} and step in turn, each after a backward of its own. "
             "Each has its own learning rate, moments and weight decay, so one optimizer may undo what the other does."
@@ -102,27 +102,26 @@ def _finding(
     one: Optimization, other: Optimization, row: dict[str, Any], both: tuple[int, float], limits: Limits
 ) -> Finding:
     names = [called.optimizer(optimization) for optimization in (other, one)]
-    code, diff = shared_tensors.left_out(one, other, row["shares"])
+    remedy = shared_tensors.remedy(one, other, row["shares"], str(row["shared_names"] or ""))
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{_tensors(row)} are updated by two optimizers in every step",
+        title=f"{_tensors(row)} {'are' if row['shares'] > 1 else 'is'} updated by two optimizers in every step",
         summary=(
             f"{names[0]} and {names[1]} both hold {_named(row)}, and both step after the same backward, in "
-            f"{share_of(both[1], 'steps')}. Each update is made twice, with separate moments: the learning rate of "
-            "these tensors is the sum of both."
+            f"{share_of(both[1], 'steps')}. {shared_tensors.effect(one, other)}"
         ),
-        fix="Give each tensor to one optimizer: the shared part to the first, or all to one, in several groups.",
-        fix_code=code,
-        diff=diff,
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=timing.step_at(one, 0),
         last_step=timing.last_step(one),
         evidence=[
             Evidence("tensors that both hold", row["shares"], "tensors", 0, "one optimizer is enough for a tensor"),
             Evidence("steps of both after one backward", both[1], "share", *limits.against("share")),
         ],
-        location=one.made_at or one.step_location,
+        location=remedy.place or one.step_location,
         seen_at=one.step_location,
         charts=pictures.loss(one),
         false_alarm="Two kinds of update of one tensor that are meant to add up.",

@@ -70,7 +70,7 @@ CUTS: Final = frozenset({"detach", "detach_", "no_grad", "inference_mode", "nump
 ANEW: Final = frozenset({"tensor", "Variable"})  # with requires_grad=True: a tensor without the graph of its numbers
 OLD: Final = ("logp", "logps", "log_prob", "log_probs", "logprob", "logprobs", "log_pi")
 ASSIGNED: Final = {
-    "requires_grad": "freeze", "training": "train-mode", "labels": "labels",
+    "requires_grad": "freeze", "training": "train-mode", "labels": "labels", "grad": "grad-set",
     **dict.fromkeys(("advantages", "advantage", "adv"), "advantage"),
     **dict.fromkeys(("ref", "ref_model", "ref_net", "ref_policy"), "reference"),
     **dict.fromkeys(("reference", "reference_model", "reference_policy", "policy_ref", "model_ref"), "reference"),
@@ -78,7 +78,12 @@ ASSIGNED: Final = {
     **{name: "old-policy" for one in OLD for name in (f"old_{one}", f"{one}_old")},
 }  # fmt: skip
 KEYED: Final = {"labels": "labels", "lr": "rate-text"}  # `batch["labels"] = ...`, `group["lr"] = rate`
-AS_ATTRIBUTE: Final = {"freeze": True, "train-mode": True, "labels": False}  # others are both, variables as well
+AS_ATTRIBUTE: Final = {
+    "freeze": True,
+    "train-mode": True,
+    "grad-set": True,
+    "labels": False,
+}  # others are both, variables as well
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
     {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "norm", "vector_norm", "std", "cdist", "reciprocal", "logit"}
 ) | {"acos", "asin", "arccos", "arcsin", "acosh", "atanh", "erfinv", "pow"}

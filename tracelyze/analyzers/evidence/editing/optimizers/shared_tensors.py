@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
-from tracelyze.diagnosis import Diff
+from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
+
+
+_TO_ONE: Final = "Give each tensor to one optimizer: the shared part to the first, or all to one, in several groups."
+_NOT_FOR_MUON: Final = (
+    "Leave the shared tensors out of what Muon is given: it is meant for the matrices of hidden layers. Embeddings, "
+    "and heads that are tied to them, are for the other optimizer, which holds them already."
+)
 
 
 def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[str, Diff | None]:
@@ -38,6 +46,49 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
     if edit is not None:
         edit = Diff(edit.file, edit.line, edit.removed, [second.indent + _held(name), *edit.added])
     return _example(name, second.dedented(changed)), edit
+
+
+class Remedy(NamedTuple):
+    """What to do, the line to do it at, an example, and the edit."""
+
+    fix: str
+    place: Location | None
+    code: str
+    diff: Diff | None = None
+
+
+def effect(later: Optimization, earlier: Optimization) -> str:
+    """What becomes of tensors that both step."""
+    if later.facts.get("name") == earlier.facts.get("name"):
+        return "Each update is made twice, with separate moments: the learning rate of these is the sum of both."
+    return "Each gradient is applied twice, by two rules with a learning rate of their own."
+
+
+def remedy(later: Optimization, earlier: Optimization, shares: int, names: str) -> Remedy:
+    """The later one without what both hold; Muon without it, where that is embeddings, or weights tied to them."""
+    found = _without_muon(later, earlier, names)
+    return found or Remedy(_TO_ONE, later.made_at, *left_out(later, earlier, shares))
+
+
+def _without_muon(later: Optimization, earlier: Optimization, names: str) -> Remedy | None:
+    muon = [one for one in (later, earlier) if one.facts.get("name") == "Muon"]
+    shared = [name for name in names.split(", ") if name]
+    tables = {row["module"] for row in later.process.tables["modules"].records() if row["kind"] == "Embedding"}
+    if len(muon) != 1 or not shared or any(name.removesuffix(".weight") not in tables for name in shared):
+        return None
+    own = own_statement.at(muon[0].process, muon[0].made_at)
+    call = own.only_call("Muon") if own is not None else None
+    given = call.args[0] if call is not None and call.args else None
+    if own is None or given is None:
+        return None
+    text, models = own.parsed.text_of(given), list(later.process.models.records())
+    holder = called.name_in(later.process, models[0]["model"], None) if len(models) == 1 else None
+    tensors = [f"{holder or 'model'}.{name}" for name in shared]
+    kept = f"p is not {tensors[0]}" if len(tensors) == 1 else f"all(p is not one for one in ({', '.join(tensors)}))"
+    others = f"[p for p in {text} if {kept}]"
+    if isinstance(given, ast.Name):
+        return Remedy(_NOT_FOR_MUON, muon[0].made_at, f"{text} = {others}  # above the line that makes Muon")
+    return Remedy(_NOT_FOR_MUON, muon[0].made_at, own.dedented(own.parsed.with_parts({given: others})))
 
 
 def _joins(given: ast.expr) -> bool:
