@@ -277,3 +277,12 @@ def test_what_began_later_is_no_reason_to_doubt_the_order_of_two_causes() -> Non
     found = [finding(name, 201) for name in ("learning-rate-too-high", "learning-rate-schedule")]
     told = causes(*found, finding("loss-nonfinite", 209))
     assert (told["learning-rate-too-high"], told["learning-rate-schedule"]) == ("learning-rate-schedule", None)
+
+
+def test_what_keeps_an_output_constant_explains_the_plateau() -> None:
+    """Both name each other as a cause: at the same step the catalogue decides, unless one says what keeps it so."""
+    known = [Evidence("other terms of the loss", consequences.OTHERS_LEARNED, role="message")]
+    plateau, constant = finding("loss-plateau", 1), finding("constant-output", 1)
+    assert causes(plateau, constant) == {"loss-plateau": None, "constant-output": "loss-plateau"}
+    constant = replace(constant, evidence=known)
+    assert causes(plateau, constant) == {"loss-plateau": "constant-output", "constant-output": None}

@@ -146,6 +146,17 @@ def test_a_term_that_was_given_up_for_the_others(make) -> None:
         assert "In the first steps" not in answers(make, 0.01, loss=other)[2].summary
 
 
+def test_a_small_term_that_was_learned_in_place_of_this_one(make) -> None:
+    """The rate of a bottleneck, summed over the batch: a twentieth of the loss at first, and soon nothing."""
+    whole = [1.06] * 9 + [1.004] * (COUNT - 9)
+    status, _, finding = answers(make, 0.01, loss=whole)
+    assert (status, finding.first_step) == ("fired", 1)
+    assert "In the first steps this term was 94% of it" in finding.summary
+    half = answers(make, 0.01, loss=[1.06] * 9 + [1.03] * (COUNT - 9))[2]
+    assert "In the first steps" not in half.summary, "the others were learned no better than this one"
+    assert half.first_step == 251, "where it was seen late enough"
+
+
 def updates(ratios: list[float]) -> list[dict[str, Any]]:
     return [
         {"time": 0.05 * step, "step": step, "optimizer": 0, "parameter": "l.weight", "elements": 256, "lr": 1.0,

@@ -64,9 +64,16 @@ def possible_causes(
     then the one that began first is the cause, or, at the same step, the one that comes first in the catalogue. So
     there are no cycles. Where only one of the two can be the cause, it is the cause at the same step, too.
     """
-    table, began = consequences.with_declared(rules), _onsets(findings, rules)
+    began, by_rule = _onsets(findings, rules), {finding.rule: finding for finding in findings}
+    table = {
+        effect: {
+            cause: row
+            for cause, row in rows.items()
+            if effect not in by_rule or not _is_ruled_out(row, by_rule[effect])
+        }
+        for effect, rows in consequences.with_declared(rules).items()
+    }
     between_ranks = {rule.id for rule in rules if getattr(rule, "gather", None) is not None}
-    by_rule = {finding.rule: finding for finding in findings}
 
     def may_cause(cause: Finding, effect: Finding, row: Consequence) -> bool:
         earlier = began[cause.rule] < began[effect.rule]  # by step, at the same step by the catalogue's order
@@ -136,13 +143,16 @@ def _holds(row: Consequence, cause: Finding, effect: Finding, run_steps: int) ->
     """Whether this effect may come from this cause by what it says of itself, and by the steps between the two."""
     if row.grave and cause.severity == "info":
         return False
-    text = " ".join(str(one.value) for one in effect.evidence if one.role == "message").lower()
-    if any(word.lower() in text for word in row.unless):
-        return False
     if effect.ending is not None and effect.ending.cause in row.ended_by:
         return False
     seen = cause.first_step if cause.last_step is None else cause.last_step
     return seen is None or effect.first_step is None or row.delay.reaches(seen, effect.first_step, run_steps)
+
+
+def _is_ruled_out(row: Consequence, effect: Finding) -> bool:
+    """Whether what the effect says of itself tells that it comes of something else."""
+    text = " ".join(str(one.value) for one in effect.evidence if one.role == "message").lower()
+    return any(word.lower() in text for word in row.unless)
 
 
 def _same_rank(one: Finding, other: Finding) -> bool:

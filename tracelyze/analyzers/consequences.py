@@ -51,6 +51,8 @@ NO_NUMBERS: Final = (
 OPEN: Final = ("constant-output", "loss-plateau")
 """They see that nothing is learned, and not why. Where a mechanism was found beside them, it is told first: a training
 on random numbers that leaks memory is looked at for the leak."""
+OTHERS_LEARNED: Final = "they count in its place"
+"""Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
     "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
 )  # fmt: skip
@@ -228,7 +230,8 @@ CONSEQUENCES: Final = (
                  "batch-dimension-mismatch"),
                 "The loss is lowest, or flat, where every sample gets the same answer."),
     Consequence("constant-output", ("loss-plateau",),
-                "If nothing is learned from the input, the mean of the targets is the best answer."),
+                "If nothing is learned from the input, the mean of the targets is the best answer.",
+                unless=(OTHERS_LEARNED,)),
     Consequence("constant-output", ("class-imbalance",), "The commonest class is the cheapest answer."),
     Consequence("constant-output", ("padding-in-loss",), "Padding is the commonest target, and the cheapest answer."),
     Consequence("constant-output", ("no-shuffle",), "The class of the last batches is the cheapest answer.",

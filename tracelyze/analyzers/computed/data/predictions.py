@@ -39,6 +39,7 @@ THRESHOLDS = (
     Threshold("swamped", 0.02, "share", "of the whole loss: terms that are meant to count begin at 5 to 10%"),
     Threshold("begun", 0.5, "share", "of the whole loss: the other terms are most of it"),
     Threshold("left", 0.95, "share", "of the whole loss: the other terms are next to nothing"),
+    Threshold("learned", 0.1, "share", "of what the other terms were: a tenth is left of them, and all of this one"),
     loss_calls.CALLS,
     Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
 )
@@ -49,7 +50,7 @@ class Constant:
     """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
     below which they were. `part`: its share in the whole loss, where another term swamps it; else `before` and `after`,
     the whole loss in the third and in the last fifth of the run. `first`: its share in the first steps, where other
-    terms were most of the loss then and next to nothing in the end."""
+    terms came down to next to nothing: from most of the loss then, or while this one fell by nothing."""
 
     line: Line
     late: list[Row]
@@ -104,14 +105,22 @@ def _predictable(rows: list[Row]) -> bool:
 
 
 def _given_up(rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits) -> float | None:
-    """Share of the line in the whole loss of the first steps, where other terms were most of it and came down to next
-    to nothing: those of a VAE whose code says nothing of its sample; else None."""
+    """Share of the line in the whole loss of the first steps, where other terms came down to next to nothing: those of
+    a VAE, or of a bottleneck, whose code says nothing of its sample; else None."""
     count = int(limits["looks"])
     begin, end = _shares(rows[:count], optimization), _shares(late, optimization)
     if len(begin) < count or not end:
         return None
     first, last = float(np.median(begin)), float(np.median(end))
-    return first if 0 < first <= limits["begun"] and limits["left"] <= last <= 1 + limits["swamped"] else None
+    if not 0 < first < 1 or not limits["left"] <= last <= 1 + limits["swamped"]:
+        return None
+    if first <= limits["begun"]:
+        return first
+    rest, left = 1 - min(begin), 1 - last  # of a loss that stays where it is
+    values = [row["value"] for row in rows if row["value"] is not None]
+    fell = float(np.median([row["value"] for row in late])) < limits["falls"] * float(np.median(values[:count]))
+    learned = rest > limits["swamped"] and left <= limits["learned"] * rest and not fell
+    return min(begin) if learned else None
 
 
 def _shares(rows: list[Row], optimization: Optimization) -> list[float]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence.editing.remade import lines
@@ -57,10 +59,11 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
+    instead = found.part is not None or found.first is not None
     shares = line.function in predictions.SHARES
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
-    return loss_calls.finding(
+    finding = loss_calls.finding(
         process,
         line,
         stretch,
@@ -86,9 +89,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         "small batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing "
         "about the targets: check how the training differs from this loop. If not, look for dead units, a learning "
         "rate that is too high, or a loss term that keeps the output constant.",
-        fix_code=_terms(process, line) or _TERMS
-        if found.part is not None or found.first is not None
-        else flat_losses.ONE_BATCH,
+        fix_code=_terms(process, line) or _TERMS if instead else flat_losses.ONE_BATCH,
         evidence=[
             Evidence(
                 "deviation of the predictions over that of the targets",
@@ -98,12 +99,14 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 limits.source("shares" if shares else "varies"),
                 role="most",
             ),
+            *([Evidence("other terms of the loss", consequences.OTHERS_LEARNED, role="message")] if instead else []),
         ],
         false_alarm="Targets that the input says nothing about, such as random labels.",
         severity="warning",
         confidence="likely",
         counted="of them late enough to be judged, all like this",
     )
+    return replace(finding, first_step=int(line.rows[0]["step"]) + 1) if instead else finding
 
 
 def _terms(process: Process, line: Line) -> str:
