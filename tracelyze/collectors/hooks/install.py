@@ -39,6 +39,7 @@ from tracelyze.collectors.program.lines.construction import Constructions
 from tracelyze.collectors.program.loading.timed_lines import TimedLines
 from tracelyze.collectors.program.modules import vocabularies
 from tracelyze.collectors.program.modules.fused_dropouts import FusedDropouts
+from tracelyze.collectors.program.trainings import Clipped
 from tracelyze.collectors.recording import ending
 from tracelyze.collectors.recording.backwards import Backwards
 from tracelyze.collectors.recording.calling import local
@@ -66,7 +67,7 @@ LOSSES = (
 CALLED = (
     Recorder, Recorders, Dispatcher, Forwards, Backwards, Steps, Calls, Recomputation, FastPath, Rounds, TimedFastPath,
     Constructions, Notes, TimedLines, Threads, ByIdentity, SetByIdentity, FusedDropouts, OwnErrors,
-    functional_gradients.FunctionalLosses,
+    Clipped, functional_gradients.FunctionalLosses,
 )  # fmt: skip
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
