@@ -124,6 +124,34 @@ def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], numb
     assert ("an id that the script puts in front" in finding.summary) == any("[tok.bos" in line for line in lines)
 
 
+COLUMN = "start = torch.full((len(ids), 1), tok.bos_token_id)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "example"),
+    [
+        ([COLUMN, "fed = torch.cat([start, ids[:, :-1]], dim=1)"], "fed, ids = ids[:, :-1], ids[:, 1:]  # inputs,"),
+        (["fed = torch.cat([ids.new_full((8, 1), tok.bos_token_id), ids], 1)"], "fed = ids  # which begin with it"),
+        ([COLUMN, "fed = torch.cat([start, ids[:, 1:]], dim=1)"], "add_special_tokens=False"),
+        ([COLUMN], "add_special_tokens=False"),
+    ],
+)
+def test_a_column_of_the_begin_symbol_in_front_of_rows(make: Any, lines: list[str], example: str) -> None:
+    """Of a decoder, beside the one that a text is generated from: there the model has to begin with one."""
+    excerpt = "\n".join(f"    {line}" for line in lines)
+    place = {"file": "a.py", "function": "step", "excerpt_line": 60, "excerpt": excerpt}
+    sites = [
+        place | {"site": 60, "role": "begin-text", "line": 60, "source": lines[0]},
+        place | {"site": 61, "role": "training-call", "line": 60, "source": lines[0]},
+        {"site": 64, "role": "begin-text", "file": "a.py", "function": "write", "line": 90, "source": COLUMN},
+    ]
+    finding = make.check(BOS, process(make, begin_twice=1.0, sites=sites))[2]
+    assert (finding.location.line, example in finding.fix_code) == (60, True)
+    assert "Leave the id out here" in finding.fix
+    elsewhere = [one for one in sites if one["role"] != "training-call"]
+    assert make.check(BOS, process(make, begin_twice=1.0, sites=elsewhere))[2].location.line == 41
+
+
 @pytest.mark.parametrize("line", ["tokenizer = load(name)", "labels = ids.clone()"])
 def test_no_tokenizer_is_changed_where_there_is_none(make: Any, line: str) -> None:
     site = {"site": 30, "role": "labels", "file": "t.py", "line": 5, "function": "main", "source": line}

@@ -48,9 +48,9 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             f"in them: it is added in two places, {_FIRST[by_id]} and by the tokenizer. "
             "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
-        fix="Add the token in one place: "
-        + ("leave its id out here" if by_id else "take it out of the text")
-        + ", or tokenize such text without special tokens.",
+        fix="Leave the id out here: the tokenizer puts it there already."
+        if by_id
+        else "Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
         fix_code=begin_symbols.without(process, written)
         or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         evidence=[
