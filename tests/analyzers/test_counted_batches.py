@@ -92,6 +92,9 @@ def test_what_may_end_a_training_as_well(make: Any) -> None:
     reset = {"site": 10, "role": "waits-reset", "file": "train.py", "line": 38, "source": "waited = 0"}
     assert ended(make, sites=[waits, reset])[0] != "fired", "a patience"
     worse = make.evals(6, 20) | {"loss": [1.0, 0.8, 0.6, 0.5, 0.52, 0.55], "loader": [1.0] * 6}
-    assert ended(make, evals=worse)[0] != "fired", "a validation that became worse"
+    zero = "                optimizer.zero_grad()\n"
+    counted = TEXT.replace("            step += 1\n", "").replace(zero, zero + "                step += 1\n")
+    assert ended(make, evals=worse, text=counted)[0] != "fired", "a validation that became worse"
+    assert ended(make, evals=worse)[0] == "fired", "each batch counts"
     better = worse | {"loss": np.linspace(1.0, 0.5, 6).tolist()}
     assert ended(make, evals=better)[0] == "fired"

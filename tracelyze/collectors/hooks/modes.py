@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.internals.compiler import wrappers
@@ -44,16 +44,18 @@ def _train(
             leave_no_frame(error)
             raise
         if mode is False and not in_dynamo() and (caller := sys._getframe(1)).f_code is not inner:
-            _evaluated(self, caller, recorder)
+            _evaluated(self, caller, inner, recorder)
         return result
 
     return train
 
 
-def _evaluated(module: Any, frame: FrameType | None, recorder: Callable[[], Any]) -> None:
+def _evaluated(module: Any, frame: FrameType | None, inner: CodeType, recorder: Callable[[], Any]) -> None:
     """`from_pretrained` of transformers and diffusers sets each weight by itself, past load_state_dict, in ways that
     change with their versions. All of them put the model to evaluate when its weights are there."""
     while frame is not None and frame.f_code.co_name in ("train", "eval"):
+        if frame.f_code is inner:
+            return  # along with the model that it is a part of
         frame = frame.f_back
     if frame is not None and frame.f_code.co_name == "from_pretrained" and is_library(frame.f_code.co_filename):
         with borrowed(frame) as own:

@@ -64,6 +64,11 @@ class Tagger(nn.Module):
 with tempfile.TemporaryDirectory() as folder:
     BertModel(BertConfig(**FORM)).save_pretrained(folder)
     model = Tagger(folder) if how.startswith("part") else tuned(folder)
+if how == "part":  # what Lightning does before a training: each module gets back the mode that it had
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    for module, mode in modes:
+        module.training = mode
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
 if how in ("part trained", "filled", "frozen", "head", "upper half"):
     model.train()

@@ -88,6 +88,25 @@ def _counted(optimization: Optimization, planned: int, length: int, limits: Limi
     return _Counted(meant[0], each, place, found["count"], found["limit"])
 
 
+def counts_each(optimization: Optimization) -> bool:
+    """Whether the script is seen to count each batch, under no condition, where that count leaves the loop."""
+    place = _leaving(optimization)
+    found = _LEAVES.match(place.source) if place is not None else None
+    lines = recorded_text.of_function(optimization.process, place) if place is not None else {}
+    if found is None:
+        return False
+    counts = [at for at, line in lines.items() if re.match(rf"\s*{re.escape(found['count'])} \+= 1\s*(?:#|$)", line)]
+    heads = [_head(lines, at) for at in counts]
+    return bool(heads) and all(re.match(r"\s*(?:for|with)\b", head) for head in heads)
+
+
+def _head(lines: dict[int, str], line: int) -> str:
+    """The line above that begins the block in which a line stands; empty where it was not recorded."""
+    depth = recorded_text.indent_of(lines[line])
+    above = [lines[at] for at in sorted(lines) if at < line and lines[at].strip()]
+    return next((one for one in reversed(above) if recorded_text.indent_of(one) < depth), "")
+
+
 def _leaving(optimization: Optimization) -> Location | None:
     """The only condition below the backward, among the lines that were recorded, by which a count leaves the loop; the
     first of several that say the same."""

@@ -31,7 +31,8 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     optimization = process.optimizations[0]
     length = _length(process)
     mistaken = counted_batches.finding(optimization, rule, int(planned[0]), length, limits) if length else None
-    if mistaken is not None and not worse_at_the_end(process) and not process.locations("waits"):
+    meant = worse_at_the_end(process) and not counted_batches.counts_each(optimization)
+    if mistaken is not None and not meant and not process.locations("waits"):
         return mistaken
     done = _whole_passes(process, optimization) or _whole_epoch(optimization)
     if done is None or done >= limits["part"] * planned[0]:
