@@ -38,6 +38,26 @@ def test_the_line_that_seeds(make: Any) -> None:
     assert finding.location.line == 9, "where the other seeds belong, not a generator of its own"
 
 
+def test_a_generator_that_is_made_and_dropped(make: Any) -> None:
+    """It seeds nothing; one that is kept is none of this rule's business."""
+    events = [{"kind": "seeded", "name": name} for name in ("torch", "python")]
+    fetches = [{"loader": 0, "epoch": 0, "worker": None, "batches": 20, "moved": "numpy"}]
+    more = {"fetches": fetches, "signals": [{"signal": "seeding", "state": "on"}]}
+    for source, line in (
+        ("np.random.default_rng(seed)", 5),
+        ("numpy.random.RandomState(seed)", 5),
+        ("rng = np.random.default_rng(seed)", 4),
+        ("torch.Generator().manual_seed(seed)", 4),  # NumPy's is the one that is missing
+    ):
+        place = {"role": "seed", "file": "train.py", "function": "seed_all"}
+        sites = [place | {"site": 0, "line": 4, "source": "random.seed(seed)"}]
+        sites += [place | {"site": 1, "line": 5, "source": source}]
+        finding = make.check(RULE, make.process(events=events, sites=sites, more=more))[2]
+        assert finding.location.line == line
+        assert ("Line 5 makes a generator" in finding.summary) == (line == 5)
+        assert finding.title.endswith("while Python's random and torch are")
+
+
 def test_one_is_seeded_and_another_one_used(make: Any) -> None:
     for moved in ("numpy", "python numpy"):
         status, reason, finding = make.check(RULE, seeded(make, "torch", moved=moved, weights=4))

@@ -63,7 +63,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
             + (
                 f"Another optimizer's gradients are cleared at each step; those{name} are not.{said}"
                 if alone
-                else "The clearing call misses them: it clears a sub-module, a parameter group or another optimizer."
+                else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
             )
         ),
         fix="Clear everything the optimizer holds, with its own zero_grad().",

@@ -10,8 +10,14 @@ from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 NAMES = {"python": "Python's random", "numpy": "NumPy's np.random", "torch": "torch"}
+DROPPED = {  # statements that make a generator with a seed, and keep it nowhere
+    "python": r"^random\.Random\(",
+    "numpy": r"^(?:np|numpy)\.random\.(?:default_rng|RandomState|Generator)\(",
+    "torch": r"^torch\.Generator\(",
+}
 SEEDS = {"python": "random.seed(seed)", "numpy": "np.random.seed(seed)", "torch": "torch.manual_seed(seed)"}
 
 
@@ -39,7 +45,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         unseeded.append("torch")
     if not unseeded:
         return Passed("the generators that data and weights are seen to come from are seeded")
-    return [_finding(process, unseeded, sorted(known), batches, steps, weights, limits)]
+    kept_nowhere = script_lines.only(process, "seed", "|".join(DROPPED[name] for name in unseeded))
+    return [_finding(process, unseeded, sorted(known), batches, steps, weights, kept_nowhere, limits)]
 
 
 def _finding(
@@ -49,6 +56,7 @@ def _finding(
     batches: dict[str, int],
     steps: dict[str, int],
     weights: int,
+    dropped: Location | None,
     limits: Limits,
 ) -> Finding:
     name = unseeded[0]
@@ -65,15 +73,21 @@ def _finding(
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"{NAMES[name]} is used and not seeded, while {' and '.join(NAMES[one] for one in seeded)} is",
+        title=f"{NAMES[name]} is used and not seeded, while {' and '.join(NAMES[one] for one in seeded)} "
+        f"{'is' if len(seeded) == 1 else 'are'}",
         summary=(
             f"The script seeds {' and '.join(NAMES[one] for one in seeded)}. But {'; '.join(drawn)}, without a seed. "
             "Another run of the script will not give the same numbers."
+            + (
+                f" Line {dropped.line} makes a generator with a seed and drops it: that seeds no other."
+                if dropped
+                else ""
+            )
         ),
         fix="Seed every generator that the training draws from, in one place.",
         fix_code="\n".join(SEEDS[one] for one in unseeded),
         evidence=[*evidence, Evidence("seeded", ", ".join(seeded))],
-        location=script_lines.seeds(process),
+        location=dropped or script_lines.seeds(process),
         false_alarm="A seed used only to draw one data set; unusual seeding of Python before torch was imported.",
     )
 
