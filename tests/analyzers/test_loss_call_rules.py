@@ -158,6 +158,20 @@ def test_probabilities_that_no_softmax_made_keep_it(make) -> None:
         assert ("from a softmax" in finding.summary) != mixed
 
 
+@pytest.mark.parametrize("source", ["loss = F.cross_entropy(p, y) + penalty(w)", "loss = criterion(p, y)"])
+def test_a_mixture_of_softmaxes_is_given_by_its_logarithm(make, source: str) -> None:
+    """No layer has the scores of a mixture: what the log-softmax of cross_entropy leaves as it is, is its logarithm."""
+    place = {"site": 3, "role": "loss", "file": "train.py", "line": 61, "function": "main", "source": source}
+    sites = [place | {"excerpt": f"    {source}", "excerpt_line": 61}]
+    for made_by, mixed in (("Sum", True), ("Mean", True), ("Softmax", False), (None, False)):
+        rows = calls(made_by=made_by, **PROBABILITIES)
+        finding = make.check("double-softmax", make.process(sites=sites, more={"loss_calls": rows}))[2]
+        assert ("log-softmax leaves log-probabilities" in finding.fix) == mixed
+        assert (".clamp_min(1e-12).log()" in finding.fix_code) == mixed
+        added = ["    loss = F.cross_entropy(p.clamp_min(1e-12).log(), y) + penalty(w)"]
+        assert (finding.diff is not None and finding.diff.added == added) == (mixed and "F." in source)
+
+
 def test_a_validation_is_given_what_the_training_is_given(make) -> None:
     """Without autograd nothing shows that the probabilities are a mixture: no line but that of the loss is accused."""
     names = ("site", "role", "file", "line", "function", "source", "excerpt", "excerpt_line")

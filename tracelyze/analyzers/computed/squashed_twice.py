@@ -35,6 +35,15 @@ def softmaxes(row: Row) -> bool | None:
     return row["made_by"] in OF_SOFTMAX and row["made_from"] == "Softmax"
 
 
+def mixed(process: Process, line: Line, bad: list[Row]) -> bool:
+    """Whether what made the probabilities was seen, and is no softmax: a mixture, a sum, a quotient of two. Without
+    autograd nothing shows that; where the training computes this loss at one line, the same model made them there."""
+    if not line.training:
+        trained = [one for one in loss_calls.lines(process, (line.function,)) if one.training]
+        bad = trained[0].rows if len(trained) == 1 else bad
+    return all(row["made_by"] not in (None, "", "Softmax", "CompiledFunction") for row in bad)
+
+
 def lowest_cross_entropy(classes: int) -> float:
     """Cross-entropy of a right answer given with probability 1, after another softmax."""
     return log(e + classes - 1) - 1.0

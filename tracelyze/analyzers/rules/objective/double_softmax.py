@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+MIXED = (
+    "Give the loss the logarithm of these probabilities, kept away from zero: its log-softmax leaves log-probabilities "
+    "as they are. Leave each softmax in the model as it is: no layer has the scores of a mixture of several."
+)
+MIXED_CODE = "loss = F.cross_entropy(probabilities.clamp_min(1e-12).log(), target)"
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """The input of cross_entropy comes from a softmax, or its rows are probabilities."""
@@ -40,11 +46,14 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     floor = squashed_twice.lowest_cross_entropy(classes)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
-    change = softmax_axes.line_in_model(process, "Softmax", line)
+    mixed = squashed_twice.mixed(process, line, bad)
+    change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
     of_model = None if line_edits.of_a_part(line.location) else change
     diff = (
         line_edits.without_activation(process, of_model, "Softmax")
         if change
+        else line_edits.logarithm_of_input(process, line.location, "cross_entropy")
+        if mixed
         else edits.without_softmax(process, line.location)
         or squashed_names.given_scores(process, line.location, "softmax")
     )
@@ -63,9 +72,11 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"With {classes} classes this loss cannot fall below {number(floor)} even if every answer is "
             "right, and its gradients are small."
         ),
-        fix=("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
+        fix=MIXED
+        if mixed
+        else ("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
         + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
-        fix_code=_whole_model(line, change is not None and diff is not None),
+        fix_code=MIXED_CODE if mixed else _whole_model(line, change is not None and diff is not None),
         evidence=[
             Evidence("lowest loss that can be reached", floor, ""),
             Evidence("made by", bad[0]["made_by"] or "unknown"),

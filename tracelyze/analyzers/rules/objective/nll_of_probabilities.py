@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
@@ -28,15 +29,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     return loss_calls.judge(process, functions, wrong, lambda line, bad: _finding(process, line, bad, limits), limits)
 
 
-def _mixed(process: Process, line: Line, bad: list[Row]) -> bool:
-    """Whether what made the probabilities was seen, and is no softmax: a mixture, a sum, a quotient of two. Without
-    autograd nothing shows that; where the training computes this loss at one line, the same model made them there."""
-    if not line.training:
-        trained = [one for one in loss_calls.lines(process, (line.function,)) if one.training]
-        bad = trained[0].rows if len(trained) == 1 else bad
-    return all(row["made_by"] not in (None, "", "Softmax", "CompiledFunction") for row in bad)
-
-
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     values = [row["value"] for row in bad if row["value"] is not None]
     nll = line.function == "nll_loss"
@@ -47,7 +39,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         else "kl_div subtracts its input from the logarithm of the target. On probabilities the result is not a "
         "divergence, and its minimum is not where the two distributions agree."
     )
-    mixed = _mixed(process, line, bad)
+    mixed = squashed_twice.mixed(process, line, bad)
     change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
     edit = line_edits.logarithm_of_input(process, line.location, line.function) if mixed else None
     found = loss_calls.finding(
