@@ -32,6 +32,45 @@ def test_one_answer_to_everything(make, change, severity) -> None:
     assert ("nearly always answers" in finding.title) == (severity == "warning")
 
 
+@pytest.mark.parametrize(
+    ("held_out", "severity"),
+    [
+        ({}, "warning"),
+        ({"answer_same": 0.9}, "info"),  # it tells some of the others
+        ({"answer": 1}, "info"),
+        ({"target_varies": 0.1}, "info"),  # next to none of the others is among them
+    ],
+)
+def test_one_answer_in_a_validation_that_holds_more_of_the_others(make, held_out, severity) -> None:
+    process = skewed(make, input_shape="8x2")
+    calls = list(process.tables["loss_calls"].records())
+    call = calls[0] | {"training": False, "input_shape": "256x2", "target_varies": 0.5} | held_out
+    calls += [call | {"step": step} for step in (200, 300)]
+    batches = list(process.tables["batches"].records())
+    _, _, finding = make.check("class-imbalance", make.process(more={"batches": batches, "loss_calls": calls}))
+    assert finding.severity == severity
+
+
+@pytest.mark.parametrize(("held", "line"), [('{"0": 50, "1": 14}', 13), ('{"0": 60, "1": 4}', 70)])
+def test_a_sampler_that_draws_the_frequent_class_the_more(make, held, line) -> None:
+    process = skewed(make)
+    batches = list(process.tables["batches"].records())
+    batches += [row | {"trained": False, "loader": 1, "classes": held} for row in batches]
+    text = "    sampler = pick(\n        weights=share[y],\n    )\n    loader = DataLoader(x, sampler=sampler)"
+    sites = [
+        {"site": 1, "role": "loss", "file": "a.py", "line": 70, "function": "main", "source": "loss = f(net(x), y)"},
+        {"site": 2, "role": "dataloader", "file": "a.py", "line": 15, "function": "main", "excerpt_line": 12}
+        | {"excerpt": text, "source": "loader = DataLoader(x, sampler=sampler)"},
+    ]
+    loaders = [{"loader": 0, "sampler": "WeightedRandomSampler", "made_at": 2}]
+    more = {"batches": batches, "loss_calls": list(process.tables["loss_calls"].records())}
+    steps = make.steps() | {"loader": [0] * 400}
+    _, _, finding = make.check("class-imbalance", make.process(steps, sites=sites, loaders=loaders, more=more))
+    assert finding.location.line == line
+    assert ("draws this class more often than it comes there" in finding.summary) == (line == 13)
+    assert finding.fix.startswith("Weight each sample") == (line == 13)
+
+
 def test_batches_that_were_looked_at_because_of_their_loss_say_nothing_of_the_shares(make) -> None:
     """A rare class costs more, so that such batches hold more of it than others do."""
     process = skewed(make)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import class_shares
+from tracelyze.analyzers.computed.targets import one_answer
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -40,19 +41,6 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(process, most, share, counts, limits)]
 
 
-def _always(process: Process, most: str, share: float, limits: Limits) -> bool:
-    """Whether the looks after the first third of the run answer next to nothing but the most frequent class."""
-    rows = [row for row in process.tables["loss_calls"].records() if row["training"]]
-    rows = [row for row in rows if row.get("answer") is not None and row["input_shape"]]
-    late = [row for row in rows if row["step"] >= limits["late"] * len(process.steps)]
-    others = any(row["target_varies"] for row in late)  # of batches that hold one class nothing else is right
-    answered = [row["answer_same"] for row in late if str(row["answer"]) == most.removesuffix(".0")]
-    rare = sum(int(str(row["input_shape"]).partition("x")[0]) for row in late) * (1 - share)
-    if rare < limits["rare"] or len(answered) < len(late) or not others:
-        return False
-    return 1 - float(sum(answered)) / len(answered) <= limits["answered"] * (1 - share)
-
-
 def _finding(process: Process, most: str, share: float, counts: Counter[str], limits: Limits) -> Finding:
     optimization = process.longest
     least, fewest = counts.most_common()[-1]
@@ -61,7 +49,8 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     part = percent(share) if exact else f"at least {percent(share)}"
     line = process.location("loss") or optimization.loss_location
     weighed = line is not None and "weight" in line.source
-    always = _always(process, most, share, limits)
+    always = one_answer.always(process, most, share, limits)
+    drawn = one_answer.drawn(process, most, share, limits) if exact else None
     so = f" After the first third of the run it answered {most} for nearly every sample checked."
     return Finding(
         rule=RULE.id,
@@ -73,8 +62,11 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             f"Of {sum(counts.values()):,} targets checked, {part} are of class {most}{rare}. A model that always "
             f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from the "
             f"other classes so rarely that they may never be learned.{so * always}"
+            f"{drawn.said if drawn else ''}"
         ),
-        fix="Judge the model by precision and recall, or by the area under the curve"
+        fix=one_answer.FIX
+        if drawn
+        else "Judge the model by precision and recall, or by the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
         fix_code=class_shares.SAMPLED
         + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle")
@@ -87,7 +79,8 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             *([Evidence("classes met", len(counts), "classes")] if exact else []),
             Evidence("targets looked at", sum(counts.values()), "targets", *limits.against("targets"), role="basis"),
         ],
-        location=class_shares.sampled_at(optimization, line) if exact or weighed else line,
+        location=(drawn.place if drawn else None)
+        or (class_shares.sampled_at(optimization, line) if exact or weighed else line),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
@@ -112,6 +105,7 @@ RULE = Rule(
         Threshold("rare", 3, "samples", "a Poisson mean of 3 shows none in 5% of runs: rare targets in late batches"),
         Threshold("late", 1 / 3, "share", "derived: of the steps; before that much may still be learned"),
         Threshold("answered", 0.25, "share", "derived: of the rare targets; three of four are missed at least"),
+        Threshold("fewer", 3, "times", "derived: as many others in validation; a third of a split is no chance"),
         Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
     ),
     not_when="Class shares within an order of magnitude, targets that are not classes, maps and sequences of targets.",
