@@ -903,6 +903,11 @@ def test_unscaled_accumulation(make) -> None:
     assert (finding.severity, finding.confidence) == ("warning", "possible")
     assert "4 times" in finding.summary
     adam = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "dtype": "float32"}]
+    count = len(steps["backwards"])
+    cut = steps | {"clips": [1] * count, "grad_norm": [0.5, 2.0] * (count // 2), "clip_max_norm": [1.0] * count}
+    said = make.check("unscaled-accumulation", make.process(cut))[2].summary
+    assert "is up to 4 times as large" in said
+    assert "clipping cut it in 50% of the steps" in said
     assert make.check("unscaled-accumulation", make.process(steps, optimizers=adam))[2].severity == "info"
     divided = steps | {"loss_divisor": [4.0] * COUNT}
     assert make.check("unscaled-accumulation", make.process(divided))[0] == "passed"

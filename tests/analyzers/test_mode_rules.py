@@ -213,6 +213,9 @@ def test_a_train_method_that_nobody_calls(make) -> None:
     assert (status, finding.severity, finding.seen_at.line) == ("fired", "warning", 7)
     assert "whole run" in finding.title
     assert "first 100 steps" in answer(event("train-not-called", 0), event("train-called", 100))[2].title
+    by_eval = answer(event("train-not-called", 0), event("train-called", 100, value=1.0))[2]
+    assert "Then model.eval() called it" in by_eval.summary
+    assert "trainer.fit()" in by_eval.fix
     other = answer(event("train-not-called", 44), event("train-called", 69))[2]  # behind a model that trained before
     assert ("first 25 steps" in other.title, other.first_step) == (True, 45)
     assert answer(event("train-not-called", 44), event("train-called", 47))[0] == "passed"

@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.loss import of_trainer
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent
+from tracelyze.formatting import percent, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -61,9 +61,11 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
+    cut = _cut(optimization.steps)
+    at_most, but = ("up to ", f": clipping cut it in {share_of(cut, 'steps')}") if cut else ("", "")
     effect = (
-        f"With {called} each update is {count} times as large as that of one large batch, as if the learning rate were "
-        f"{count} times higher."
+        f"With {called} each update is {at_most}{count} times as large as that of one large batch, as if the learning "
+        f"rate were {count} times higher{but}."
         if matters
         else f"{name} divides most of that out again, but gradient clipping and logged gradient norms are off by that "
         "factor."
@@ -104,6 +106,14 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         charts=pictures.grad_norm(optimization, [Mark(float(begin), f"{count} backwards per step")]),
         false_alarm="Losses that are sums on purpose, or a learning rate tuned for summed gradients.",
     )
+
+
+def _cut(steps: Table) -> float:
+    """The share of the steps whose gradients were longer than they were clipped to."""
+    if not (steps.has("clip_max_norm") and steps.has("grad_norm")):
+        return 0.0
+    known = np.isfinite(steps["grad_norm"]) & (np.nan_to_num(steps["clips"]) > 0)
+    return float((steps["grad_norm"][known] > steps["clip_max_norm"][known]).mean()) if known.any() else 0.0
 
 
 def _line(place: Location | None) -> tuple[str, int] | None:

@@ -15,6 +15,11 @@ EVALUATED = (
     "does, calls no train()."
 )
 
+BY_EVAL = (
+    " Then model.eval() called it, which froze parameters, so training changed midway. The modes that it sets hold "
+    "only where it is called for training."
+)
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Events of modules whose own `train` had not run when they first trained."""
@@ -27,7 +32,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     until = int(later["step"]) if later else sum(len(one.steps) for one in process.optimizations)
     if until - begin < limits["steps"]:
         return Passed(f"train() of {row['name']} was called after {until - begin} of its steps")
-    return [_finding(process, row, begin, until, later is not None, limits)]
+    return [_finding(process, row, begin, until, later, limits)]
 
 
 def _loop(process: Process) -> Location | None:
@@ -45,8 +50,10 @@ def _loop(process: Process) -> Location | None:
     return None
 
 
-def _finding(process: Process, row: dict[str, Any], begin: int, until: int, later: bool, limits: Limits) -> Finding:
-    name = row["name"]
+def _finding(
+    process: Process, row: dict[str, Any], begin: int, until: int, later: dict[str, Any] | None, limits: Limits
+) -> Finding:
+    name, by_eval = row["name"], bool(later and later.get("value"))
     evaluated, statistics = bool(int(row["value"] or 0) & 1), bool(int(row["value"] or 0) & 2)
     what = (
         "its frozen layers normalised by batches, and their running statistics went on changing"
@@ -64,11 +71,11 @@ def _finding(process: Process, row: dict[str, Any], begin: int, until: int, late
             f"{name} overrides train() to freeze parts or put them in eval mode. It was not called for training before "
             f"the first step, and {when} {what}. A new module is in train mode without any call of "
             f"train().{EVALUATED if evaluated else ''}"
-            + (" From then on it took effect, so training changed midway." if later else "")
+            + (BY_EVAL if by_eval else " From then on it took effect, so training changed midway." if later else "")
         ),
         fix="Call model.train() before the first step, and at the start of each epoch. With Lightning, call it before "
         "trainer.fit()."
-        if evaluated
+        if evaluated or by_eval
         else "Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
         first_step=begin + 1,

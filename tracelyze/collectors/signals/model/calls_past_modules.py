@@ -78,14 +78,15 @@ class CallsPastModules(Signal):
         """Note which modules have been frozen after all: by `train()`, or for good as they were put to evaluate."""
         for ref, name in list(self._waiting):
             module = ref()
-            frozen = module is None or module in mode_overrides.called
+            called = module in mode_overrides.called if module is not None else True
+            frozen = called
             if not frozen and trains and module in mode_overrides.evaluated:
                 mode_overrides.evaluated.discard(module)
                 frozen = not mode_overrides.untouched(module)
             if frozen:
                 self._waiting.remove((ref, name))
                 if module is not None:
-                    self.context.record_event("train-called", name)
+                    self.context.record_event("train-called", name, value=0.0 if called else 1.0)
 
     def _find_direct_call(self, module: Any) -> None:
         """The function that called an outermost module is the `forward` of another one, which holds it: that one was
