@@ -11,8 +11,8 @@ so (is None, _version) read at four points per optimizer shows every way of clea
 What an optimizer did not consume itself may have been consumed by another one whose backward ran through both (the
 generator's loss fills the discriminator's gradients): see `foreign_gradients`.
 
-The first steps of a run are all sampled, then as many as the budget allows; all of them on suspicion. What is known of
-an optimizer's gradients (`_State`) at a step that is sampled, and at one that is not:
+The first steps of a run are all sampled, then as many as the budget allows; SUSPECTED of them on suspicion. What is
+known of an optimizer's gradients (`_State`) at a step that is sampled, and at one that is not:
 
                   sampled                                          not sampled
     before_step   carried, cleared, changed: into `row`            `row` gets their number alone
@@ -20,7 +20,7 @@ an optimizer's gradients (`_State`) at a step that is sampled, and at one that i
     next backward `kept`: what nobody has cleared since            nothing is read
 
 A step is sampled if its turn has come, if the one before it was `suspicious` (gradients were missing, cleared or
-discarded), or if gradients are `kept` that nobody clears.
+discarded; not after SUSPECTED such steps), or if gradients are `kept` that nobody clears.
 
 An OS signal handler of the program may train in the middle of any method here, and change what is known. So lists are
 replaced and never changed, and a method compares those that it took at one moment.
@@ -28,6 +28,7 @@ replaced and never changed, and a method compares those that it took at one mome
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tracelyze.collectors.program.lines.clearing_calls import ClearingCalls
@@ -43,6 +44,7 @@ from tracelyze.collectors.tensors.safe_computing import has_memory
 NONE = -1
 FIRST_STEPS = 5  # steps in which clearing between backward and step is watched without suspicion
 CLOSURE = {"grads_cleared": None, "grads_changes": None}  # the backward ran inside the step
+SUSPECTED = 200  # suspicious steps of an optimizer that are all sampled: what repeats itself is known by then
 QUESTIONED = 4  # gradients whose values are read once where versions alone raise a suspicion
 
 
@@ -91,6 +93,7 @@ class GradientLifecycle(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._states: dict[int, _State] = {}
+        self._suspected: Counter[int] = Counter()  # steps that were suspicious, by optimizer
         self._active: list[Tracked] = []  # the optimizers whose gradients the running backward may fill
         self._watch_backward = True
         self._none_sampled = False  # whether no optimizer's current step is sampled
@@ -160,6 +163,7 @@ class GradientLifecycle(Signal):
         # What others' backwards have filled is thrown away as it should be: a critic's gradients of a generator's loss.
         alone = tracked.training is None or len(tracked.training.optimizers) == 1
         state.suspicious = missing > 0 or bool(cleared) or bool(state.discarded and alone)
+        self._suspected[tracked.index] += state.suspicious
         state.row = {
             "parameters": len(now),
             "grads_none": missing,
@@ -188,7 +192,8 @@ class GradientLifecycle(Signal):
         self._none_sampled = False
         state = self._state(tracked)
         was_sampled = state.sampling
-        state.sampling = state.suspicious or state.any_kept or due
+        suspected = state.suspicious and self._suspected[tracked.index] < SUSPECTED
+        state.sampling = suspected or state.any_kept or due
         state.fresh = True
         if not state.sampling or tracked.inside_backward:
             self._hand_over(state, row)

@@ -22,6 +22,7 @@ from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, u
 
 SAMPLED_STEPS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200, 500, 1000, 5000, 20_000)  # steps since the training began
 MAX_ROWS, ELEMENTS = 256, 16  # new rows that are compared, and elements of each
+UNSEEN_FOR = 20  # steps in which no model could be looked at, after which none is expected to be
 LOOKS = 5  # steps whose forward is to be watched, before what it looks up is taken not to be seen
 
 
@@ -123,7 +124,7 @@ class NewRows(Signal):
         super().__init__(context)
         self._pending = PendingRows(context.emit, "new_rows")
         self._grown: list[_Grown] | None = None  # not looked for yet
-        self._begun = 0  # steps of the process when the newest training was looked at first
+        self._begun = 0  # steps of the process when the newest training began, or was looked at first
         self._next: float = 0
         self._watch: _LookUps | None = None
         self._looks = 0
@@ -143,12 +144,14 @@ class NewRows(Signal):
     def first_step(self, tracked: Tracked) -> None:
         """An optimizer begins: since the training before it, the program may have made an embedding larger."""
         if self._grown == []:
-            self._grown, self._next, self._looks = None, 0, 0
+            self._grown, self._next, self._looks, self._begun = None, 0, 0, self.progress.steps
             self.resume()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._pending.release()
         steps = self.progress.steps
+        if self._grown is None and steps - self._begun >= UNSEEN_FOR:
+            self._grown = []
         if self._grown == []:
             self._next = math.inf
             self.pause()
