@@ -14,10 +14,10 @@ with torch as it is without them. So a machine whose speed drifts, or is shared,
 `--profile` prints which functions of the collector those are instead. `--always-on` leaves out the sampled signals,
 which have a budget of their own.
 
-`--loops` compares loops of several shapes (`loops.py`: accumulation, a GAN, Accelerate, the Trainer, Lightning) around
-the same small model, a row each, per backward: how many steps took the fast path, processor time of the training thread
-with and without hooks in turns, what the collector states, and its bytecodes: the mean of all iterations, and their
-median, which is nearly always that of an iteration on the fast path.
+`--loops` compares loops of several shapes (`loops.py`: accumulation, a GAN, calls without autograd, evaluations,
+Accelerate, the Trainer, Lightning) around the same small model, a row each, per backward: how many steps took the fast
+path, processor time of the training thread with and without hooks in turns, what the collector states, and its
+bytecodes: the mean of all iterations, and their median, which is nearly always that of an iteration on the fast path.
 """
 
 from __future__ import annotations

@@ -80,6 +80,105 @@ def gan(done: Done) -> None:
             return
 
 
+def dqn(done: Done) -> None:
+    """The policy acts nine times in ten, at random otherwise; its values are learnt from a target network."""
+    net, target = model(), model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    state, following = torch.randn(32, 32), torch.randn(32, 32)
+    action, chance = torch.randint(0, 10, (32, 1)), torch.Generator().manual_seed(0)
+    while True:
+        if torch.rand((), generator=chance) < 0.9:
+            with torch.no_grad():
+                net(state[:1]).argmax().item()
+        chosen = net(state).gather(1, action)
+        with torch.no_grad():
+            wanted = 1 + 0.9 * target(following).amax(1, keepdim=True)
+        optimizer.zero_grad()
+        F.smooth_l1_loss(chosen, wanted).backward()
+        optimizer.step()
+        if done():
+            return
+
+
+def actor_critic(done: Done) -> None:
+    """The two step in turn; the critic is learnt from a target network, the actor through the critic."""
+    actor, critic, target = model(outputs=32), model(outputs=1), model(outputs=1)
+    of_actor = torch.optim.Adam(actor.parameters(), lr=1e-4)
+    of_critic = torch.optim.Adam(critic.parameters(), lr=1e-3)
+    state, following = torch.randn(32, 32), torch.randn(32, 32)
+    while True:
+        with torch.no_grad():
+            wanted = 1 + 0.9 * target(actor(following))
+        of_critic.zero_grad()
+        F.mse_loss(critic(state), wanted).backward()
+        of_critic.step()
+        of_actor.zero_grad()
+        (-critic(actor(state)).mean()).backward()
+        of_actor.step()
+        if done():
+            return
+
+
+def distillation(done: Done) -> None:
+    net, teacher = model(), model(width=128).eval()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    for x, y in endless(DataLoader(data(), batch_size=32, shuffle=True, drop_last=True)):
+        with torch.no_grad():
+            wanted = F.softmax(teacher(x), dim=1)
+        answer = net(x)
+        loss = F.cross_entropy(answer, y) + F.kl_div(F.log_softmax(answer, 1), wanted, reduction="batchmean")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if done():
+            return
+
+
+def cleared(done: Done) -> None:
+    """Gradients are cleared between micro-batches, so that all but the last are lost."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    for index, (x, y) in enumerate(endless(DataLoader(data(), batch_size=32, shuffle=True, drop_last=True))):
+        optimizer.zero_grad()
+        (F.cross_entropy(net(x), y) / MICRO_BATCHES).backward()
+        if index % MICRO_BATCHES == MICRO_BATCHES - 1:
+            optimizer.step()
+            if done():
+                return
+
+
+def evaluated(done: Done) -> None:
+    """Every twenty steps the model is evaluated on ten batches."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    x, y = torch.randn(32, 32), torch.randint(0, 10, (32,))
+    held = torch.randn(10, 32, 32), torch.randint(0, 10, (10, 32))
+    for index in itertools.count(1):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        if index % 20 == 0:
+            net.eval()
+            with torch.no_grad():
+                sum(F.cross_entropy(net(given), labels).item() for given, labels in zip(*held, strict=True))
+            net.train()
+        if done():
+            return
+
+
+def views(done: Done) -> None:
+    """The model is called with two views of a batch before each backward."""
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    x = torch.randn(32, 32)
+    while True:
+        optimizer.zero_grad()
+        F.mse_loss(net(x), net(x + 0.1)).backward()
+        optimizer.step()
+        if done():
+            return
+
+
 def accelerate(done: Done) -> None:
     from accelerate import Accelerator
 
@@ -182,6 +281,12 @@ LOOPS: dict[str, tuple[Callable[[Done], None], int, str]] = {
     "plain": (plain, 1, "torch"),
     "accumulation": (accumulation, MICRO_BATCHES, "torch"),
     "gan": (gan, 3, "torch"),
+    "dqn": (dqn, 1, "torch"),
+    "actor_critic": (actor_critic, 2, "torch"),
+    "distillation": (distillation, 1, "torch"),
+    "cleared": (cleared, MICRO_BATCHES, "torch"),
+    "evaluated": (evaluated, 1, "torch"),
+    "views": (views, 1, "torch"),
     "accelerate": (accelerate, 1, "accelerate"),
     "trainer": (trainer, 1, "transformers"),
     "trainer_accumulation": (trainer_accumulation, MICRO_BATCHES, "transformers"),
