@@ -193,7 +193,7 @@ def _modules(torch: Any) -> None:
             if tracing() is not None or not args:  # without a module it is the program's error
                 return original(*args, **kwargs)
             fast_path, self = skipping.fast_path, args[0]
-            if fast_path is not None and fast_path.on and fast_path.model() is self:
+            if fast_path is not None and fast_path.on and (fast_path.model() is self or fast_path.may_be_aside(self)):
                 counts, progress, call = fast_path.losses, fast_path.progress, original
                 dropouts = progress.dropouts
             else:

@@ -28,13 +28,14 @@ class EvaluatedLosses:
 
     __slots__ = (
         "compared", "count", "is_whole", "on_device", "path", "read_on_device", "read_site", "read_sum", "reads",
-        "repeats", "same_input", "site", "total",
+        "repeats", "same_input", "site", "total", "unread",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0  # of those that are on the CPU
         self.on_device: Any = None  # the sum of the others
+        self.unread = False  # The losses were counted and not read: the call was skipped.
         self.repeats = False  # The same line had just given the model the same tensor, and values are dropped.
         self.same_input = False  # The model had been given the same object after an earlier step.
         self.compared: int | None = None  # line of the script that holds the answer against something
@@ -45,6 +46,13 @@ class EvaluatedLosses:
         self.is_whole: bool | None = None  # whether the loss is all that is optimized, and not one term of it
         self.site: int | None = None
         self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
+
+    def again(self) -> EvaluatedLosses:
+        """The same of a call like this one, which was skipped."""
+        new = EvaluatedLosses()
+        new.site, new.path, new.compared, new.same_input = self.site, self.path, self.compared, self.same_input
+        new.count, new.is_whole, new.unread = self.count, self.is_whole, self.count > 0
+        return new
 
 
 class Call:

@@ -170,6 +170,11 @@ class Calls:
         """The model whose one call a step every backward runs through; None if there is none, or a call is open."""
         return None if self.unsettled else self._habit.model()
 
+    @property
+    def has_usual_model(self) -> bool:
+        """Whether the latest backwards each ran through one call of the same model, and nothing else was called."""
+        return self._habit.goes_on
+
     def check_next(self) -> None:
         """Watch the next call, because calls before it were skipped: does a backward still run through it?"""
         self._habit.to_check = True

@@ -33,6 +33,11 @@ class Habit:
         """The model whose next call may be assumed to train; None without a habit."""
         return self._model if self._count >= HABIT and not self._calls and not self.to_check else None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the backward before the latest one ran through the one call before it."""
+        return self._count > 0
+
     def holds(self, call: Call) -> bool:
         """Take this call into account. Returns whether it may be assumed to train, and need not be watched."""
         self._calls += 1

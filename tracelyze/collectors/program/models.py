@@ -25,6 +25,7 @@ class Model:
         self.name = type(module).__name__
         self.sensitive = mode_sensitivity.sensitive_modules(torch, module)
         core = wrapped(module)
+        self.skipped: dict[int, int] = {}  # steps that were done at the latest calls that were skipped, by samples
         self._core: weakref.ref[Any] | None = None if core is module else weakref.ref(core)
         # Tells as `in_train` does, for who asks at every step: without a wrapper no function of ours is called.
         self.trains: Callable[[Any], Any] = attrgetter("training") if core is module else self.in_train

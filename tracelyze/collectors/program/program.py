@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
+from tracelyze.collectors.program.consumed.asides import Asides
 from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
@@ -28,3 +29,4 @@ class Program:
     manual_updates: ManualUpdates
     inputs: InputOrder
     fused_dropouts: FusedDropouts
+    asides: Asides

@@ -200,8 +200,9 @@ class Dispatcher:
         self._resume(self._paused)
 
     def resume_listeners(self, event: str) -> None:
-        """Resume the signals that listen to this event, because it is about to happen unexpectedly."""
-        self._resume([one for one in self._paused if event in one.pausable])
+        """Resume the signals that wait for this event, which is about to happen. Those that paused for a number of
+        steps, between two samples, do not."""
+        self._resume([one for one in self._paused if event in one.pausable and one.resumes_at == math.inf])
 
     def resume_until(self, steps: float) -> None:
         """Resume the signals whose pause ends by the time that the process has made `steps` steps."""

@@ -21,6 +21,7 @@ from tracelyze.collectors.internals import function_modes, private_names
 from tracelyze.collectors.options import CollectOptions
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.calls import Calls
+from tracelyze.collectors.program.consumed.asides import Asides
 from tracelyze.collectors.program.consumed.batches_in_hand import BatchesInHand
 from tracelyze.collectors.program.consumed.input_order import InputOrder
 from tracelyze.collectors.program.consumed.step_backwards import StepBackwards
@@ -119,7 +120,8 @@ class Recorder:
         by_hand = ManualUpdates(self.torch, self.record_event)
         inputs = InputOrder(self.torch, progress)
         dropouts = FusedDropouts(self.torch, progress)
-        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs, dropouts)
+        asides = Asides(self.torch, progress, sites, batches)
+        return Program(sites, calls, optimizers, trainings, batches, backwards, by_hand, inputs, dropouts, asides)
 
     # What is recorded
 

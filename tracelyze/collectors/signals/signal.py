@@ -3,6 +3,8 @@
 forward(call, args, kwargs)       an outermost module call returned (program/call.py), with what it was given; () and
                                   {} for one that was skipped (see below): `call.given` refers to what is left of it
 settled(call, trained)            it is known whether a backward ran through that call's output; in order
+passed_over(calls)                calls without autograd, in a row, of a step that was skipped (see below): each is like
+                                  one that was settled before
 loss(value)                       a loss function returned (a scalar tensor)
 loss_call(function, args, kwargs, value)      a loss function of torch.nn.functional returned value
 seeded(name)                      a global generator of random numbers was seeded: "python", "numpy"
@@ -59,8 +61,8 @@ from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 
 EVENTS = (
-    "forward", "settled", "loss", "loss_call", "before_backward", "after_backward", "clips_values", "clip", "scale",
-    "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
+    "forward", "settled", "passed_over", "loss", "loss_call", "before_backward", "after_backward", "clips_values",
+    "clip", "scale", "unscale", "scaler_step", "loader_made", "iterate", "fetching", "turned", "waiting", "batch",
     "exhausted", "before_first_step", "before_step", "first_step", "after_step", "opened", "every_second", "logged",
     "scheduled", "seeded", "filled", "state_taken", "state_loading", "state_loaded", "state_restored",
     "vectors_taken", "pretrained", "file_saved", "file_loaded", "reported", "evaluation_begins", "evaluation_ends",

@@ -39,9 +39,12 @@ class SkipsSteps(Protocol):
     """A fast path, as the hooks see it (`path.FastPath`)."""
 
     on: bool
-    model: Callable[[], Any]
     progress: Progress
     losses: LossSampling
+
+    def model(self) -> Any: ...
+
+    def may_be_aside(self, module: Any) -> bool: ...
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> bool: ...
 
@@ -65,6 +68,10 @@ class TimedFastPath:
     def on(self) -> bool:
         """Whether the fast path is on."""
         return self._path.on
+
+    def may_be_aside(self, module: Any) -> bool:
+        """Whether calls of this module, which need not be the expected one, may be skipped."""
+        return self._path.may_be_aside(module)
 
     def model(self) -> Any:
         """The module that the fast path expects to be called next."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tracelyze.collectors.cadence.usual_losses import UsualLosses
-from tracelyze.collectors.program.call import Input
+from tracelyze.collectors.program.call import Call, Input
 from tracelyze.collectors.program.consumed.batches_in_hand import Batch
 from tracelyze.collectors.program.consumed.step_backwards import Backward
 from tracelyze.collectors.program.optimizers import Tracked
@@ -81,11 +81,20 @@ class SkippedCall(NamedTuple):
     batch: Batch | None = None  # of the loader, to which the input belongs; only in steps with several calls
 
 
+class Aside(NamedTuple):
+    """A call without autograd that was skipped (asides.py)."""
+
+    event: int  # how many of the step's events came before it
+    calls: int  # and how many of these were calls of the model that trains
+    call: Call
+
+
 @dataclass(slots=True)
 class SkippedEvents:
     """What was skipped of the step that runs: the first `count` events of the expected order."""
 
     count: int = 0
     calls: list[SkippedCall] = field(default_factory=list)
+    asides: list[Aside] = field(default_factory=list)
     losses: list[Any] = field(default_factory=list)  # of the backwards: numbers, or scalars on a device
     losses_before: tuple[float | None, float] | None = None  # the usual losses before this step, to undo what it added

@@ -27,6 +27,7 @@ from tracelyze.collectors.cadence.loss_sampling import LossSampling
 from tracelyze.collectors.program.calls import LiveGraph
 from tracelyze.collectors.program.models import MAX_TENSORS, tensors_of
 from tracelyze.collectors.program.optimizers import Tracked, wrapping
+from tracelyze.collectors.recording.fast_path.asides import Asides
 from tracelyze.collectors.recording.fast_path.cost import TimedFastPath
 from tracelyze.collectors.recording.fast_path.expected import (
     BACKWARD,
@@ -34,11 +35,11 @@ from tracelyze.collectors.recording.fast_path.expected import (
     CALL,
     STEP,
     STEP_ENDS,
+    Aside,
     Expected,
     SkippedCall,
     SkippedEvents,
     inputs_of,
-    nothing,
 )
 from tracelyze.collectors.recording.fast_path.rounds import Round, Rounds, SkippedRound
 from tracelyze.collectors.recording.fast_path.rows import LikeStep, SkippedRows, weighted_sum
@@ -92,7 +93,6 @@ class FastPath:
         self.on = False
         # Steps are being skipped, or were until now: then `on` is False already, and `catch_up` has yet to be called.
         self.active = False
-        self.model: Callable[[], Any] = nothing  # the module that is called next
         self.progress = skippable.progress
         self.losses = losses
         self.replay: ReplayedStep | None = None
@@ -102,9 +102,10 @@ class FastPath:
         self._rows = rows
         self._record_event = record_event
         self._interrupted = False
+        self._asides = Asides(torch, guard, skippable)
         self._expected = Expected()
         self._skipped = SkippedEvents()
-        self.rounds = Rounds(torch, guard, skippable, losses, rows, seen, self)
+        self.rounds = Rounds(torch, guard, skippable, losses, rows, seen, self._asides, self)
 
     # Whether to skip steps
 
@@ -115,7 +116,9 @@ class FastPath:
         """
         skippable, progress, self._interrupted = self._skippable, self.progress, False
         program = skippable.program
-        steps, several = progress.steps, program.optimizers.several
+        # What is neither called once before each backward nor stepped by one optimizer may still repeat itself.
+        steps, several = progress.steps, program.optimizers.several or not program.calls.has_usual_model
+        calls = self._asides.calls_of_step()
         plain = several and skippable.is_plain(tracked, row)
         self.rounds.seen.step_ends(tracked, row, program.backwards.of_step, several, plain)
         expected = skippable.expected(tracked, row)
@@ -124,10 +127,11 @@ class FastPath:
         rows = self._rows
         if expected is not None:
             backwards = len(expected.backwards)
-            allowed = skippable.rounds(SKIPPED_STEPS, 1, backwards, backwards)
+            allowed = skippable.rounds(SKIPPED_STEPS, 1, backwards, max(backwards, calls))
             if allowed < 1:
                 return
-            self.model, self._expected, self._skipped = expected.module, expected, SkippedEvents()
+            self._asides.begin(allowed * backwards)
+            self._expected, self._skipped = expected, SkippedEvents()
             self.rounds.taken = False
             rows.begin([LikeStep(row, losses_are_read=bool(expected.factors))], allowed)
         elif not self.rounds.begins(SKIPPED_STEPS):
@@ -140,6 +144,10 @@ class FastPath:
 
     # A step that is skipped
 
+    def model(self) -> Any:
+        """The module that is called next."""
+        return self._expected.module()
+
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> bool:
         """A module, the first of `args`, returned `output`. Returns whether the call was the expected one.
 
@@ -151,6 +159,7 @@ class FastPath:
             if (
                 type(given) is self._torch.Tensor
                 and expected.order[skipped.count] == CALL
+                and expected.module() is args[0]
                 and not self._guard.function_modes()
                 and (shape := given.shape)
                 and shape[0] == expected.batch_size
@@ -167,11 +176,20 @@ class FastPath:
                     skipped.calls = [*skipped.calls, call]  # An OS signal handler may train after an append, not this.
                     skipped.count += 1
                     return True
+            if not self._torch.is_grad_enabled():
+                aside = self._asides.skipped(args[0], given)
+                if aside is not None:
+                    skipped.asides = [*skipped.asides, Aside(skipped.count, len(skipped.calls), aside)]
+                    return True
             self.progress.dropouts += self._skippable.program.fused_dropouts.unwatched(args[0])
         except Exception as error:
             self.fail(error)
         self.on = False
         return False
+
+    def may_be_aside(self, module: Any) -> bool:
+        """Whether calls of this module, which need not be the expected one, may be skipped."""
+        return self._skippable.program.asides.may_be(module)
 
     def _graph_behind(self, output: Any) -> LiveGraph | None:
         """An object that lives as long as the autograd graph of the call; None if there is no graph.
@@ -281,6 +299,7 @@ class FastPath:
             if not late:
                 loss = weighted_sum(loss, factors) if factors else loss[0]
             # So that an OS signal handler that trains, and ends this, has nothing to replay. Nothing is called here.
+            asides, skipped.asides = skipped.asides, []
             skipped.count, skipped.losses_before, skipped.calls, skipped.losses = 0, None, [], []
             time = perf_counter() - guard.clock.zero
             progress.steps = tracked.at_step = progress.steps + 1
@@ -288,6 +307,8 @@ class FastPath:
             if count > progress.longest:
                 progress.longest = count
             rows = self._rows
+            if asides:
+                self._asides.step_ended(asides)
             if not (rows.hold(tracked, time, loss, expected) if late else rows.write(tracked, time, loss)):
                 self.end()
                 if late:
@@ -314,7 +335,8 @@ class FastPath:
 
         The skipped events of the step are dispatched at once, for they happened before the change.
         """
-        amid_step = self.rounds.amid_step() if self.rounds.taken else self._skipped.count
+        skipped = self._skipped
+        amid_step = self.rounds.amid_step() if self.rounds.taken else skipped.count or skipped.asides
         if self.active and amid_step:
             self.catch_up()
         else:
@@ -335,7 +357,7 @@ class FastPath:
             # No step was skipped to its end: do not try at every step.
             self._skippable.not_before = self.progress.steps + RETRIED_AFTER
         self.end()
-        if replay is not None and skipped.count:
+        if replay is not None and (skipped.count or skipped.asides):
             replay.step(expected, skipped)
 
     def _catch_up_in_round(self) -> None:
@@ -346,7 +368,7 @@ class FastPath:
             self._skippable.not_before = self.progress.steps + ROUNDS_RETRIED_AFTER * len(expected.steps)
         self.end()
         rounds.skipped = SkippedRound()
-        if replay is not None and skipped.count:
+        if replay is not None and (skipped.count or skipped.asides):
             replay.round(expected, skipped)
 
     def end(self) -> None:

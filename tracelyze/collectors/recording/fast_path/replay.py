@@ -43,12 +43,13 @@ class Replay:
         """Dispatch the skipped events of the step that runs, in order."""
         order, progress = expected.order[: skipped.count], self.progress
         # Each is counted again as it is dispatched: signals read these numbers.
-        progress.forwards -= len(skipped.calls)
+        progress.forwards -= len(skipped.calls) + len(skipped.asides)
         progress.backwards -= len(skipped.losses)
         if skipped.losses_before is not None:
             expected.backwards[0].losses.forget_since(skipped.losses_before)
         calls, losses = iter(skipped.calls), iter(zip(skipped.losses, expected.backwards, strict=False))
-        for event in order:
+        for number, event in enumerate(order):
+            self._asides(skipped, number)
             if event == events.CALL:
                 progress.forwards += 1
                 self.forwards.dispatch(self._call(next(calls), expected), (), {})
@@ -62,11 +63,20 @@ class Replay:
             else:
                 self.program.manual_updates.in_step = True
                 self.seen.step()
-        if order[-1] == events.BACKWARD:  # The backward did not return, but raised.
+        self._asides(skipped, len(order))
+        if order and order[-1] == events.BACKWARD:  # The backward did not return, but raised.
             self.program.calls.check_all()
         elif events.BACKWARD_ENDS in order:
             # The program may do something to the gradients before its step: paused signals resume to see it.
             self.dispatcher.resume_all()
+
+    def _asides(self, skipped: SkippedEvents | SkippedRound, number: int) -> None:
+        """Dispatch the calls without autograd before the event of this number."""
+        for aside in skipped.asides:
+            if aside.event == number:
+                self.progress.forwards += 1
+                self.program.calls.latest = aside.call
+                self.forwards.dispatch(aside.call, (), {})
 
     def round(self, expected: Round, skipped: SkippedRound) -> None:
         """Bring up to date what is known of the program for the steps of a round that have ended, and dispatch the
@@ -78,13 +88,15 @@ class Replay:
         of_step = expected.order[skipped.step_begins : skipped.count]
         first_call = len(skipped.calls) - of_step.count(events.CALL)
         first_backward = len(skipped.losses) - of_step.count(events.BACKWARD)
-        progress.forwards -= len(skipped.calls) - first_call
+        progress.forwards -= len(skipped.calls) - first_call + len(skipped.asides)
         progress.backwards -= len(skipped.losses) - first_backward
         for losses, before in reversed(skipped.losses_before):
             losses.forget_since(before)
         self._steps_that_ended(expected, skipped)
+        self.seen.passed_over(skipped.calls[:first_call])
         made, begun = first_call, first_backward
-        for event in of_step:
+        for number, event in enumerate(of_step, skipped.step_begins):
+            self._asides(skipped, number)
             if event == events.CALL:
                 progress.forwards += 1
                 self.forwards.dispatch(skipped.calls[made], (), {})
@@ -102,6 +114,7 @@ class Replay:
             else:
                 self.program.manual_updates.in_step = True
                 self.seen.step()
+        self._asides(skipped, skipped.count)
         if events.BACKWARD_ENDS in of_step:
             self.dispatcher.resume_all()
 

@@ -21,15 +21,16 @@ from tracelyze.collectors.cadence.usual_losses import UsualLosses
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.models import carries_graph
 from tracelyze.collectors.program.optimizers import wrapping
+from tracelyze.collectors.recording.fast_path.asides import Asides
 from tracelyze.collectors.recording.fast_path.expected import (
     BACKWARD,
     BACKWARD_ENDS,
     CALL,
     STEP,
     STEP_ENDS,
+    Aside,
     ExpectedBackward,
     inputs_of,
-    nothing,
 )
 from tracelyze.collectors.recording.fast_path.rows import LikeStep, SkippedRows, weighted_sum
 from tracelyze.collectors.recording.fast_path.seen import SeenStep, SeenSteps, Shape
@@ -78,6 +79,7 @@ class SkippedRound:
     steps: int = 0  # of the round that have ended
     step_begins: int = 0  # the number of events before the step that runs
     calls: list[Call] = field(default_factory=list)
+    asides: list[Aside] = field(default_factory=list)  # of the step that runs
     losses: list[float] = field(default_factory=list)  # of the backwards
     # Of each backward of the step that runs: the usual losses, and what they were, to undo what it added.
     losses_before: list[tuple[UsualLosses, tuple[float | None, float]]] = field(default_factory=list)
@@ -107,16 +109,17 @@ class Rounds:
         losses: LossSampling,
         rows: SkippedRows,
         seen: SeenSteps,
+        asides: Asides,
         control: Control,
     ) -> None:
         self.on = False
         self.taken = False  # Rounds are being skipped, or were skipped last, and not steps of one optimizer.
-        self.model: Callable[[], Any] = nothing  # the module that is called next
         self.progress, self.losses = skippable.progress, losses
         self.skipped = SkippedRound()
         self.expected = Round()
         self._torch, self._guard, self._control = torch, guard, control
         self._skippable, self._program, self._rows = skippable, skippable.program, rows
+        self._asides = asides
         self.seen = seen
         self._reached: list[Call] = []  # by the backward before the first round
 
@@ -129,14 +132,26 @@ class Rounds:
         expected = self._round(steps) if steps else None
         if expected is None:
             return False
-        allowed = self._skippable.rounds(most, len(steps), len(expected.backwards), len(expected.calls))
+        calls = len(expected.calls)
+        every = calls + sum([one.asides for one in steps])
+        allowed = self._skippable.rounds(most, len(steps), len(expected.backwards), every)
         if allowed < 1:
             return False
-        self.expected, self.skipped, self.model = expected, SkippedRound(), expected.calls[0].module
+        self._asides.begin(allowed * calls)
+        self.expected, self.skipped = expected, SkippedRound()
         self._reached, self.taken = program.calls.reached, True
         like = [LikeStep(one.row, any(back.is_mean is not None for back in one.own)) for one in steps]
         self._rows.begin(like, allowed * len(steps))
         return True
+
+    def model(self) -> Any:
+        """The module that is called next."""
+        calls = self.expected.calls
+        return calls[len(self.skipped.calls) % len(calls)].module()
+
+    def may_be_aside(self, module: Any) -> bool:
+        """Whether calls of this module, which need not be the expected one, may be skipped."""
+        return self._program.asides.may_be(module)
 
     def end(self) -> None:
         """The steps that follow are dispatched."""
@@ -148,7 +163,7 @@ class Rounds:
 
     def amid_step(self) -> bool:
         """Whether events were skipped of the step that runs."""
-        return self.skipped.count > self.skipped.step_begins
+        return self.skipped.count > self.skipped.step_begins or bool(self.skipped.asides)
 
     def _round(self, steps: list[SeenStep]) -> Round | None:
         """What a round must look like that is like these steps; None if the fast path cannot tell."""
@@ -159,7 +174,8 @@ class Rounds:
         # No call is reached by a backward of another round, and none by no backward at all.
         reached = {at for backward in found.backwards for at in backward.reached}
         whole = bool(found.calls) and reached == set(range(len(found.calls)))
-        return found if whole and not self._program.trainings.several else None
+        tracked = steps[0].tracked()
+        return found if whole and tracked is not None and self._skippable.trains_alone(tracked) else None
 
     def _add(self, found: Round, step: SeenStep, shape: Shape) -> bool:
         """Add a step to a round. Returns whether the fast path can tell what one like it must look like."""
@@ -201,11 +217,17 @@ class Rounds:
         try:
             torch, number = self._torch, len(skipped.calls)
             given: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
-            if expected.order[skipped.count] == CALL and type(given) is torch.Tensor and given.dim():
+            if not torch.is_grad_enabled():
+                aside = self._asides.skipped(args[0], given)
+                if aside is not None:
+                    skipped.asides = [*skipped.asides, Aside(skipped.count, number, aside)]
+                    return True
+            elif expected.order[skipped.count] == CALL and type(given) is torch.Tensor and given.dim():
                 like = expected.calls[number]
                 before = like.before
                 if (
-                    given.size(0) == before.batch_size
+                    like.module() is args[0]
+                    and given.size(0) == before.batch_size
                     and any(carries_graph(torch, one) for one in args[1:]) is before.carries_on
                     and before.model.in_train(args[0])
                     and not self._guard.function_modes()
@@ -238,7 +260,7 @@ class Rounds:
 
     def _counted(self, call: Call, like: ExpectedCall, given: Any) -> None:
         """Count a call, and note what it used."""
-        skipped, progress, expected = self.skipped, self.progress, self.expected.calls
+        skipped, progress = self.skipped, self.progress
         progress.forwards = call.number = progress.forwards + 1
         call.batch = batch = self._program.batches.used_by(given)
         call.loader = progress.loader
@@ -248,7 +270,6 @@ class Rounds:
         ):
             self._control.interrupt()  # The call is noted all the same: it is dispatched with what follows.
         self._program.calls.latest = call
-        self.model = expected[(len(calls) + 1) % len(expected)].module
         skipped.calls = [*calls, call]  # An OS signal handler may train after an append, but not after this.
         skipped.count += 1
 
@@ -323,6 +344,7 @@ class Rounds:
             return False
         try:
             progress = self.progress
+            asides = skipped.asides
             loss = weighted_sum([skipped.losses[at] for at in step.own], step.factors)
             # First of all, so that an OS signal handler that trains, and ends this, finds nothing to dispatch.
             self._step_is_over(expected, skipped)
@@ -332,6 +354,8 @@ class Rounds:
             if tracked.count > progress.longest:
                 progress.longest = tracked.count
             self._program.optimizers.stepped(step.seen.tracked)
+            if asides:
+                self._asides.step_ended(asides)
             if not self._rows.write(tracked, time, loss):
                 self._control.end()
                 dispatcher = self._skippable.dispatcher
@@ -345,7 +369,7 @@ class Rounds:
         if skipped.count + 1 == len(expected.order):
             self.skipped = SkippedRound()
         else:
-            skipped.losses_before = []
+            skipped.losses_before, skipped.asides = [], []
             skipped.count = skipped.step_begins = skipped.count + 1
             skipped.steps += 1
 

@@ -19,6 +19,7 @@ from tracelyze.collectors.recording.fast_path.expected import BACKWARD, BACKWARD
 
 MAX_ROUND = 8  # steps
 MAX_EVENTS = 64  # of a step; one with more begins no round
+FAR = -1  # in the place of how many calls before a backward one was that is no longer known
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class SeenStep:
     tracked: weakref.ref[Tracked]
     row: dict[str, Any]
     own: tuple[Backward, ...]  # the backwards that the step consumed
+    asides: int  # calls without autograd: these may differ from step to step (program/consumed/asides.py)
     shape: Shape | None  # None for one that may not be skipped
 
 
@@ -62,18 +64,28 @@ class SeenSteps:
     def __init__(self, progress: Progress) -> None:
         self.latest: deque[SeenStep] = deque(maxlen=2 * MAX_ROUND)
         self._progress = progress
+        self._latest_calls: deque[Call] = deque(maxlen=MAX_EVENTS)  # with autograd, of whatever step, the latest first
         self._begin()
 
     def _begin(self) -> None:
         self._order: list[int] = []
         self._calls: list[Call] = []
         self._backwards: list[SeenBackward] = []
+        self._asides = 0
 
     def call(self, call: Call) -> None:
         """A call was dispatched."""
+        if call.mode != GRAD:
+            self._asides += 1
+            return
+        self._latest_calls.appendleft(call)
         if len(self._order) < MAX_EVENTS:
             self._order.append(CALL)
             self._calls.append(call)
+
+    def passed_over(self, calls: list[Call]) -> None:
+        """These calls were skipped, in steps that are not dispatched any more; a later backward may reach them."""
+        self._latest_calls.extendleft(calls)
 
     def backward(self) -> None:
         """A backward begins."""
@@ -83,10 +95,10 @@ class SeenSteps:
     def backward_ends(self, reached: list[Call], models: frozenset[int]) -> None:
         """The backward returned; it ran through these calls, and these models."""
         if len(self._order) < MAX_EVENTS:
-            progress = self._progress
-            calls_ago = tuple([progress.forwards - call.number for call in reached])
+            latest = list(self._latest_calls)
+            calls_ago = tuple([latest.index(call) if call in latest else FAR for call in reached])
             self._order.append(BACKWARD_ENDS)
-            self._backwards.append(SeenBackward(calls_ago, models, progress.retains_graph))
+            self._backwards.append(SeenBackward(calls_ago, models, self._progress.retains_graph))
 
     def step(self) -> None:
         """The step of an optimizer was called."""
@@ -96,7 +108,7 @@ class SeenSteps:
     def step_ends(self, tracked: Tracked, row: dict[str, Any], own: list[Backward], several: bool, plain: bool) -> None:
         """The step of this optimizer ended with this row; it consumed these backwards.
 
-        `several`: other optimizers step, too. `plain`: such a step may be skipped.
+        `several`: other optimizers step, too, or several models are called. `plain`: such a step may be skipped.
         """
         if several:
             self.latest.append(self._seen(tracked, row, own, plain))
@@ -104,20 +116,21 @@ class SeenSteps:
 
     def _seen(self, tracked: Tracked, row: dict[str, Any], own: list[Backward], plain: bool) -> SeenStep:
         order, reference = (*self._order, STEP_ENDS), weakref.ref(tracked)
-        if not plain or len(order) > MAX_EVENTS or not all(call.mode == GRAD and call.in_train for call in self._calls):
-            return SeenStep(order, (), (), reference, {}, (), None)
+        known = all(FAR not in one.reached for one in self._backwards)
+        if not plain or not known or len(order) > MAX_EVENTS or not all(call.in_train for call in self._calls):
+            return SeenStep(order, (), (), reference, {}, (), self._asides, None)
         calls, backwards = tuple(self._calls), tuple(self._backwards)
         kinds = tuple([(one.model.number, one.batch_size, one.carries_on, one.in_train) for one in calls])
         backwards_ago = tuple([self._progress.backwards - one.number for one in own])
         read = tuple([one.is_mean is not None and not one.sampled_only for one in own])
         counts = row.get("microbatches"), row["batch_size"]
         shape = Shape(tracked.index, order, kinds, backwards, backwards_ago, *counts, read)
-        return SeenStep(order, calls, backwards, reference, row, tuple(own), shape)
+        return SeenStep(order, calls, backwards, reference, row, tuple(own), self._asides, shape)
 
     def round(self, optimizers: set[int]) -> list[SeenStep]:
         """The steps of the latest round, if it was like the one before it and each of the optimizers stepped in it."""
         steps = list(self.latest)
-        for length in range(2, len(steps) // 2 + 1):
+        for length in range(1, len(steps) // 2 + 1):
             before, latest = steps[-2 * length : -length], steps[-length:]
             alike = all(one.shape == other.shape is not None for one, other in zip(latest, before, strict=True))
             if alike and {one.shape.optimizer for one in latest if one.shape is not None} == optimizers:

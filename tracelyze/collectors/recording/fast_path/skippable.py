@@ -82,7 +82,11 @@ class Skippable:
         left = min(most, dispatcher.next_full_step() - progress.steps) // steps
         if left > 0:
             left = min(left, (dispatcher.next_full_backward() - progress.backwards - 1) // backwards)
-        return min(left, (dispatcher.next_full_call() - progress.forwards - 1) // calls) if left > 0 else left
+        return min(left, self.calls_left() // calls) if left > 0 else left
+
+    def calls_left(self) -> float:
+        """How many calls may be skipped before a signal needs one."""
+        return self.dispatcher.next_full_call() - self.progress.forwards - 1
 
     def _order(self, row: dict[str, Any]) -> tuple[int, ...]:
         """The events of the step in order; () where its backwards are not in the order that the fast path knows."""
@@ -111,13 +115,19 @@ class Skippable:
         """Whether what is computed on this device is queued behind the training's own work there."""
         return bool(device.type == "cuda" and device.index == self.current_device())
 
+    def trains_alone(self, tracked: Tracked) -> bool:
+        """Whether no optimizer of another training than this one's is likely to step."""
+        program = self.program
+        alone = not program.trainings.several
+        return alone or all(one.training is tracked.training for one in program.optimizers.active())
+
     def _nothing_else_goes_on(self, tracked: Tracked, row: dict[str, Any]) -> bool:
         return (
             bool(row.get("batch_size"))
             and "skipped" not in row
             and self.next_call.watch is None
             and self.next_call.given is None
-            and not self.program.trainings.several
+            and self.trains_alone(tracked)
             and not tracked.inside_backward
             and not isinstance(tracked.optimizer, ManualOptimizer)
             and self.program.manual_updates.paused

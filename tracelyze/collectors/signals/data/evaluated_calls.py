@@ -32,7 +32,7 @@ class EvaluatedCalls:
         key, at = (call.model.number, call.batch_size), call.step
         if self._left <= 0 or (key not in self._latest and len(self._latest) > EVALUATED_SAMPLES // LEAST):
             return False
-        before = self._latest.get(key, 0)
+        before = max(self._latest.get(key, 0), call.model.skipped.get(call.batch_size or 1, 0))
         self._latest[key] = at
         steps = self._steps.setdefault(key, [])
         if (at not in steps and at - before < APART) or steps.count(at) >= EVALUATED_CALLS:

@@ -78,6 +78,8 @@ class Evaluation(Signal):
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         call.declared = self._declared
         call.holder = self.program.trainings.holder(call.model.number)
+        if call.replayed and call.mode != GRAD:
+            return  # What is asked here was asked of the call that it is like (program/consumed/asides.py).
         if call.mode != GRAD or not call.in_train:
             if call.holder is None and self.progress.steps and call.model.number not in self._held:
                 self._holder(call.model)  # The model may be gone before the pass is over: its program's last one.
@@ -135,6 +137,8 @@ class Evaluation(Signal):
                 self._training_losses.append((self.progress.backwards, call.given_loss))
             return
         evaluated = call.evaluated = call.evaluated or EvaluatedLosses()
+        if evaluated.unread or self.context.fast_path.on:  # else it belongs to a call that was skipped
+            return
         evaluated.count += 1
         evaluated.is_whole = self._is_whole
         if value.device.type == "cpu":
@@ -206,7 +210,17 @@ class Evaluation(Signal):
     def _close(self, training: int | None) -> None:
         self._noted.clear()
         calls = self._passes.pop(training, None)  # an OS signal handler may evaluate too, and be here first
-        for several in _by_line(calls) if calls else ():
+        if calls:
+            self._over(calls)
+
+    def passed_over(self, calls: list[Call]) -> None:
+        for training in list(self._passes):
+            self._close(training)
+        self._over(calls)
+
+    def _over(self, calls: list[Call]) -> None:
+        """Emit the rows of consecutive calls."""
+        for several in _by_line(calls):
             for one in _by_model(several):
                 self._emit_pass(one)
 
@@ -219,7 +233,7 @@ class Evaluation(Signal):
         for call in calls:
             most_in_train[call.model.number] = max(most_in_train.get(call.model.number, 0), call.sensitive.in_train)
         found = [_found(call) for call in calls]
-        losses = sum(one.count for one in found)
+        losses, unread = sum(one.count for one in found), any(one.unread for one in found)
         read = [one for one in found if one.reads]
         worst = next((one for one in read if not math.isfinite(one.read_sum)), read[0] if read else None)
         site = next((one.site for one in found if one.site is not None), None)
@@ -242,7 +256,7 @@ class Evaluation(Signal):
             "statistics": sum(call.statistics for call in calls),
             "same_input": sum(one.same_input for one in found),
             "losses": losses,
-            "loss": sum(one.total for one in found) / losses if losses else None,
+            "loss": None if unread or not losses else sum(one.total for one in found) / losses,
             "loss_is_whole": found[-1].is_whole,
             "loader": calls[0].loader,
             "site": site,
@@ -256,6 +270,9 @@ class Evaluation(Signal):
             "loss": [one.on_device for one in found if one.on_device is not None],
             "read_sum": [one.read_on_device for one in read if one.read_on_device is not None],
         }
+        if not row["purpose"] and not row["repeats"] and not (losses and holders):
+            for call in calls:
+                self.program.asides.know(call)
         names = [name for name, values in late.items() if values]
         if names:
             totals = [self.torch.stack([one.double() for one in late[name]]).sum() for name in names]

@@ -66,7 +66,9 @@ class References(Signal):
             self._others.append((call, key, _adapters_off(call.model.module()), self._place()))
 
     def settled(self, call: Call, trained: bool) -> None:
-        if call.mode != GRAD:
+        if self._samples >= MAX_SAMPLES:
+            self.pause()
+        elif call.mode != GRAD:
             self._in_vain = 0
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -53,9 +54,9 @@ class Copies(Signal):
             return
         if call.replayed or steps == self._called.get(number) or self.program.trainings.holder(number) is not None:
             return
-        before = self._called.get(number)
+        before = max([self._called.get(number, -math.inf), *call.model.skipped.values()])
         self._called[number] = steps
-        if steps and (before is None or steps - before >= RARE) and steps >= self._next.get(number, 0):
+        if steps and steps - before >= RARE and steps >= self._next.get(number, 0):
             self._next[number] = steps + steps // GROWTH
             self._sample(number, call.model.module())
             self._pending.release()
