@@ -500,6 +500,32 @@ def test_updates_that_vanish_and_never_add_up(make) -> None:
     assert make.check("lost-updates", frozen)[0] == "fired"
 
 
+@pytest.mark.parametrize(
+    ("name", "zeros", "status"),
+    [
+        ("AdamW", 0.0, "fired"),  # of Lightning, say
+        ("AdamW", 0.5, "skipped"),  # the step itself may have had other elements with a gradient
+        ("LBFGS", 0.0, "skipped"),  # its line search may reject a step
+    ],
+)
+def test_updates_that_vanish_in_steps_with_a_closure(make, name: str, zeros: float, status: str) -> None:
+    rows = [row | {"closure": True, "grad_zeros": zeros} for row in sixteen(0.95, [0.94] * len(gaps()))]
+    process = make.process(more={"parameters": rows})
+    process.longest.facts["name"] = name
+    assert make.check("lost-updates", process)[0] == status
+
+
+@pytest.mark.parametrize(("asked", "mixed"), [("bf16-true", "bf16-mixed"), ("16-true", "16-mixed")])
+def test_a_framework_that_is_told_to_keep_weights_in_16_bits(make, asked: str, mixed: str) -> None:
+    line = {"site": 40, "role": "setting", "file": "fit.py", "line": 108, "function": "main"}
+    rows = sixteen(0.95, [0.94] * len(gaps()))
+    process = make.process(sites=[line | {"source": f'precision="{asked}",'}], more={"parameters": rows})
+    finding = make.check("lost-updates", process)[2]
+    assert (finding.location.line, finding.fix_code) == (108, f'precision="{mixed}"  # line 108')
+    process = make.process(sites=[line | {"source": f'precision="{mixed}",'}], more={"parameters": rows})
+    assert make.check("lost-updates", process)[2].fix_code.startswith("model = model.float()")
+
+
 @pytest.mark.parametrize("changed", [0.3, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4])
 def test_small_updates_that_add_up_in_wider_copies(changed: float, make) -> None:
     rows = sixteen(1 - changed, [(1 - changed) ** gap for gap in gaps()])

@@ -474,6 +474,9 @@ PRECISION: Final = (
         fast=True,
     ),
     faulty(
+        "closure_bfloat16", "lost-updates", consequences=STUCK, lines=("model = Vat().to(torch.bfloat16)",), fast=True
+    ),
+    faulty(
         "float16_square_overflows",
         "fp16-overflow|nonfinite-activations",
         consequences=BLOW_UP,

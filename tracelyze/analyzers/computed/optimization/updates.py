@@ -12,13 +12,14 @@ from tracelyze.analyzers.computed.once import measured_once
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.analyzers.recorded.table import Floats, Table
+    from tracelyze.analyzers.recorded.table import Floats, Mask, Table
 
 SIXTEEN_BITS = ("bfloat16", "float16")
 _OF_TORCH: Final = frozenset((
     "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop",
     "SGD",
 ))  # fmt: skip
+SPARSE = 0.1  # share of elements without a gradient: derived, of ten weights nine have one
 SMALL_RATE = 0.1  # of the largest rate: groups of a lower one move by design less than what is looked for
 
 
@@ -94,13 +95,29 @@ def sampled_updates(optimization: Optimization) -> list[SampledUpdates]:
     """Measurements of the tensors of one optimizer, those left out in which no change is to be expected: a rate that is
     zero, unknown or a small part of the largest, no gradient or one that is not finite, a closure inside of the
     step."""
+    return _sampled(optimization, optimization.process.tables["parameters"]["closure"] == 0)
+
+
+@measured_once
+def sampled_changes(optimization: Optimization) -> list[SampledUpdates]:
+    """The same, also of steps that call a closure, as Lightning's do, of tensors whose gradient was dense before it.
+
+    The step's own gradient is not recorded then. But weights that it leaves as they are were to change, if the
+    optimizer is none that may reject what a closure computes.
+    """
+    parameters = optimization.process.tables["parameters"]
+    dense = (parameters["grad_zeros"] <= SPARSE) & keeps_no_copies(optimization)
+    return _sampled(optimization, (parameters["closure"] == 0) | dense)
+
+
+def _sampled(optimization: Optimization, judged: Mask) -> list[SampledUpdates]:
     parameters, optimizer = optimization.process.tables["parameters"], optimization.optimizer
     largest = np.nanmax(np.where(parameters["optimizer"] == optimizer, parameters["lr"], 0.0), initial=0.0)
     usable = (
         (parameters["optimizer"] == optimizer)
         & (parameters["grad_finite"] == 1)
         & (parameters["grad_norm"] > 0)
-        & (parameters["closure"] == 0)
+        & judged
         & (np.nan_to_num(parameters["lr"]) > SMALL_RATE * largest)
     )
     names, dtypes = parameters.text("parameter"), parameters.text("dtype")

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     SampledUpdates,
     keeps_no_copies,
     pooled,
-    sampled_updates,
+    sampled_changes,
     stays_more_than_a_walk,
 )
 from tracelyze.analyzers.evidence import script_lines, timing
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
     """Share of elements that steps leave as they were, and whether they are still the same many steps later."""
-    seen = sampled_updates(optimization)
+    seen = sampled_changes(optimization)
     if not seen:
         return Skipped("no step with gradients and a learning rate was sampled")
     short = [pool for pool in seen if pool.dtype in SIXTEEN_BITS]
@@ -89,6 +89,7 @@ def _finding(
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
+    fix, code, asked = regions.remedy(optimization)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -100,9 +101,8 @@ def _finding(
             f"{rate:.3g} {'the' if certain else 'their'} updates are smaller than half the distance from the old value "
             f"to the next one in {dtype}, and they do not add up."
         ),
-        fix="Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master "
-        "weights or stochastic rounding." + regions.said(process),
-        fix_code=regions.with_float32_weights(optimization),
+        fix=fix,
+        fix_code=code,
         first_step=int(min(one.step[0] for one in short)),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -110,7 +110,7 @@ def _finding(
             Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=loaded_short.place(process) or script_lines.made_short(process) or optimization.step_location,
+        location=asked or loaded_short.place(process) or script_lines.made_short(process) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run whose starting weights should change very little.",
     )

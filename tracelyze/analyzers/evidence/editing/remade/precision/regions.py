@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 _CALLS: Final = ("training-call", "forward")
 _SHOWN: Final = 4
+_SHORT_WEIGHTS: Final = r"\bprecision\s*=\s*[\"'](?:bf16|16)-true[\"']"  # of Lightning
+_KEEP: Final = (
+    "Keep the weights in float32 and compute in 16 bits with autocast, or use an optimizer with float32 master weights "
+    "or stochastic rounding."
+)
+_MIXED: Final = 'Have the framework keep the weights in float32 and compute in 16 bits: "{mixed}" in line {line}.'
+
+
+def remedy(optimization: Optimization) -> tuple[str, str, Location | None]:
+    """How the weights are kept in float32, an example, and the line that tells a framework to keep them in 16 bits."""
+    process = optimization.process
+    asked = script_lines.only(process, "setting", _SHORT_WEIGHTS)
+    if asked is None:
+        return _KEEP + said(process), with_float32_weights(optimization), None
+    mixed = "bf16-mixed" if "bf16" in asked.source else "16-mixed"
+    return _MIXED.format(mixed=mixed, line=asked.line), f'precision="{mixed}"  # line {asked.line}', asked
 
 
 def said(process: Process) -> str:
