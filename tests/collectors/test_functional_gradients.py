@@ -179,12 +179,21 @@ import sys
 import torch
 net = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-for step in range(60):
-    hidden = net(torch.rand(16, 4))
+for step in range(120):
+    x = torch.rand(16, 4, requires_grad=sys.argv[1] == "of its own")
+    hidden = net(x)
     loss = hidden.square().mean()
+    if sys.argv[1] == "of its own":  # a penalty, whose graph ends in this step's
+        loss = loss + torch.autograd.grad(hidden.sum(), x, create_graph=True)[0].square().mean()
     loss.backward(retain_graph=True)
     if sys.argv[1] == "in the step":
         torch.autograd.grad(loss, hidden)
+    if sys.argv[1] == "made of it":
+        torch.autograd.grad(hidden.abs().sum(), hidden)
+    if sys.argv[1] == "now and then" and step % 50 == 49:
+        torch.autograd.grad(loss, hidden)
+    if sys.argv[1] == "another":
+        torch.autograd.grad(net(torch.rand(4, 4)).sum(), net.weight)
     optimizer.step()
     optimizer.zero_grad()
     if sys.argv[1] == "behind it":
@@ -193,7 +202,18 @@ for step in range(60):
 
 
 @pytest.mark.starts_programs
-@pytest.mark.parametrize(("how", "status"), [("in the step", "passed"), ("behind it", "passed"), ("never", "fired")])
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("in the step", "passed"),
+        ("behind it", "passed"),
+        ("made of it", "passed"),
+        ("now and then", "passed"),
+        ("never", "fired"),
+        ("of its own", "fired"),
+        ("another", "fired"),
+    ],
+)
 def test_a_graph_that_is_kept_to_be_gone_through_again(collect: Collect, how: str, status: str) -> None:
     (check,) = diagnose(collect(sys.executable, "-c", TWO_WAYS, how).run, select=["retain-graph"]).checks
     assert check.status == status

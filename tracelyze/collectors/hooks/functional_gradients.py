@@ -19,11 +19,13 @@ from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.recording.calling import local
 from tracelyze.collectors.recording.guards import Guard, never_raises
 from tracelyze.collectors.recording.recorder import Recorder
+from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
 from tracelyze.collectors.tensors.written_out import of_gradients
 
 KEPT_AND_USED = "kept-graph"  # an event
 MOST = 10_000  # tensors of which the gradients were asked for
+LOOKS, LOOKS_EVERY = 100, 16  # graphs that may go through a kept one: a loop asks for the same in each step
 PATIENCE = 8  # steps in which what is made of gradients proves to be the loss, if it is
 CREATE_GRAPH = 4  # its position among the arguments of torch.autograd.grad
 
@@ -36,6 +38,7 @@ class FunctionalLosses:
         self._logs_itself = False  # the script has losses of its own to log
         self._taken = 0
         self._went_again = False  # a graph that a backward may have kept for it was gone through
+        self._looked = 0  # at what was asked for after a backward that kept its graph
         self._derived = False  # gradients of weights have had a graph: what is made of them may be asked for next
         self._alone = 0  # steps since such a number was a loss, as in MAML: the loss is what had the graph kept
         self._weights = (0, 0)  # a weight at the latest call that kept a graph, and its version
@@ -49,7 +52,7 @@ class FunctionalLosses:
     def asked(self, outputs: Any, inputs: Any, gradients: Any, create_graph: bool) -> None:
         """`torch.autograd.grad` returned."""
         recorder = self._find_recorder()
-        if recorder.progress.retains_graph and not self._went_again:
+        if recorder.progress.retains_graph and not self._went_again and self._may_go_again(recorder, outputs):
             self._went_again = True
             recorder.record_event(KEPT_AND_USED, "torch.autograd.grad")
         parameter = self._torch.nn.Parameter
@@ -66,6 +69,16 @@ class FunctionalLosses:
         elif of_gradients.is_loss(getattr(outputs, "grad_fn", None)):
             self._alone = 0
             self._take("torch.autograd.grad", outputs)
+
+    def _may_go_again(self, recorder: Recorder, outputs: Any) -> bool:
+        """Whether what is asked for may go through the graph that the latest backward kept, and is not all newer."""
+        self._looked += 1
+        if self._looked > LOOKS and self._looked % LOOKS_EVERY:
+            return False
+        tensors = outputs if type(outputs) in (list, tuple) else [outputs]
+        if recorder.progress.kept is None or not all(isinstance(one, self._torch.Tensor) for one in tensors):
+            return True
+        return graphs.reaches_back(tensors, recorder.progress.kept, graphs.MAX_WALKED)
 
     def _kept_a_graph(self, outputs: Any, weight: Any) -> None:
         """A loss, or one of the inner losses of a step. It is the former if weights change from one to the next, and

@@ -55,6 +55,7 @@ from tracelyze.collectors.signals.context import ModuleWatch
 from tracelyze.collectors.system import fatal_signals, threads
 from tracelyze.collectors.system.program_signals import OwnErrors
 from tracelyze.collectors.system.threads import Threads
+from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
 
 LOSSES = (
@@ -326,6 +327,8 @@ def _backward(torch: Any) -> None:
                 progress = recording.progress
                 recording.backwards.begins(tensors, retains_graph)
                 calling.watch = recording.program.calls.recomputation()
+            if retains_graph:
+                progress.kept = graphs.latest_number(tensors)
             result = original(*args, **kwargs)
             if fast_path is None or not fast_path.backward_ends():
                 recorder().backwards.ends(tensors)

@@ -62,6 +62,25 @@ def nodes_behind(roots: Collection[Any], most: int) -> Iterator[Any]:
                 queue.append(one)
 
 
+def latest_number(given: Any) -> int | None:
+    """The number of the node that was made last of those that made a tensor, or a list of them, as torch counts the
+    nodes of a thread; None where that is not known."""
+    nodes = [getattr(one, "grad_fn", None) for one in (given if type(given) in (list, tuple) else [given])]
+    return max([one._sequence_nr() for one in nodes if one is not None and hasattr(one, "_sequence_nr")], default=None)
+
+
+def reaches_back(tensors: Collection[Any], number: int, most: int) -> bool:
+    """Whether the graph behind tensors may hold a node that is no newer than this number; it is read no further than so
+    many nodes, and what lies behind those is not known."""
+    roots = [one.grad_fn for one in tensors if one.grad_fn is not None]
+    looked = 0
+    for node in nodes_behind(roots, most):
+        looked += 1
+        if not hasattr(node, "variable") and (not hasattr(node, "_sequence_nr") or node._sequence_nr() <= number):
+            return True
+    return looked >= most
+
+
 def levels(node: Any, most: int) -> Iterator[list[Any]]:
     """The operations that lie one behind a node, those that lie two behind it, and so on."""
     level = [node]
