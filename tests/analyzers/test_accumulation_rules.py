@@ -118,6 +118,30 @@ def test_one_clipping_per_part_is_no_clipping_per_microbatch(make, facts) -> Non
     assert make.check("clip-per-microbatch", process)[0] == "skipped"
 
 
+@pytest.mark.parametrize(
+    ("clip", "status"),
+    [
+        ("accelerator.clip_grad_norm_(model.parameters(), r.max_norm)", "fired"),
+        ("norm = nn.utils.clip_grad_norm_(parameters=params, max_norm=1.0)", "fired"),
+        ("clip_grad_norm_(net.encoder.parameters(), 1.0)", "skipped"),
+        ("nn.utils.clip_grad_norm_(block.parameters(), 1.0)", "skipped"),
+        ("nn.utils.clip_grad_norm_(p, 1.0)", "skipped"),
+        ('nn.utils.clip_grad_norm_(group["params"], 1.0)', "skipped"),
+    ],
+)
+@pytest.mark.parametrize("facts", [{"groups": 4}, {"parameters": 4}])
+def test_a_clip_of_all_that_is_trained_is_none_of_one_part(make, facts, clip: str, status: str) -> None:
+    line = {"file": "a.py", "function": "train"}
+    sites = [
+        line | {"site": 1, "role": "clip", "line": 91, "source": clip},
+        line | {"site": 2, "role": "training-call", "line": 85, "source": "loss = criterion(model(x), y)"},
+        line | {"site": 3, "role": "optimizer", "line": 70, "source": "optimizer = Adam(params, lr=1e-3)"},
+    ]
+    optimizer = {"optimizer": 0, "name": "Adam", "made_at": 3, "parameters": 8} | facts
+    process = make.process(clipping(make), sites=sites, optimizers=[optimizer])
+    assert make.check("clip-per-microbatch", process)[0] == status
+
+
 def test_as_many_clipping_lines_as_microbatches_may_be_one_per_module(make) -> None:
     sites = [{"site": index, "role": "clip", "file": "train.py", "line": 50 + index} for index in range(4)]
     assert make.check("clip-per-microbatch", make.process(clipping(make), sites=sites))[0] == "skipped"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,6 +45,24 @@ def place_of(optimization: Optimization) -> Location | None:
     """The only line that clips."""
     places = optimization.process.locations("clip")
     return places[0] if len(places) == 1 else None
+
+
+def clips_all(optimization: Optimization) -> bool:
+    """Whether the script's only line that clips says that it is all of the model which training calls, or what the
+    optimizer is given, and not one tensor or group after another."""
+    line, made = parsed_line.of(place_of(optimization)), parsed_line.of(optimization.made_at)
+    clips = line.calls(FUNCTION) if line else []
+    given = [*clips[0].args[:1], *(one.value for one in clips[0].keywords if one.arg == "parameters")] if clips else []
+    if line is None or len(clips) != 1 or len(given) != 1:
+        return False
+    held = [call.args[0] for call in made.calls(str(optimization.facts.get("name"))) if call.args] if made else []
+    if made is not None and any(made.text_of(one) == line.text_of(given[0]) for one in held):
+        return True
+    whole = given[0].func if isinstance(given[0], ast.Call) and not given[0].args else None
+    if not isinstance(whole, ast.Attribute) or whole.attr != "parameters":
+        return False
+    called = re.compile(rf"(?<![\w.]){re.escape(line.text_of(whole.value))}\(")
+    return any(called.search(one.source) for one in optimization.process.locations("training-call"))
 
 
 def own_line(optimization: Optimization, limit: str = "") -> str:

@@ -40,7 +40,7 @@ def _check(optimization: Optimization, limits: Limits) -> Outcome:
     if accumulation.one_each(optimization)[each].mean() < limits["share"]:
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     varies = len(np.unique(backwards[each])) > 1
-    parts = "" if varies else _parts(optimization, int(np.median(clips[each])))
+    parts = "" if varies or clip_values.clips_all(optimization) else _parts(optimization, int(np.median(clips[each])))
     if parts:
         return Skipped(f"a step clips as often as there are {parts}, so each clip may belong to one of them")
     return [_finding(optimization, each, "certain" if varies else "likely", limits)]
