@@ -52,7 +52,7 @@ class FunctionalLosses:
     def asked(self, outputs: Any, inputs: Any, gradients: Any, create_graph: bool) -> None:
         """`torch.autograd.grad` returned."""
         recorder = self._find_recorder()
-        if recorder.progress.retains_graph and not self._went_again and self._may_go_again(recorder, outputs):
+        if recorder.progress.retains_graph and not self._went_again and self._may_go_again(outputs):
             self._went_again = True
             recorder.record_event(KEPT_AND_USED, "torch.autograd.grad")
         parameter = self._torch.nn.Parameter
@@ -70,15 +70,15 @@ class FunctionalLosses:
             self._alone = 0
             self._take("torch.autograd.grad", outputs)
 
-    def _may_go_again(self, recorder: Recorder, outputs: Any) -> bool:
+    def _may_go_again(self, outputs: Any) -> bool:
         """Whether what is asked for may go through the graph that the latest backward kept, and is not all newer."""
         self._looked += 1
         if self._looked > LOOKS and self._looked % LOOKS_EVERY:
             return False
         tensors = outputs if type(outputs) in (list, tuple) else [outputs]
-        if recorder.progress.kept is None or not all(isinstance(one, self._torch.Tensor) for one in tensors):
+        if local.kept is None or not all(isinstance(one, self._torch.Tensor) for one in tensors):
             return True
-        return graphs.reaches_back(tensors, recorder.progress.kept, graphs.MAX_WALKED)
+        return graphs.reaches_back(tensors, local.kept, graphs.MAX_WALKED)
 
     def _kept_a_graph(self, outputs: Any, weight: Any) -> None:
         """A loss, or one of the inner losses of a step. It is the former if weights change from one to the next, and

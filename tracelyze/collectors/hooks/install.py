@@ -328,7 +328,7 @@ def _backward(torch: Any) -> None:
                 recording.backwards.begins(tensors, retains_graph)
                 calling.watch = recording.program.calls.recomputation()
             if retains_graph:
-                progress.kept = graphs.latest_number(tensors)
+                calling.kept = graphs.latest_number(tensors)
             result = original(*args, **kwargs)
             if fast_path is None or not fast_path.backward_ends():
                 recorder().backwards.ends(tensors)

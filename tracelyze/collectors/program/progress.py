@@ -20,7 +20,6 @@ class Progress:
         self.in_backward = False
         self.backwards_at_step = 0  # when the latest step of an optimizer began
         self.retains_graph = False  # The latest backward was called with retain_graph=True.
-        self.kept: int | None = None  # number of the latest node of the graph that it kept, as torch counts them
         self.backward_site: int | None = None  # line that called the latest backward (table sites)
         self.loader: int | None = None  # DataLoader whose batch is in use (table loaders)
         self.iterated: int | None = None  # DataLoader whose latest pass began last (table loaders)

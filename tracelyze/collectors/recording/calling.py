@@ -20,6 +20,8 @@ class _Local(threading.local):
     backward = False  # inside torch.autograd.backward on this thread
     clipping = False  # inside one of torch's functions that clip: one calls another
     optimizer_stepped = False
+    kept: int | None = None
+    """The latest node of the graph that a backward was last called with to keep it, by its number in torch."""
 
 
 local = _Local()
