@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import label_columns, loss_calls
+from tracelyze.analyzers.computed.targets import same_slice
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import course, unmasked
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -17,6 +18,8 @@ from tracelyze.formatting import capitalized, percent, plural, share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+
+FIX = "Make the target at position t the token at position t + 1, once: either in the data or in front of the loss."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -57,19 +60,20 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
     equal = float(np.median([row["ids_equal"] for row in same]))
     shape, fall = loss_calls.shown(same[0]["target_shape"]), course.said(process, line.rows)
+    cut = same_slice.of(process, line.location)
+    said = cut.said if cut else same_slice.UNKNOWN
     return loss_calls.finding(
         process, replace(line, rows=rows), same, limits,
         rule=RULE.id,
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
             f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model read "
-            "at the same position, although no position sees later ones: the targets of this next-token model were "
-            f"not shifted.{fall} The loss goes towards 0 and means nothing: generated text repeats one token."
+            f"at the same position, although no position sees later ones: {said}{fall} The loss "
+            "goes towards 0 and means nothing: generated text repeats one token."
         ),
-        fix="Make the target at position t the token at position t + 1, once: either in the data or in front of the "
-        "loss.",
-        fix_code=line_edits.shifted(line.location),
-        repeated=True,
+        fix=cut.fix if cut else FIX,
+        fix_code=cut.diff.added[0].strip() if cut else line_edits.shifted(line.location),
+        diff=cut.diff if cut else None, change=cut.place if cut else None, repeated=cut is None,
         evidence=[
             Evidence("targets equal to the input at their position", equal, "share", *limits.against("equal")),
             Evidence("targets compared at a call", float(np.median([row["ids_compared"] for row in same])), "targets",
