@@ -144,6 +144,28 @@ def test_a_clip_is_raised_and_no_rate(make, update: float, norm: float, limit: s
     assert "leave the learning rate" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("limit", "norm", "wanted"),
+    [
+        ("max_norm=args.lr * args.clip", 0.5, "max_norm=args.clip)"),
+        ("cfg['clip'] * learning_rate", 0.5, "params, cfg['clip'])"),
+        ("max_norm=args.lr * args.clip", 500.0, ""),  # a limit of 1 leaves less than a hundredth as well
+        ("max_norm=args.scale * args.clip", 0.5, ""),
+        ("max_norm=args.clip", 0.5, ""),
+    ],
+)
+def test_a_limit_that_is_a_product_with_the_rate(make, limit: str, norm: float, wanted: str) -> None:
+    source = f"clip_grad_norm_(params, {limit})"
+    site = {"site": 60, "role": "clip", "file": "train.py", "line": 60, "function": "main", "source": source}
+    steps = flat(make, clips=[1] * COUNT, clip_max_norm=[0.001] * COUNT, grad_norm=[norm] * COUNT, lr=[0.001] * COUNT)
+    parameters = looks(1e-7, gradient=1e-5)
+    finding = make.check(
+        "clipping-freezes-updates", make.process(steps, sites=[site], more={"parameters": parameters})
+    )[2]
+    assert ("Leave the learning rate out" in finding.fix) == bool(wanted)
+    assert finding.fix_code.endswith(wanted)
+
+
 def test_a_limit_that_is_too_small_is_not_told_from_norms_that_are_too_large(make) -> None:
     _, _, large = clipped(make, looks(1e-7, gradient=1e-5))
     assert "why the gradient norms are so large" in large.fix

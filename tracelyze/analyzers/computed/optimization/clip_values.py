@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FUNCTION: Final = "clip_grad_norm_"
 RETURNED: Final = 2
 """`steps.grad_norm_source` of a norm that the clip returned: before it cut, and as it saw the gradient."""
+RATES: Final = ("lr", "learning_rate")
 ORDINARY: Final = 10
 """A norm up to it needs no reason of its own: the largest max_norm of published recipes (T5 and BERT clip at 1, word
 language models at 0.25, Sutskever et al. 2014 at 5, Graves 2013 at 10)."""
@@ -73,9 +74,28 @@ def own_line(optimization: Optimization, limit: str = "") -> str:
     calls = line.calls(FUNCTION) if line else []
     if line is None or len(calls) != 1 or not isinstance(line.statement, ast.Expr | ast.Assign | ast.AugAssign):
         return f"torch.nn.utils.{FUNCTION}(model.parameters(), max_norm={limit or '1.0'})"
-    named = [one.value for one in calls[0].keywords if one.arg == "max_norm"]
-    given = named or [one for one in calls[0].args[1:2] if not isinstance(one, ast.Starred)]
-    return line.with_parts({given[0]: limit}) if limit and given else line.text
+    given = _limit_of(calls[0])
+    return line.with_parts({given: limit}) if limit and given is not None else line.text
+
+
+def _limit_of(call: ast.Call) -> ast.expr | None:
+    """What a clip is given as its limit."""
+    named = [one.value for one in call.keywords if one.arg == "max_norm"]
+    return next(iter(named or [one for one in call.args[1:2] if not isinstance(one, ast.Starred)]), None)
+
+
+def without_the_rate(optimization: Optimization, least: float) -> str:
+    """The script's clip with the other factor as its limit, where that is a product with the learning rate by name;
+    empty where it is none, or would still leave less than `least` of the usual gradient."""
+    line = parsed_line.of(place_of(optimization))
+    calls = line.calls(FUNCTION) if line else []
+    product = _limit_of(calls[0]) if len(calls) == 1 else None
+    if line is None or not isinstance(product, ast.BinOp) or not isinstance(product.op, ast.Mult):
+        return ""
+    others = [one for one in (product.left, product.right) if parsed_line.name_of(one) not in RATES]
+    norm, limit, rate = (float(np.nanmedian(optimization.steps[one])) for one in ("grad_norm", "clip_max_norm", "lr"))
+    enough = rate > 0 and limit / rate >= least * norm
+    return own_line(optimization, line.text_of(others[0])) if len(others) == 1 and enough else ""
 
 
 def once_complete(optimization: Optimization, limit: str) -> str:

@@ -24,6 +24,10 @@ ORDINARY_NORMS = (
     "Raise max_norm to the usual gradient norm or above, and leave the learning rate as it is: the gradients have an "
     "ordinary size, but the limit is too small."
 )
+BY_THE_RATE = (
+    "Leave the learning rate out of max_norm: the optimizer multiplies the clipped gradient by it once more, and both "
+    "together freeze the weights."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -54,6 +58,8 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
     norm, limit = float(np.nanmedian(steps["grad_norm"])), float(np.nanmedian(steps["clip_max_norm"]))
     scaled = bool((steps["clipped_scaled"] == 1).any())  # then the clip saw the gradient times the loss scale
     kind = "scaled gradients" if scaled else "gradients"
+    bare = clip_values.without_the_rate(optimization, limits["factor"])
+    ordinary = norm <= clip_values.ORDINARY and not scaled
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -65,8 +71,8 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their "
             "size, and the loss stays where it began."
         ),
-        fix=ORDINARY_NORMS if norm <= clip_values.ORDINARY and not scaled else LARGE_NORMS,
-        fix_code=clip_values.higher_limit(optimization, way),
+        fix=BY_THE_RATE if bare else ORDINARY_NORMS if ordinary else LARGE_NORMS,
+        fix_code=bare or clip_values.higher_limit(optimization, way),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
