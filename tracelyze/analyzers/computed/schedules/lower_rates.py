@@ -31,4 +31,4 @@ def remedy(optimization: Optimization, found: TooHigh) -> tuple[str, str]:
         fix = f"Normalise inputs and targets: as they are, a rate above {number(found.stable_below)} diverges."
     elif not (found.constant or found.stuck):
         fix += " If inputs or targets are in the hundreds, normalise them first."
-    return fix, schedulers.with_rate(optimization, found.lower)
+    return fix, schedulers.with_rate(optimization, found.lower, found.rate)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tracelyze.analyzers.evidence.editing import own_statement, trainer_examples
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Setting
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ def _given_rate(optimization: Optimization, own: OwnStatement) -> ast.expr | Non
     if not given and made is not None and len(made.args) > 1:
         given = made.args[1:2]  # torch's optimizers all take their rate there
     one = given[0] if len(given) == 1 and "lr" not in keys else None
-    return one if isinstance(one, ast.Constant | ast.Name | ast.Attribute) else None
+    if isinstance(one, ast.Call):  # of a function of the script's, not of a tensor that holds the rate
+        return None if name_of(one.func) in ("tensor", "as_tensor", "Tensor") else one
+    return one if isinstance(one, ast.Constant | ast.Name | ast.Attribute | ast.BinOp) else None
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -96,7 +96,7 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
         return f"{title}the loss {where}", (
             f"{first}. The loss went up to {number(found.highest)}, and in the second half of the run it is {lower} "
             "lower than at the first step. Such a step throws the weights out of the region where the model can "
-            "train; what follows, dead or saturated units and one answer to everything, does not recover."
+            "train; what follows, dead or saturated units and one answer to everything, seldom recovers."
         )
     when = "grew from the first step" if found.at_once else "blew up before it had settled"
     seen = "each step made it a hundred times larger or more"
