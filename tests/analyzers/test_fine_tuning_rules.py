@@ -97,6 +97,31 @@ def test_the_line_that_gives_the_length_at_which_texts_are_cut(make) -> None:
         assert "cut from the left" in found(*sites).fix_code
 
 
+@pytest.mark.parametrize(
+    ("shapes", "padded", "said"),
+    [
+        (["32x16"] * 8, 0.0, "Every batch looked at is 16 long, and 100% of the rows fill it"),
+        (["32x16", "32x12"] * 4, 0.0, "Usually truncation"),
+        (["32x16"] * 8, 0.7, "Usually truncation"),  # padded to one length
+        (["32x16"] * 2, 0.0, "Usually truncation"),
+    ],
+)
+def test_answers_that_are_cut_off_in_batches_without_names(make, shapes, padded: float, said: str) -> None:
+    batches = [
+        {"time": 0.1, "step": step, "loader": 0, "epoch": 0, "batch": step, "trained": True, "field": field}
+        | {"shape": shape, "mean": 40.0, "dtype": "int64"}
+        for step, shape in enumerate(shapes)
+        for field in ("0", "1")
+    ]
+    rows = [
+        {"step": step, "function": "cross_entropy", "site": 1, "training": True, "input_shape": "480x29"}
+        | {"target_shape": "480", "value": 0.0, "ignored": 1.0, "pad_rows": padded}
+        for step in range(COUNT)
+    ]
+    process = make.process(more={"loss_calls": rows, "batches": batches})
+    assert said in make.check("labels-all-ignored", process)[2].summary
+
+
 def test_a_few_samples_without_an_answer_are_dropped(make) -> None:
     some = [1.0 if index % 5 == 0 else 0.6 for index in range(COUNT)]
     process = calls(make, ignored=some, value=0.0)

@@ -436,6 +436,8 @@ def test_lines_that_shift_by_one_position(text: str, found: bool) -> None:
         ("y = {'input_ids': ids[:most], 'labels': ids}", True),
         ("labels = (ids + ids)[: self.most]", True),
         ("labels = ids[:, :most]", True),
+        ("ids, tgt = ids[:most], tgt[:most]", True),
+        ("y = ([IGNORE] * 3 + ids)[:most]", True),
         ("y = ([-100] * 3 + ids)[: args['most']]", False),  # an item, not a name
         ("labels = ids[: len(rows)]", False),
         ("labels = ids[:7] + ids[most:]", False),

@@ -42,7 +42,7 @@ class Advice:
 
 def advice(process: Process, share: float, most: float) -> Advice:
     """`share`: of the batches without a target; `most`: of the samples, of which too few would be left without them."""
-    length = _length(process)
+    length = _length(process) or _length_of_tensors(process)
     if length is not None:
         return _cut(process, *length)
     sizes = process.longest.steps["batch_size"] if process.optimizations else np.zeros(0)
@@ -59,7 +59,7 @@ def advice(process: Process, share: float, most: float) -> Advice:
     return Advice(why, f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS)
 
 
-def _cut(process: Process, length: int, filled: float) -> Advice:
+def _cut(process: Process, length: int, filled: str) -> Advice:
     pattern = re.compile(rf"(?P<name>\bmax_(?:\w*_)?len(?:gth)?\s*=\s*){length}\b")
     rows = _giving(process, length) or {
         (row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")
@@ -69,7 +69,7 @@ def _cut(process: Process, length: int, filled: float) -> Advice:
     pattern = pattern if line is None or pattern.search(line.source) else re.compile(rf"(?P<name>(?<!\S)){length}\b")
     twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
     return Advice(
-        f" Every batch looked at is {length} long, {percent(filled)} of it text: texts are cut there, and the answers "
+        f" Every batch looked at is {length} long, {filled}: texts are cut there, and the answers "
         "behind the prompts with them.",
         "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "
         "samples without an answer would leave those with the shortest prompts.",
@@ -88,16 +88,28 @@ def _giving(process: Process, length: int) -> dict[tuple[str, int], dict[str, An
     }
 
 
-def _length(process: Process) -> tuple[int, float] | None:
-    """The length of all batches of texts, and the share of it that texts fill, where that is most of it: texts that
-    are not cut differ from batch to batch."""
+def _length(process: Process) -> tuple[int, str] | None:
+    """The length of all batches of texts, and how much of it texts fill, where that is most of it: texts that are not
+    cut differ from batch to batch."""
     rows = [row for row in process.tables["batches"].records() if row["trained"] and row["shape"]]
     shapes = {tuple(_sizes(row["shape"])[1:]) for row in rows if row["field"] == "labels"}
     filled = [row["mean"] for row in rows if row["field"] == "attention_mask" and row["mean"] is not None]
     if len(filled) < _BATCHES or len(shapes) != 1 or (share := float(np.mean(filled))) < _FILLED:
         return None
     (shape,) = shapes
-    return (shape[0], share) if len(shape) == 1 else None
+    return (shape[0], f"{percent(share)} of it text") if len(shape) == 1 else None
+
+
+def _length_of_tensors(process: Process) -> tuple[int, str] | None:
+    """The same of batches without names: of what holds integers, where hardly a row ends in padding."""
+    rows = [row for row in process.tables["batches"].records() if row["trained"] and row["shape"]]
+    sizes = [_sizes(row["shape"]) for row in rows if str(row["dtype"]).startswith("int")]
+    padded = [row["pad_rows"] for row in process.tables["loss_calls"].records() if row["pad_rows"] is not None]
+    texts = [size[1] for size in sizes if len(size) == 2 and size[1] > 1]
+    full = 1 - float(np.mean(padded)) if padded else 0.0
+    if len(texts) < 2 * _BATCHES or len(set(texts)) != 1 or full < _FILLED:
+        return None
+    return texts[0], f"and {percent(full)} of the rows fill it"
 
 
 def _sizes(shape: str) -> Sequence[int]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from types import CodeType
 from typing import Final
 
@@ -12,7 +13,7 @@ from tracelyze.collectors.program.lines.instructions import CONSTANTS, TAKES, by
 
 _SLICES: Final = ("BUILD_SLICE", "BINARY_SLICE")
 _ALL_BUT_THE_FIRST: Final = ["1", "None"]  # the bounds of a slice, as its constants are loaded
-_LABELS: Final = "labels"
+_LABELS: Final = re.compile(r"\w*(?:labels?|targets?|tgts?|ignore\w*)", re.IGNORECASE)
 
 
 def shifts(code: CodeType) -> list[int]:
@@ -39,7 +40,8 @@ def lengths(code: CodeType) -> list[int]:
     """Lines that keep of something what lies before a length with a name, `ids[:max_length]`, in a function that makes
     labels."""
     constants = [part for one in code.co_consts for part in (one if type(one) is tuple else (one,))]
-    labels = _LABELS in (*code.co_names, *code.co_varnames) or any(part in (_LABELS, IGNORED) for part in constants)
+    names = [*code.co_names, *code.co_varnames, *(part for part in constants if type(part) is str)]
+    labels = IGNORED in constants or any(_LABELS.fullmatch(name) for name in names)
     found: dict[int, None] = {}
     if not labels:
         return []
