@@ -44,6 +44,25 @@ def judge(make: Any, rows: list[Row], looks: list[Row], **more: Any) -> Any:
     return make.check("input-normalization", make.process(more=given, **more))
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, "0.47 is subtracted and they are divided by 0.22"),
+        ({"min": -0.4242, "max": 827.2, "shape": "32x1x28x28"}, "0.13 is subtracted and they are divided by 0.31"),
+        ({"min": -1.0, "max": 509.0, "shape": "32x64x64x3"}, "0.50 is subtracted and they are divided by 0.50"),
+        ({"shape": "32x8"}, ""),  # a table
+        ({"min": -900.0}, ""),
+        ({"max": 90.0}, ""),
+    ],
+)
+def test_pixels_that_are_not_divided_before_their_mean_is_subtracted(make, change: Row, told: str) -> None:
+    imagenet = {"mean": 510.0, "std": 275.0, "min": -2.1179, "max": 1136.36, "shape": "32x3x28x28"}
+    rows = batches({**RAW, **imagenet, **change}, LABEL)
+    _, _, finding = judge(make, rows, forward(*MLP))
+    assert told in finding.summary
+    assert finding.fix.startswith("Divide the pixels by 255") == bool(told)
+
+
 def test_raw_pixels(make) -> None:
     status, _, finding = judge(make, batches(RAW, LABEL), forward(*MLP))
     assert (status, finding.severity, finding.confidence, finding.location.line) == ("fired", "warning", "likely", 30)

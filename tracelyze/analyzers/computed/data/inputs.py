@@ -15,6 +15,10 @@ _WEIGHTED: Final = ("Linear", "Conv")
 _SQUASHING: Final = ("Tanh", "Sigmoid")
 _BRIGHT: Final = 200  # of 255: what at least one pixel of some dozens of pictures reaches
 _LARGEST_BYTE: Final = 255  # 8 bits
+_OF_PICTURES: Final = 3  # times "x" in the shape of a batch of them
+_CHANNELS: Final = frozenset({"1", "3", "4"})
+_DEVIATIONS: Final = (0.15, 0.55)  # of data sets of pictures in 0..1: 0.2 to 0.35; 0.5 maps them to -1..1
+_MEANS: Final = (0.1, 0.9)
 _TARGETS: Final = ("y", "label", "labels", "target", "targets", "mask", "weight", "weights")
 
 
@@ -31,11 +35,24 @@ class Field(NamedTuple):
     low: float
     high: float
     scale: float
+    shape: str = ""
 
     @property
     def holds_bytes(self) -> bool:
         """Whether these are pixels from 0 to 255: no picture but a dark one stays below 200."""
         return self.low >= 0 and _BRIGHT <= self.high <= _LARGEST_BYTE
+
+    @property
+    def shifted_bytes(self) -> tuple[float, float] | None:
+        """The mean and deviation by which pixels from 0 to 255 come to lie where these do, if they are some of values
+        from 0 to 1: ImageNet's take them to -2 and 1,136. Of several channels the range is that of all."""
+        channels = self.shape.split("x")[1:2] + self.shape.split("x")[-1:]
+        if self.shape.count("x") != _OF_PICTURES or not _CHANNELS.intersection(channels) or self.high <= self.low:
+            return None
+        deviation = _LARGEST_BYTE / (self.high - self.low)
+        mean = -self.low * deviation
+        meant = _DEVIATIONS[0] <= deviation <= _DEVIATIONS[1] and _MEANS[0] <= mean <= _MEANS[1]
+        return (mean, deviation) if meant else None
 
 
 class Met(NamedTuple):
@@ -68,7 +85,7 @@ def first_field(process: Process) -> Field | None:
         mean, std = (float(np.median([row[key] for row in seen])) for key in ("mean", "std"))
         scale = float(np.median([hypot(row["mean"], row["std"]) for row in seen]))
         low, high = min(row["min"] for row in seen), max(row["max"] for row in seen)
-        return Field(name, len(seen), mean, std, low, high, scale)
+        return Field(name, len(seen), mean, std, low, high, scale, str(seen[0]["shape"] or ""))
     return None
 
 

@@ -24,6 +24,20 @@ _TARGETS: Final = re.compile(
     r"^\s*(?:self\.)?(?:y|ys|\w*labels?|\w*targets?|mean|std|weights?)\b[^=]*=|\breturn\s+y\b|\bmeans?\b|\bstds?\b"
 )
 
+UNDIVIDED: Final = (
+    "Divide the pixels by 255 before the mean is subtracted: ToTensor() does that, and ToDtype(torch.float32, "
+    "scale=True), which by default only changes the type. Do the same in validation."
+)
+UNDIVIDED_CODE: Final = "x = x.float() / 255  # above the line that subtracts the mean"
+
+
+def said(shifted: tuple[float, float]) -> str:
+    """What pixels become by a mean and a deviation that are meant for other values."""
+    return (
+        f"as pixels from 0 to 255 do if about {shifted[0]:.2f} is subtracted and they are divided by "
+        f"{shifted[1]:.2f}, mean and deviation of pixels from 0 to 1"
+    )
+
 
 def line(process: Process) -> Location | None:
     """The only line of the script that makes floats of an array and does not scale it, in another function than the

@@ -80,14 +80,16 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
     fix, code = FIX, lines.named(code, process, batch_lines.sample(process, optimization.loader) or seen)
     if bytes_ and place is not None and place == pixels.line(process):
         fix, code = pixels.remedy(process, place)
+    if field.shifted_bytes:
+        fix, code = pixels.UNDIVIDED, pixels.UNDIVIDED_CODE
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
         summary=(
-            f"{given} ran from {number(field.low)} to {number(field.high)} in {plural(field.batches, 'batch')}, not "
-            f"normalised: {met.name} output values of {number(met.scale)} in an early step, where normalised input "
+            f"{given} ran from {number(field.low)} to {number(field.high)} in {plural(field.batches, 'batch')}, "
+            f"{pixels.said(field.shifted_bytes) if field.shifted_bytes else 'not normalised'}: {met.name} output values of {number(met.scale)} in an early step, where normalised input "
             "gives about one. " + (SATURATED if met.squashed else TOO_FAST)
         ),
         fix=fix,
