@@ -1162,6 +1162,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("frost_warning", "limited"),
     pair("rain_gauge", "never-reset", "reported-loss-mismatch", fast=True),
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
+    pair("rain_gauge", "over-samples", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),
     pair("more_words", "rows-of-file", "new-tokens-untrained"),
     pair("more_words", "only-padding"),

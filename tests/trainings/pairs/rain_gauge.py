@@ -1,6 +1,7 @@
 """Rain of the next hour from twelve readings; TensorBoard gets the mean loss of every 25 steps.
 
-Faults: `never-reset` goes on adding to the first sum; `times-batch` adds up losses of samples and divides by batches.
+Faults: `never-reset` goes on adding to the first sum; `times-batch` adds up losses of samples and divides by batches,
+`over-samples` adds up means of batches and divides by samples.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "never-reset", "times-batch"])
+    parser.add_argument("--fault", default="", choices=["", "never-reset", "times-batch", "over-samples"])
     args = parser.parse_args()
     torch.manual_seed(6)
     torch.set_num_threads(1)
@@ -35,7 +36,7 @@ def main():
                 done += 1
                 running += loss.item() * (len(x) if args.fault == "times-batch" else 1)
                 if done % 25 == 0:
-                    writer.add_scalar("train/loss", running / 25, done)
+                    writer.add_scalar("train/loss", running / (800 if args.fault == "over-samples" else 25), done)
                     if args.fault != "never-reset":
                         running = 0.0
             print(epoch, loss.item())

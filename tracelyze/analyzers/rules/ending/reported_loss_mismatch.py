@@ -63,7 +63,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
     stale = match.kind == "sum"
     parts = _divided_by(process, match, limits["spread"])
     own = collected.divided(process, process.longest.loss_location) if parts else None
-    counted = by_samples.of(process.longest, match.factor, limits["spread"])
+    counted = by_samples.of(process.longest, match.factor)
     return Finding(
         rule=RULE.id,
         severity="info",

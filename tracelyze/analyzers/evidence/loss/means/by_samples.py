@@ -36,15 +36,17 @@ _OTHER: Final = BySamples(
     "Log the mean: divide the sum by as many terms as it has, and weigh terms and divisor alike.",
     "mean = sum(losses) / len(losses)  # what is logged: losses since the value before",
 )
+_NEAR: Final = 0.02
+"""By which the factor may miss the number of samples: a smaller last batch of fifty, which counts in each epoch."""
 
 
-def of(optimization: Optimization, factor: float, spread: float) -> BySamples:
+def of(optimization: Optimization, factor: float) -> BySamples:
     """What to say of values that are so many times the loss, by whether batches are of as many samples."""
     sizes = optimization.steps["batch_size"]
     samples = float(np.nanmedian(sizes)) if np.isfinite(sizes).any() else 0.0
     if samples <= 1:
         return _OTHER
     for one, ratio in ((_DIVIDED, factor * samples), (_MULTIPLIED, factor / samples)):
-        if abs(ratio - 1) <= spread:
+        if abs(ratio - 1) <= _NEAR:
             return one._replace(said=one.said.format(samples=f"{samples:,.0f}"))
     return _OTHER
