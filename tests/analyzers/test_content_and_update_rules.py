@@ -405,8 +405,8 @@ def test_a_line_that_makes_a_new_tensor_is_written_in_place(make, line: str, exa
         ("ema = update_parameters(model)", None),
     ],
 )
-def test_an_average_that_is_made_anew_is_written_in_place(line: str, example: str | None) -> None:
-    fix, code = copies.remedy(Location("a.py", 3, "track", line), updated=False)
+def test_an_average_that_is_made_anew_is_written_in_place(make: Any, line: str, example: str | None) -> None:
+    fix, code = copies.remedy(make.process(), Location("a.py", 3, "track", line), updated=False)
     assert (code == f"{example}  # under torch.no_grad()") is (example is not None)
     assert ("Line 3 gives" in fix) is (example is not None)
 

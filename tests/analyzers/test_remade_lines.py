@@ -172,8 +172,26 @@ def test_an_average_that_is_mixed_by_hand_is_found(make: Any) -> None:
     line = copies.mixing(process)
     assert line is not None
     assert line.line == 3
-    fix, code = copies.remedy(line, updated=False)
+    fix, code = copies.remedy(process, line, updated=False)
     assert (code, fix.startswith("Line 3 is to update it")) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("if epoch >= self.begin:", "It runs only where `epoch >= self.begin` (line 2): print both sides."),
+        ("if slow.dtype.is_floating_point:", ""),  # of each tensor
+        ("for slow, new in pairs:", ""),
+    ],
+)
+def test_the_condition_under_which_an_average_is_updated(make: Any, condition: str, said: str) -> None:
+    update = "slow.mul_(d).add_(new, alpha=1 - d)"
+    process, line = placed(
+        make, f"def main():\n    {condition}\n        {update}\n    held = net(x)\n", "average", update
+    )
+    assert line is not None
+    fix = copies.remedy(process, line, updated=False)[0]
+    assert (said in fix, "It runs only where" in fix) == (True, bool(said))
 
 
 def test_what_does_not_freeze_is_written_as_what_does() -> None:

@@ -148,11 +148,12 @@ def level_of_the_start(process: Process, losses: Floats, limits: Limits) -> tupl
 UPDATE = "Update the average after every optimizer step, and choose its decay to fit the length of the run"
 LOWER = "Lower its decay, or ramp it up from a low value, to fit the length of the run"
 UNMOVED = "is to update it: see that it runs in each step, for this copy, and that its decay is below 1"
+_IF = re.compile(r"\s*if (?P<condition>[^:#]*(?:[<>]|[=!]=)[^:#]*):\s*(?:#.*)?$")  # a comparison
 _MIXES = re.compile(r"\.mul_\(.+\)\.add_\(.+\balpha\s*=")
 ANEW = "gives the loop variable a new tensor and leaves the average as it was: write into it"
 
 
-def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
+def remedy(process: Process, line: Location | None, updated: bool) -> tuple[str, str]:
     """Words and an example. `line`: the one that updates the average; `updated`: it does so, and too slowly."""
     own = parsed_line.parse(line.source) if line is not None and not updated else None
     made = own.statement if own is not None else None
@@ -161,8 +162,17 @@ def remedy(line: Location | None, updated: bool) -> tuple[str, str]:
         return f"Line {line.line} {ANEW}.", code
     fix = f"{LOWER if updated else UPDATE}: it averages over about 1 / (1 - decay) steps."
     if line is not None and not updated:
-        return f"Line {line.line} {UNMOVED}. {fix}", ""
+        return f"Line {line.line} {UNMOVED}. {_condition(process, line)}{fix}", ""
     return fix, example(line if updated else None)
+
+
+def _condition(process: Process, line: Location) -> str:
+    """What is said of the `if` right around a line; empty without one."""
+    lines = recorded_text.of_function(process, line)
+    depth = recorded_text.indent_of(lines.get(line.line, ""))
+    outer = [at for at in lines if at < line.line and lines[at].strip() and recorded_text.indent_of(lines[at]) < depth]
+    found = _IF.match(lines[max(outer)]) if outer else None
+    return f"It runs only where `{found['condition']}` (line {max(outer)}): print both sides. " if found else ""
 
 
 def mixing(process: Process) -> Location | None:

@@ -98,7 +98,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
             Evidence("training loss at its end and start", end / start, "share", *limits.against("falls"), role="most"),
             count,
         ]  # fmt: skip
-    fix, code = copies_of_the_model.remedy(average, bool(updated))
+    fix, code = copies_of_the_model.remedy(process, average, bool(updated))
     return Finding(
         rule=RULE.id,
         severity="warning",
