@@ -388,6 +388,11 @@ def test_workers_that_yield_the_whole_stream(make, workers) -> None:
     _, _, finding = judge(make, "duplicated-batches", rows, [STREAM | {"loader": 0, "num_workers": workers}])
     assert f"comes {'twice' if workers == 2 else f'{workers} times'}" in finding.title
     assert "get_worker_info" in finding.fix_code
+    early = {"site": 9, "role": "worker-asked", "file": "a.py", "line": 49, "function": "share", "source": "x = f()"}
+    loaders = [STREAM | {"loader": 0, "num_workers": workers}]
+    _, _, finding = judge(make, "duplicated-batches", rows, loaders, sites=[early])
+    assert (finding.location.line, finding.fix_code.split("  #")[0]) == (49, "self.share()")
+    assert "Line 49 asks which worker it runs in as the dataset is made" in finding.summary
     ids = [{**row, **IDS, "prints": None} for row in rows]  # a table of users and items: no sample has a print
     assert judge(make, "duplicated-batches", ids, [STREAM | {"loader": 0, "num_workers": workers}])[0] == "fired"
 

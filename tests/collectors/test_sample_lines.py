@@ -138,3 +138,46 @@ class Inherited(Noisy):
 )
 def test_a_dataset_that_ignores_its_index(dataset: Any, ignores: bool | None) -> None:
     assert sample_lines.ignores_index(dataset) is ignores
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    def __init__(self) -> None:
+        self.split()
+
+    def split(self) -> None:
+        info = torch.utils.data.get_worker_info()  # asks too early
+        self.part, self.parts = (info.id, info.num_workers) if info else (0, 1)
+
+    def __iter__(self) -> Any:
+        return iter(range(self.part, 100, self.parts))
+
+
+class AsksAtOnce(torch.utils.data.IterableDataset[Any]):
+    def __init__(self) -> None:
+        self.info = torch.utils.data.get_worker_info()  # asks at once
+
+    def __iter__(self) -> Any:
+        return iter(range(100))
+
+
+class AsksInTime(Stream):
+    def __iter__(self) -> Any:
+        self.split()
+        return super().__iter__()
+
+
+class AsksItself(Stream):
+    def __iter__(self) -> Any:
+        info = torch.utils.data.get_worker_info()
+        return iter(range(info.id if info else 0, 100, 2))
+
+
+@pytest.mark.parametrize(
+    ("stream", "text"),
+    [(Stream(), "asks too early"), (AsksAtOnce(), "asks at once"), (AsksInTime(), None), (AsksItself(), None)],
+)
+def test_the_line_that_asks_for_the_worker_where_there_is_none(stream: Any, text: str | None) -> None:
+    found: list[int] = []
+    sites: Any = SimpleNamespace(at=lambda role, code, line: found.append(line))
+    sample_lines.asked_when_made(stream, sites)
+    assert [text in SOURCE[line - 1] for line in found] == [True] * (text is not None)

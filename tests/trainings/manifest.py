@@ -944,6 +944,7 @@ SETTINGS: Final = (
     ),
     faulty("shared_memory_feed", "corrupted-copy", consequences=MISFED, lines=("share_memory_()",)),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
+    pair("worker_stream", "asks-early", "duplicated-batches", lines=("worker = get_worker_info()",), fast=True),
 )
 
 END_OF_RUN: Final = (

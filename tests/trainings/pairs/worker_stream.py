@@ -1,4 +1,7 @@
-"""A stream of lines read by two workers, each of which takes its own. `--fault whole-file`: each reads all of them."""
+"""A stream of lines read by two workers, each of which takes its own.
+
+Faults: `whole-file`, each reads all of them; so does `asks-early`, which asks for the worker as the stream is made.
+"""
 
 import itertools
 import sys
@@ -25,6 +28,22 @@ class Readings(IterableDataset):
                 yield torch.tensor(values), int(label)
 
 
+class Shared(IterableDataset):
+    def __init__(self, path):
+        self.path = path
+        self.share()
+
+    def share(self):
+        worker = get_worker_info()
+        self.first, self.every = (worker.id, worker.num_workers) if worker else (0, 1)
+
+    def __iter__(self):
+        with open(self.path) as lines:
+            for line in itertools.islice(lines, self.first, None, self.every):
+                *values, label = map(float, line.split())
+                yield torch.tensor(values), int(label)
+
+
 def write(path):
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(1800, 10, generator=generator)
@@ -37,7 +56,8 @@ def main():
     torch.set_num_threads(1)
     path = Path(tempfile.mkdtemp()) / "readings.txt"
     write(path)
-    loader = DataLoader(Readings(path), batch_size=30, num_workers=2)
+    stream = Shared(path) if sys.argv[-1] == "asks-early" else Readings(path)
+    loader = DataLoader(stream, batch_size=30, num_workers=2)
     model = nn.Sequential(nn.Linear(10, 48), nn.Tanh(), nn.Linear(48, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     criterion = nn.CrossEntropyLoss()

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import passes
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import times
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+ASKED = (
+    " Line {line} asks which worker it runs in as the dataset is made: that is in the training process, where "
+    "get_worker_info() returns None."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -54,6 +58,8 @@ def _others(one: Pass, workers: int) -> list[bool]:
 def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limits) -> Finding:
     optimization = process.longest if process.optimizations else None
     workers = int(loader["num_workers"])
+    asked = script_lines.only(process, "worker-asked")
+    method = asked.function if asked is not None and asked.function != "__init__" else None
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -63,11 +69,13 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
             f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
             f"and reads all of it, so an epoch is {workers} times too long, and the model trains on the same batch "
-            "several times in a row."
+            "several times in a row." + (ASKED.format(line=asked.line) if asked else "")
         ),
         fix="Let each worker yield its own part of the stream: in the dataset's __iter__, check which worker it runs "
         "in.",
-        fix_code=(
+        fix_code=f"self.{method}()  # first in __iter__, which runs in each worker"
+        if method
+        else (
             "import itertools  # at the top of the file\n\n"
             "# in the dataset: call today's __iter__ samples, and add\n"
             "def __iter__(self):\n"
@@ -81,7 +89,7 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             Evidence("num_workers", workers, role="setting"),
             Evidence("dataset", loader["dataset"], role="setting"),
         ],
-        location=process.site(loader.get("read_by")) or process.loader_location(loader),
+        location=asked or process.site(loader.get("read_by")) or process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="A stream meant to repeat every batch once per worker.",

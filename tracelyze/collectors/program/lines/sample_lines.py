@@ -23,6 +23,7 @@ CONVERTS: Final = frozenset(
 ) | {"FloatTensor", "Tensor", "stack", "array", "asarray"}
 SEEDS: Final = frozenset({"seed", "manual_seed", "seed_everything", "set_seed"})
 MOST: Final = 16  # lines of a kind
+_ASKS: Final = "get_worker_info"
 _LABEL: Final = re.compile(r"^(?:ys?|y_\w+|\w*label\w*|\w*target\w*|class\w*)$", re.IGNORECASE)
 
 
@@ -74,6 +75,21 @@ def ignores_index(dataset: Any) -> bool | None:
     if name in code.co_cellvars or "locals" in code.co_names or len(code.co_code) > LONGEST:
         return False
     return not any("LOAD" in one.opname and name in names_of(one) for _, one in by_line(code))
+
+
+def asked_when_made(dataset: Any, sites: Sites) -> None:
+    """Record the line that asks a stream's worker while the stream is made, in the training process: in `__init__`, or
+    in a method that it names and that nothing else of the class names."""
+    methods = {name: code for name in dir(type(dataset)) if (code := definitions.code_of_method(type(dataset), name))}
+    made = methods.get("__init__")
+    if made is None or any(_ASKS in code.co_names for name, code in methods.items() if name == "__iter__"):
+        return
+    others = {name for own, code in methods.items() if own != "__init__" for name in code.co_names}
+    for name, code in methods.items():
+        if _ASKS in code.co_names and (name == "__init__" or (name in made.co_names and name not in others)):
+            asking = (line for line, one in by_line(code) if _ASKS in names_of(one))
+            sites.at("worker-asked", code, next(asking, code.co_firstlineno))
+            return
 
 
 def worker_seed(initialize: Any, sites: Sites) -> None:

@@ -109,6 +109,8 @@ class Loader(Signal):
             row["sample_at"] = sample_lines.sample(loader.dataset, loader.collate_fn, sites)
             row["ignores_index"] = None if row["iterable"] else sample_lines.ignores_index(loader.dataset)
             sample_lines.draws(loader.dataset, loader.collate_fn, sites)
+            if row["iterable"]:
+                sample_lines.asked_when_made(loader.dataset, sites)
             sample_lines.worker_seed(getattr(loader, "worker_init_fn", None), sites)
             if own is not None:
                 row["stored_prints"] = sample_generators.prints_of_stored(self.torch, loader.dataset)
