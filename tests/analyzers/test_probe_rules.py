@@ -17,9 +17,9 @@ def mixed(make: Any, **more: Any) -> Any:
     return make.process(more={"mixings": [row | {"step": 1}, row | {"step": 4}]})
 
 
-def replayed(make: Any, **more: Any) -> Any:
+def replayed(make: Any, sites: Any = (), **more: Any) -> Any:
     row = {"model": 0, "outputs": 0.0, "gradients": 0.0, "deterministic": False, "device": "cpu", **more}
-    return make.process(more={"replays": [row | {"step": 1}, row | {"step": 4}]})
+    return make.process(sites=list(sites), more={"replays": [row | {"step": 1}, row | {"step": 4}]})
 
 
 def test_memory_that_was_read_in_another_order(make: Any) -> None:
@@ -47,6 +47,22 @@ def test_samples_that_meet_on_purpose_or_not_at_all(make: Any) -> None:
     assert make.check(MIXED, mixed(make, halves=False))[0] == "passed", "a fixed graph"
     assert make.check(MIXED, mixed(make, loader=False))[0] == "passed", "steps of one series"
     assert make.check(MIXED, mixed(make, repeats=False))[0] == "passed", "noise of its own"
+
+
+def test_the_line_that_draws_from_a_generator_of_its_own(make: Any) -> None:
+    text = "class Dice(Module):\n    def forward(self, x):\n{}        return x * (noise > 0)\n\n\ndef main():\n    pass"
+    for drawn, line in (
+        ("        noise = torch.rand(3, generator=fresh)\n", 12),
+        ("        noise = torch.rand(3, generator=None)\n", 11),
+        ("        noise = torch.rand(3)\n", 11),
+        ("        noise = torch.rand(3, generator=a)\n        noise += torch.rand(3, generator=b)\n", 11),
+    ):
+        row = {"site": 60, "role": "module-forward", "file": "m.py", "line": 11, "function": "forward"}
+        row |= {"source": "def forward(self, x):", "excerpt": text.format(drawn), "excerpt_line": 10}
+        process = replayed(make, [row], outputs=0.3, gradients=0.1, module="dice", kind="Dice", site=60)
+        finding = make.check(REPEATED, process)[2]
+        assert finding.location.line == line
+        assert ("self.generator" in finding.fix_code) == (line == 12)
 
 
 def test_a_step_that_does_not_repeat(make: Any) -> None:

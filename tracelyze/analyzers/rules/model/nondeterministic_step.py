@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+
+_BY_ITS_OWN: Final = re.compile(r"\bgenerator\s*=(?!=|\s*None\b)")
+OF_MODULE: Final = """# once, in __init__ of the module:
+self.generator = torch.Generator().manual_seed(0)  # for draws on a GPU: torch.Generator("cuda")
+# and where it draws: generator=self.generator"""
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -39,6 +46,8 @@ def _difference(row: Row) -> float:
 def _finding(process: Process, unexpected: list[Row], answered: list[Row], limits: Limits) -> Finding:
     row = max(unexpected, key=_difference)
     difference, asked = _difference(row), row["deterministic"]
+    place = process.site(row["site"])
+    drawn = _drawn(process, place) if difference > limits["rounding"] else None
     where = f"{row['module']} ({row['kind']})" if row["module"] else row["kind"] or "the backward"
     if difference > limits["rounding"]:
         why = (
@@ -60,8 +69,10 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
             "Copies of the model made one forward and one backward twice: same weights, same batch, same random "
             f"state. Results differ by up to {difference:.2g} of the largest value, first in {where}. {why} A run "
             "cannot be reproduced exactly, and this noise also shows when two runs are compared."
+            + (f" Line {drawn.line} of that module draws from a generator that it is given." if drawn else "")
         ),
         fix=fix,
+        fix_code=OF_MODULE if drawn else "",
         first_step=int(unexpected[0]["step"]) + 1,
         last_step=int(unexpected[-1]["step"]) + 1,
         evidence=[
@@ -70,9 +81,19 @@ def _finding(process: Process, unexpected: list[Row], answered: list[Row], limit
             Evidence("steps that were made twice", len(answered), "steps"),
             Evidence("deterministic algorithms were asked for", str(bool(asked))),
         ],
-        location=process.site(row["site"]),
+        location=drawn or place,
+        seen_at=place if drawn else None,
         false_alarm="A model that counts its calls outside of itself, to change with time.",
     )
+
+
+def _drawn(process: Process, place: Location | None) -> Location | None:
+    """The only recorded line of a method that draws from a generator of its own."""
+    lines = recorded_text.of_function(process, place) if place is not None else {}
+    found = [at for at, text in lines.items() if place and at > place.line and _BY_ITS_OWN.search(text)]
+    if place is None or len(found) != 1:
+        return None
+    return Location(place.file, found[0], place.function, lines[found[0]].strip())
 
 
 RULE = Rule(
