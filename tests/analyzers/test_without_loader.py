@@ -434,3 +434,34 @@ def test_the_row_of_the_last_sample_for_all_of_them(make, seen: dict[str, float]
         assert finding.location.line == 3
         made = "sites = torch.stack([torch.as_tensor(sample['site']) for sample in rows])"
         assert finding.fix_code.startswith(made)
+
+
+BELOW = """\
+    def __call__(self, rows):
+        ys, sites = [], []
+        for row in rows:
+            ys.append(row["y"])
+        sites.append(row["site"])
+        return {"y": torch.tensor(ys), "site": torch.tensor(sites)}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (BELOW, 5),
+        (BELOW.replace('sites.append(row["site"])', 'sites.append(row["origin"])'), 1),
+        (BELOW.replace('sites.append(row["site"])', 'sites.append(max(row["site"] for row in rows))'), 1),
+        (BELOW.replace('        sites.append(row["site"])\n', ""), 1),
+    ],
+)
+def test_a_field_that_is_collected_below_the_loop(make, text: str, line: int) -> None:
+    counts = {"looks": 5, "last": 5, "first": 0, "extreme": 1, "chance": -6.0}
+    event = {"kind": "lone-row", "name": "site", "value": 0.0, "text": json.dumps(counts), "step": 400}
+    site = KEPT_AT | {"line": 1, "source": text.split("\n", maxsplit=1)[0].strip(), "excerpt": text, "excerpt_line": 1}
+    steps, more = make.steps() | {"loader": [0] * 400}, {"batches": fields("1", y="16")}
+    process = make.process(steps, sites=[site], events=[event], more=more, **ONE_ROW)
+    finding = make.check("batch-dimension-mismatch", process)[2]
+    assert finding.location.line == line
+    if line == 5:
+        assert finding.diff.added == ['            sites.append(row["site"])']
+        assert "Move line 5 into the loop over the samples (line 3)" in finding.fix

@@ -80,6 +80,25 @@ def test_the_last_sample_of_a_loop_that_keeps_no_other() -> None:
     assert lone_rows.of_bytes(lone_rows.LoneRows.to_bytes(made(found)) + b"rest") == {"1": found}
 
 
+def test_samples_that_hold_plain_lists() -> None:
+    lines = TimedLines(keeps_the_last_list)
+    for batch in range(6):
+        lines.begin()
+        keeps_the_last_list([{"x": [0.1 * at], "vitals": [0.1 * mixed(batch, at), 0.3]} for at in range(8)])
+        lines.end()
+    assert lines.lone_rows is not None
+    found = lines.lone_rows.found["vitals"]
+    assert (found["looks"], found["last"]) == (5, 5), "0.1 is another number in float32"
+
+
+def keeps_the_last_list(rows: list[dict[str, Any]]) -> Any:
+    xs, vitals = [], []
+    for row in rows:
+        xs.append(row["x"])
+    vitals.append(row["vitals"])
+    return {"x": torch.tensor(xs), "vitals": torch.tensor(vitals)}
+
+
 def made(found: dict[str, float]) -> lone_rows.LoneRows:
     rows = lone_rows.LoneRows(keeps_the_last.__code__)
     rows.found = {"1": found}

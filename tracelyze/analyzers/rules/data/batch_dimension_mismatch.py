@@ -75,6 +75,7 @@ def _finding(
     first_alone = collates is not None and "[0]" in collates.source and (last.isdecimal() or last in collates.source)
     of_last = lone_rows.of_the_last(process, loader["loader"], name, limits) if loader else 0
     severity = "warning" if of_last else severity
+    below = lone_rows.below_loop(process, collates, last) if of_last else None
     return Finding(
         rule=RULE.id,
         severity="critical" if first_alone and severity != "info" else severity,
@@ -89,8 +90,11 @@ def _finding(
             f"one for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
             "sample, it is broadcast to all of them, and all but one train on another sample's data."
         ),
-        fix="Stack the field like the others in collate_fn, one row for each sample.",
-        fix_code=own_expressions.stacked(process, collates)
+        fix=f"Move line {below.place.line} into the loop over the samples (line {below.loop.line}), above it."
+        if below
+        else "Stack the field like the others in collate_fn, one row for each sample.",
+        fix_code=(below.code if below else "")
+        or own_expressions.stacked(process, collates)
         or (lone_rows.collected(process, collates, _element(name)) if of_last else "")
         or _stacked(name),
         first_step=timing.step_at(optimization, 0),
@@ -99,7 +103,8 @@ def _finding(
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have", role="expected"),
             Evidence("batches looked at", of_last or batches, "batches", *limits.against("batches"), role="basis"),
         ],
-        location=collates or (process.loader_location(loader) if loader else None),
+        diff=below.diff if below else None,
+        location=(below.place if below else collates) or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(optimization),
         false_alarm="A field that describes the whole batch: one domain, one length, one time step for all samples.",

@@ -54,9 +54,9 @@ class LoneRows:
             return
         for key, one in tensors:
             if one.shape[0] == 1 and one.numel() <= _ELEMENTS and not one.is_complex():
-                values = [_numbers(torch, _part(sample, key)) for sample in samples]
+                values = [_numbers(torch, _part(sample, key), one.dtype) for sample in samples]
                 if all(value is not None for value in values) and any(value != values[0] for value in values):
-                    self._count(str(key), _numbers(torch, one), values)
+                    self._count(str(key), _numbers(torch, one, one.dtype), values)
 
     def _count(self, field: str, lone: Any, values: list[Any]) -> None:
         found = self.found.setdefault(field, dict.fromkeys(COUNTS, 0.0))
@@ -107,12 +107,17 @@ def _part(sample: Any, key: Any) -> Any:
     return sample[key] if known else None
 
 
-def _numbers(torch: Any, value: Any) -> list[float] | None:
-    """Of a number, or of a few in a tensor or an array."""
+def _numbers(torch: Any, value: Any, dtype: Any) -> list[float] | None:
+    """Of a number, or of a few in a tensor, an array or a list, as this dtype holds them."""
     if type(value) in (int, float, bool):
-        return [float(value)]
-    if type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "iufb":
-        return [float(one) for one in value.ravel()] if 0 < value.size <= _ELEMENTS else None
-    if is_plain(torch, value) and value.is_cpu and not value.is_complex() and 0 < value.numel() <= _ELEMENTS:
-        return [float(one) for one in value.detach().reshape(-1).tolist()]
-    return None
+        value = (value,)
+    if type(value) in (list, tuple):
+        few = 0 < len(value) <= _ELEMENTS and all(type(one) in (int, float, bool) for one in value)
+        found = [float(one) for one in value] if few else None
+    elif type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "iufb":
+        found = [float(one) for one in value.ravel()] if 0 < value.size <= _ELEMENTS else None
+    elif is_plain(torch, value) and value.is_cpu and not value.is_complex() and 0 < value.numel() <= _ELEMENTS:
+        found = [float(one) for one in value.detach().reshape(-1).tolist()]
+    else:
+        found = None
+    return None if found is None else [float(one) for one in torch.tensor(found, dtype=dtype).tolist()]
