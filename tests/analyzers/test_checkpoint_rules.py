@@ -44,6 +44,23 @@ def test_checkpoints_without_a_part_that_is_trained(make) -> None:
     assert "head.weight" in finding.summary
 
 
+ADAPTER = SAVE | {
+    "file": "adapter_model.safetensors", "optimizer": False, "progress": False, "held": 14, "missing": 2,
+    "compared": 12, "names": "base_model.model.classifier.weight, base_model.model.classifier.bias",
+}  # fmt: skip
+
+
+def test_adapters_without_what_is_trained_beside_them(make) -> None:
+    lacks = ADAPTER | {"beside_adapters": 2, "site": 3}
+    _, _, finding = judge(make, "checkpoint-mismatch", [lacks, lacks | {"step": 200}])
+    assert (finding.severity, finding.confidence, finding.location.line) == ("critical", "likely", 60)
+    assert finding.fix_code == 'config = LoraConfig(..., modules_to_save=["classifier"])'
+    of_critic = ADAPTER | {"beside_adapters": 0}  # a second model, which is not saved
+    beside = {"step": 200, "file": "classifier.pt", "missing": 0, "beside_adapters": 0}
+    for rows in ([of_critic], [lacks | {"step": 200}, SAVE | beside], [lacks, SAVE | beside], [SAVE | {"missing": 2}]):
+        assert judge(make, "checkpoint-mismatch", [row | {"optimizer": False} for row in rows])[0] == "passed"
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -203,6 +203,24 @@ def test_a_weight_whose_name_reads_like_a_count_is_none() -> None:
     assert File(torch, {"model": model.state_dict(), "step": torch.tensor(3)}).progress
 
 
+def test_what_lies_beside_the_adapters_of_a_model() -> None:
+    torch = pytest.importorskip("torch")
+    from tracelyze.collectors.program.saved_files import of_adapted_models
+
+    class PeftModel(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            parts = ("query", "lora_A", "classifier", "modules_to_save")
+            self.base_model = torch.nn.ModuleDict({part: torch.nn.Linear(2, 2) for part in parts})
+            self.base_model.prefix = "lora_"
+
+    model = PeftModel()
+    assert not of_adapted_models([(0, model)]), "of a class of the program's own"
+    PeftModel.__module__ = "peft.peft_model"
+    beside = {id(p) for part in ("query", "classifier") for p in model.base_model[part].parameters()}
+    assert of_adapted_models([(0, torch.nn.ModuleDict({"policy": model, "critic": torch.nn.Linear(2, 2)}))]) == beside
+
+
 STAGES = """
 import copy
 import sys

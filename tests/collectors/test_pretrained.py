@@ -43,3 +43,10 @@ def test_a_pretrained_part_that_stays_in_eval_mode(collect: Any) -> None:
 def test_what_is_meant(collect: Any, how: str) -> None:
     """A head or upper layers begin anew; a part is evaluated by itself, or gets no gradients, as the teacher does."""
     assert not diagnose(collect(sys.executable, PROGRAM, how).run, select=RULES).findings
+
+
+def test_a_file_of_safetensors(collect: Any) -> None:
+    (process,) = collect(sys.executable, PROGRAM, "head").run.processes
+    (row,) = [one for one in process.tables["checkpoints"].records() if one["action"] == "save"]
+    assert (row["file"], row["step"], row["missing"], row["untouched"]) == ("model.safetensors", 8, 0, 0)
+    assert row["held"] == row["compared"] > 16

@@ -51,6 +51,7 @@ CHECKPOINTS = Table(
             "statistics", "int32", "tensors", "save: running statistics that changed, of models whose weights it holds"
         ),
         Column("statistics_missing", "int32", "tensors", "save: of those, of models of which it holds none"),
+        Column("beside_adapters", "int32", "tensors", "save: of the missing, those of a model with adapters of PEFT"),
         Column("model_restored", "bool", "", "load: a model took in its weights"),
         Column("optimizer_restored", "bool", "", "load: after it, an optimizer took in a state before the next step"),
         Column("scheduler_restored", "bool", "", "load: the same of a scheduler"),

@@ -381,11 +381,12 @@ def _changes(torch: Any) -> None:
 
 def _construction(torch: Any) -> None:
     """Optimizers and modules as they are made, steps of learning-rate schedulers, weights that are filled or cast."""
-    construction.install(
-        torch,
-        recorder,
-        lambda: loggers.wrap_when_imported(lambda logger, values: recorder().fire("reported", logger, values)),
-    )
+
+    def made() -> None:
+        loggers.wrap_when_imported(lambda logger, values: recorder().fire("reported", logger, values))
+        checkpoint_files.wrap_when_imported(recorder)
+
+    construction.install(torch, recorder, made)
     casts.install(torch, lambda frame: recorder().cast(frame))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
     seeds.install(lambda name: recorder().fire("seeded", name))

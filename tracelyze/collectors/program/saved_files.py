@@ -128,3 +128,18 @@ def _holders(torch: Any, content: Any, depth: int) -> Iterator[Any]:
     if depth:
         for one in inner:
             yield from _holders(torch, one, depth - 1)
+
+
+def of_adapted_models(modules: Iterable[tuple[Any, Any]]) -> set[int]:
+    """Identities of the parameters beside the adapters of PEFT's models: those of the model that they were put on.
+
+    Its files hold adapters, and copies of modules that its configuration names; not these.
+    """
+    found: set[int] = set()
+    for _, module in modules:
+        for part in module.modules():
+            kind, prefix = type(part), getattr(getattr(part, "base_model", None), "prefix", None)
+            if kind.__module__.startswith("peft.") and kind.__name__.startswith("Peft") and type(prefix) is str:
+                own = part.named_parameters()
+                found |= {id(p) for name, p in own if prefix not in name and "modules_to_save" not in name}
+    return found

@@ -78,4 +78,7 @@ for _ in range(8):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+if how == "head":
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
 print(f"{sum(float(p.detach().sum()) for p in model.parameters()):.9f}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence.editing import own_saves
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.signatures.states import adapter_files
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -37,7 +38,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         resumed = [row for row in without if row["optimizer"]]
         if (resumed and len(resumed) == len(whole)) or evaluated is not None:
             return [_without_statistics(process, resumed or without, evaluated)]
-    return Passed(f"{plural(len(saves), 'file')} checked: the trained weights are there")
+    adapters = adapter_files.finding(process, saves, RULE.id)
+    return [adapters] if adapters else Passed(f"{plural(len(saves), 'file')} checked: the trained weights are there")
 
 
 def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
@@ -136,7 +138,7 @@ RULE = Rule(
     about="Compares a few elements of every saved tensor with the trained weights and with those from before training.",
     check=check,
     verify="Record the run again: files hold the trained tensors, with their current values.",
-    absent="The run saves no weights with torch.save while it trains.",
+    absent="The run saves no weights while it trains.",
     needs=(("checkpoints.action",),),
     whole_process=True,
     thresholds=(
@@ -144,5 +146,5 @@ RULE = Rule(
         Threshold("share", 1.0, "share", "all of them: frozen parts do not count, and tensors that moved must differ"),
     ),
     not_when="Averaged or best weights, other dtypes, prefixes, exports of a part without an optimizer's state, files "
-    "beside one that holds what was trained, averages without running statistics, adapters.",
+    "beside one that holds what was trained, averages without running statistics, bare adapters.",
 )

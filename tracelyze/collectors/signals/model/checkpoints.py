@@ -19,7 +19,7 @@ from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.named_calls import with_inner
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.program.resumed_states import Given, Resumed
-from tracelyze.collectors.program.saved_files import File, Saves, is_mapping, unwrapped
+from tracelyze.collectors.program.saved_files import File, Saves, is_mapping, of_adapted_models, unwrapped
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute
@@ -49,7 +49,8 @@ class Checkpoints(Signal):
     columns = columns_of(
         "checkpoints",
         "time step action file keys site tensors optimizer scheduler scaler progress held missing names compared "
-        "untouched statistics statistics_missing model_restored optimizer_restored scheduler_restored scaler_restored",
+        "untouched statistics statistics_missing beside_adapters "
+        "model_restored optimizer_restored scheduler_restored scaler_restored",
     )
     inactive = ("after_step",)
     copied_columns = ()
@@ -157,16 +158,20 @@ class Checkpoints(Signal):
         step, written = self._written
         written = there | written if step == self.progress.steps else there
         self._written = self.progress.steps, written
-        missing = [max(names[id(p)], key=len) for p, _, _ in moved if id(p) not in written]
+        lacking = [p for p, _, _ in moved if id(p) not in written]
+        beside = of_adapted_models(self.program.calls.modules())
+        lacking.sort(key=lambda p: id(p) not in beside)
+        missing = [max(names[id(p)], key=len) for p in lacking]
         copies = [(p, first) for p, first, _ in moved if id(p) in there and p.data_ptr() not in same]
         pairs = self._comparable([(p, first, candidates[id(p)]) for p, first in copies])
-        beside = {id(p) for p, _, _ in pairs}
+        there_too = {id(p) for p, _, _ in pairs}
         return {
             "held": len(moved),
             "missing": len(missing),
             "names": ", ".join(missing[:3]) or None,
-            "compared": len(beside) + sum(p.data_ptr() in same for p, _, _ in moved),
-            "untouched": len(beside - self._changed(pairs)),
+            "compared": len(there_too) + sum(p.data_ptr() in same for p, _, _ in moved),
+            "untouched": len(there_too - self._changed(pairs)),
+            "beside_adapters": sum([id(p) in beside for p in lacking]),
         } | self._statistics(file, same, {id(p) for p, _, _ in moved})
 
     def _statistics(self, file: File, same: set[int], moved: set[int]) -> dict[str, int]:
