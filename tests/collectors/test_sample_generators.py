@@ -72,6 +72,22 @@ class CountedEpochs(Epochs):
         return self.x[index] + torch.randn(3, 4, generator=generator)
 
 
+class Noise:
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def __call__(self, x: Any, index: int) -> Any:
+        generator = torch.Generator().manual_seed(1000 * self.epoch + index)
+        return x + torch.randn(3, 4, generator=generator)
+
+
+def test_the_epoch_of_a_transform_in_workers_that_stay() -> None:
+    sites = SimpleNamespace(at=lambda role, code, line: line - code.co_firstlineno)
+    noisy = Wrapped(torch.utils.data.TensorDataset(torch.zeros(20, 3, 4)), Noise())
+    assert sample_generators.of(noisy, sites, copied_once=True) == (1, "3x4")
+    assert sample_generators.of(noisy, sites) is None
+
+
 def test_a_seed_by_the_epoch_in_workers_that_stay() -> None:
     sites = SimpleNamespace(at=lambda role, code, line: line - code.co_firstlineno)
     found = sample_generators.of(Epochs(0), sites, copied_once=True)

@@ -103,9 +103,11 @@ def _of_call(one: Any) -> tuple[Any, Any]:
 
 
 def _kept_numbers(dataset: Any, codes: list[CodeType]) -> frozenset[str]:
-    """Attributes whose numbers stay as they are in a copy: those that the code which reads a sample does not set."""
+    """Attributes, of the dataset and of its transforms, whose numbers stay as they are in a copy: those that the code
+    which reads a sample does not set."""
     held = getattr(dataset, "__dict__", {})
-    numbers = {name for name, value in held.items() if type(value) is int}
+    copied = [held, *(getattr(one, "__dict__", {}) for one in list(held.values()))]
+    numbers = {name for one in copied for name, value in list(one.items()) if type(value) is int}
     sets = {one.argval for code in codes for _, one in by_line(code) if one.opname == "STORE_ATTR"}
     return frozenset(numbers - sets)
 
