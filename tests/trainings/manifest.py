@@ -1237,6 +1237,13 @@ TARGETS_AND_LAYERS: Final = (
     pair("resin_mixer", "repeated", "entropy-collapse"),
     pair("one_cycle_vae", "heavy-prior", "constant-output", consequences=STUCK),
     pair(
+        "owl_calls",
+        "summed-rate",
+        "constant-output",
+        consequences=("loss-plateau",),
+        lines=("loss = nn.functional.cross_entropy(scores, told) + 0.03 * rate_of(code, fault)",),
+    ),
+    pair(
         "peak_spectra",
         "summed-prior",
         "constant-output",

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 FIX: Final = (
     "Raise the limit of processor time, or take it away: `ulimit -t` in the shell or the job's script, "
-    "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. All threads count. Save checkpoints, so that the "
-    "next run can resume. A handler of SIGXCPU can save them where the hard limit lies above the soft one."
+    "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. Both count in seconds, of all threads together. Save "
+    "checkpoints, so that the next run can resume. A handler of SIGXCPU can save them where the hard limit lies above "
+    "the soft one."
 )
 
 
