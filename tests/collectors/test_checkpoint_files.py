@@ -200,6 +200,8 @@ def test_a_weight_whose_name_reads_like_a_count_is_none() -> None:
     model = torch.nn.ModuleDict({"step": torch.nn.Linear(2, 2), "criterion": torch.nn.Linear(2, 2)})
     assert not File(torch, model.state_dict()).progress
     assert not File(torch, {"step_encoder": model.state_dict(), "criterion": model}).progress
+    steps = torch.nn.ModuleDict({"steps": torch.nn.ModuleList([torch.nn.BatchNorm1d(2)])})
+    assert not File(torch, steps.state_dict()).progress, "steps.0.num_batches_tracked is one number"
     assert File(torch, {"model": model.state_dict(), "step": torch.tensor(3)}).progress
 
 

@@ -44,7 +44,10 @@ class File:
         self.unnamed = False  # some of its tensors have no name: they stand in a list
         keys = [key for key in content if type(key) is str] if is_mapping(content) else []
         self.keys = " ".join(sorted(keys)[:12]) if len(keys) <= 12 else ""
-        self.progress = any(
+        weights_alone = all(
+            issubclass(type(content[key]), torch.Tensor) for key in keys
+        )  # with one number of a module's
+        self.progress = not weights_alone and any(
             word in key.lower() for key in keys[:64] if _may_count(torch, content[key]) for word in PROGRESS
         )
         for holder in _holders(torch, content, DEEPEST):
