@@ -205,6 +205,47 @@ def test_a_rank_with_many_times_the_work_is_a_straggler_on_a_crowded_machine_too
     assert make.check("straggler", *ranks)[2].ranks == [1]
 
 
+def crowd(delayed: float, used: float) -> dict[str, Any]:
+    """Once a second: a main thread that waits so long for a processor, in a process that uses one for so long."""
+    looks = [float(second) for second in range(12)]
+    return {"time": looks, "delayed": [delayed * one for one in looks], "cpu_seconds": [used * one for one in looks]}
+
+
+@pytest.mark.parametrize(("used", "status"), [(0.19, "fired"), (0.07, "passed"), (0.054, "passed")])
+def test_work_within_backward_counts_where_processors_say_so(make, used: float, status: str) -> None:
+    """Others ran for most of the time, and what is left outside of backward is a small part of a step."""
+    usual = rank(make, 0, 0.0048, 0.1246, samples=crowd(0.156, 0.054))
+    slow = rank(make, 1, 0.0346, 0.095, samples=crowd(0.78, used))
+    assert make.check("straggler", *named(usual, slow))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("line", "example"),
+    [
+        ("self.mine = order[rank * share:(rank + 1) * share]", "order[rank : len(order) // ranks * ranks : ranks]"),
+        ("part = rows[self.rank * n : self.rank * n + n]", "rows[self.rank : len(rows) // ranks * ranks : ranks]"),
+        ("self.mine = order[rank::world]", ""),
+        ("val = order[rank * share:(rank + 1) * share]", ""),
+        ("loss = x[rank * 2]", ""),
+    ],
+)
+def test_the_line_that_gives_each_rank_a_block(make, line: str, example: str) -> None:
+    def batches(length: int) -> list[dict[str, Any]]:
+        row = {"field": "0", "trained": True, "dtype": "int64"}
+        return [row | {"time": 0.1 * step, "step": step, "shape": f"24x{length}"} for step in range(8)]
+
+    site = {"site": 30, "role": "shift", "file": "a.py", "line": 51, "function": "__init__", "source": line}
+    site |= {"excerpt": f"        {line}", "excerpt_line": 51}
+    usual = rank(make, 0, 0.02, 0.05, tables={"batches": batches(17), "sites": [site]})
+    slow = rank(make, 1, 0.05, 0.02, tables={"batches": batches(58), "sites": [site]})
+    finding = make.check("straggler", *named(usual, slow))[2]
+    assert "Its batches hold more: 1,392 values in the median, those of other ranks 408." in finding.summary
+    assert example in finding.fix_code
+    assert (finding.location is not None and finding.location.line == 51) == bool(example)
+    alike = rank(make, 0, 0.02, 0.05, tables={"batches": batches(58), "sites": [site]})
+    assert make.check("straggler", *named(alike, slow))[2].fix_code == ""
+
+
 def test_a_second_is_too_short_to_call_a_rank_slow(make) -> None:
     brief = [rank(make, 0, 0.002, 0.005, count=15), rank(make, 1, 0.005, 0.002, count=15)]
     for process in brief:

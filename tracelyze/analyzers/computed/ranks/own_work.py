@@ -7,10 +7,12 @@ In a data-parallel forward they wait for the buffers of the lowest rank.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.ranks import arrivals
 from tracelyze.analyzers.computed.throughput import contention, loading_lines, pace, waiting
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 MESSAGES: Final = 1.0  # sends and receives in a step: derived, fewer are those of validation or of a setup
 MESSAGING: Final = 0.1  # of the looks: derived, what happens in every step is seen as often as it takes of a step
 _MESSAGES: Final = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
+WINDOWS: Final = 5  # looks at the processor time: derived, their median is not moved by two odd ones
+WITHIN: Final = 2  # steps from look to look: of longer steps the time of many looks would be left out
 _FEWEST: Final = 2  # looks: one may have found it anywhere
 COLLECTIVES: Final = "the script's collectives"
 BUFFERS: Final = "backward and the broadcast of buffers"
@@ -56,6 +60,10 @@ class OwnWork(NamedTuple):
     """Sends and receives in a step, as far as they are counted. When they begin and end is not recorded."""
     messaging: float = 0.0
     """Share of the looks of the sampler that found the rank in a send or receive."""
+    processor: float = np.nan
+    """Processor time of a step, in seconds: what others do on the machine does not make it longer."""
+    values: float = np.nan
+    """Numbers in the largest tensor of a batch."""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -83,7 +91,45 @@ def of(process: Process) -> OwnWork | None:
         models=_models(process),
         messages=arrivals.messages(process) / len(steps),
         messaging=_messaging(process),
+        processor=_processor(process),
+        values=_values(process),
     )
+
+
+def _processor(process: Process) -> float:
+    """The median over the looks of the sampler; NaN where these were few, or few steps lie between them."""
+    samples, ends = process.samples, process.longest.steps["time"]
+    if not samples.has("cpu_seconds") or not np.isfinite(ends).all():
+        return np.nan
+    time = samples["time"]
+    known = np.isfinite(time) & np.isfinite(samples["cpu_seconds"]) & (time >= ends[0]) & (time <= ends[-1])
+    steps = np.diff(np.searchsorted(ends, time[known])).astype(np.float64)
+    used = np.diff(samples["cpu_seconds"][known])
+    if len(steps) < WINDOWS or float(np.median(steps)) < WITHIN:
+        return np.nan
+    return float(np.median(used[steps > 0] / steps[steps > 0]))
+
+
+def _values(process: Process) -> float:
+    """The median over the batches of the training that were looked at; NaN where these were few."""
+    largest: dict[float, float] = {}
+    for row in process.tables["batches"].records():
+        if row["trained"] and row["shape"]:
+            size = float(math.prod(loss_calls.sizes(row["shape"])))
+            largest[row["step"]] = max(size, largest.get(row["step"], 0.0))
+    return float(np.median(list(largest.values()))) if len(largest) >= WINDOWS else np.nan
+
+
+def more_work(rank: int, ranks: Mapping[int, OwnWork], ratio: float) -> float:
+    """How much longer the processors of a rank work for a step than those of the others (median), in seconds; 0 where
+    that is less than so many times as long, or not known."""
+    own, usual = ranks[rank].processor, usual_of(rank, ranks, "processor")
+    return own - usual if own >= ratio * usual else 0.0
+
+
+def usual_of(rank: int, ranks: Mapping[int, OwnWork], name: str) -> float:
+    """The median of what all other ranks have."""
+    return float(np.median([getattr(one, name) for number, one in ranks.items() if number != rank]))
 
 
 def shared_out(ranks: Mapping[int, OwnWork]) -> str:

@@ -6,8 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import batches_of_ranks
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.ranks import batches_of_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

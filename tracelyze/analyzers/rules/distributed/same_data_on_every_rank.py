@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import passes
-from tracelyze.analyzers.evidence import batches_of_ranks, script_lines
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import unprepared
+from tracelyze.analyzers.evidence.ranks import batches_of_ranks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Cost, Evidence, Finding
 

@@ -9,13 +9,16 @@ import numpy as np
 from tracelyze.analyzers.computed.ranks import own_work
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.ranks import blocks_of_ranks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding
-from tracelyze.formatting import duration, percent
+from tracelyze.formatting import duration, number, percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.ranks.own_work import OwnWork
     from tracelyze.analyzers.recorded.run import Process
+
+FIX = "Give all ranks the same work on the same hardware. If only one rank logs and saves, do it rarely."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -43,7 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     own, usual = had * paces[slowest].own, float(np.median([pace.own for pace in others]))
     waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
     step, excess = own + had * paces[slowest].backward, own - usual
-    if excess < max(limits["share"] * step, limits["least"]) or own < limits["ratio"] * usual:
+    longer = max(excess, own_work.more_work(slowest, paces, limits["work"]))  # some of it may lie in its backward
+    if longer < limits["share"] * step or excess < limits["least"] or own < limits["ratio"] * usual:
         least, most = sorted((usual, own))
         return Passed(f"the ranks' own work takes {duration(least)} to {duration(most)} a step")
     if waited < limits["waited"] * excess:
@@ -59,9 +63,14 @@ def _finding(
     lost = min(waited, slow.own - usual)
     loads = slow.loading >= of["loading"] * (slow.own - usual)
     place = own_work.place(rank, paces, of["line"], of["elsewhere"])
-    if loads:
+    batch, other = slow.values, own_work.usual_of(rank, paces, "values")
+    larger = batch >= of["work"] * other
+    block = blocks_of_ranks.line(process) if larger else None
+    if loads and block is None:
         made = "" if slow.loads_at is None else f" Its samples are made in line {slow.loads_at.line}."
         why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
+    elif larger:
+        why = f"Its batches hold more: {number(batch)} values in the median, those of other ranks {number(other)}."
     elif place is not None:
         why = f"It is not waiting for batches: it was seen in line {place.line} far more often than any other rank."
     else:
@@ -76,16 +85,19 @@ def _finding(
         summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",
-        fix="Give all ranks the same work on the same hardware. If only one rank logs and saves, do it rarely.",
+        fix=FIX if block is None else blocks_of_ranks.FIX.format(line=block.line),
+        fix_code="" if block is None else blocks_of_ranks.in_turn(process, block),
         ranks=[rank],
         evidence=[
             Evidence("own work of the slowest rank", slow.own, "s"),
             Evidence("own work of the others (median)", usual, "s"),
+            Evidence("processor time of a step, of the slowest rank", slow.processor, "s"),
+            Evidence("processor time of a step, of the others", own_work.usual_of(rank, paces, "processor"), "s"),
             Evidence("time that the others wait a step", waited, "s", of["least"], of.source("least")),
             Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps"), role="basis"),
         ],
         cost=Cost(seconds, lost / step),
-        location=(slow.loads_at or process.location("loader")) if loads else place,
+        location=block or ((slow.loads_at or process.location("loader")) if loads else place),
         charts=_side_by_side(paces),
         false_alarm="A rank that does more on purpose.",
     )
@@ -121,6 +133,7 @@ RULE = Rule(
         Threshold("share", 0.15, "share", "derived: of a step; machines of one kind differ by less"),
         Threshold("least", 0.002, "s", "derived: scheduling on a shared machine costs a step up to 2 ms"),
         Threshold("ratio", 1.25, "times", "derived: a quarter more than the others, of a step whose half is own work"),
+        Threshold("work", 1.5, "times", "derived: twice the excess of `ratio`, for what is all of a step's work"),
         Threshold("waited", 0.5, "share", "derived: most of what it takes longer is waited for: it holds others up"),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
         Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
