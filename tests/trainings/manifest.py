@@ -925,6 +925,7 @@ SETTINGS: Final = (
     ),
     pair("accumulated_in_ranks", "first", "ranks-out-of-sync", lines=("with contextlib.nullcontext() if number",)),
     pair("two_ranks", "slow-rank", "straggler", fast=True),
+    pair("letters_in_ranks", "blocks", "straggler", lines=("mine = order[rank * part",)),
     pair(
         "two_ranks", "small-batches", "uneven-batches", extras=("straggler",), lines=("loader = DataLoader(dataset,",)
     ),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers.computed.ranks import own_work
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import pictures
@@ -41,13 +39,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("the ranks were seen too briefly to tell a slow one from a machine that others use")
     paces = own_work.without_waits(paces)
     slowest = max(paces, key=lambda rank: paces[rank].own)
-    others = [paces[rank] for rank in paces.keys() - {slowest}]
     had = 1.0 - paces[slowest].crowded  # share of its time for which it had a processor when it wanted one
-    own, usual = had * paces[slowest].own, float(np.median([pace.own for pace in others]))
-    waited = float(np.median([pace.backward for pace in others])) - paces[slowest].backward
-    step, excess = own + had * paces[slowest].backward, own - usual
-    longer = max(excess, own_work.more_work(slowest, paces, limits["work"]))  # some of it may lie in its backward
-    if longer < limits["share"] * step or excess < limits["least"] or own < limits["ratio"] * usual:
+    usual = own_work.usual_of(slowest, paces, "own")
+    waited = own_work.usual_of(slowest, paces, "backward") - paces[slowest].backward
+    step = had * (paces[slowest].own + paces[slowest].backward)
+    worked = own_work.more_work(slowest, paces, limits["work"])  # within its backward, too, and whatever others did
+    own = paces[slowest].own * (had if worked < limits["share"] * step else 1.0)
+    excess = own - usual
+    if max(excess, worked) < limits["share"] * step or excess < limits["least"] or own < limits["ratio"] * usual:
         least, most = sorted((usual, own))
         return Passed(f"the ranks' own work takes {duration(least)} to {duration(most)} a step")
     if waited < limits["waited"] * excess:
