@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-LETTERS, BATCH, EPOCHS, WIDTH = 1600, 16, 3, 64
+LETTERS, BATCH, EPOCHS, WIDTH = 1600, 16, 2, 64
 KEPT = []  # to the end of the process, as in two_ranks.py
 
 
@@ -33,7 +33,7 @@ def letters():
     found = []
     for _ in range(LETTERS):
         tone = int(torch.randint(2, (), generator=generator))
-        length = 6 + int(torch.rand((), generator=generator) ** 3 * 120)
+        length = 6 + int(torch.rand((), generator=generator) ** 3 * 300)
         ids = torch.randint(90, (length,), generator=generator)
         kind = torch.rand(length, generator=generator) < 0.4
         found.append((torch.where(kind, ids // 2 + 45 * tone, ids), float(tone)))
