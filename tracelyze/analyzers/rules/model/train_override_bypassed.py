@@ -66,7 +66,8 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"The train() of {name} freezes parts, and is not called {when}",
+        title=f"The train() of {name} freezes parts, and "
+        + (f"only eval() calls it, after {until - begin:,} steps" if by_eval else f"is not called {when}"),
         summary=(
             f"{name} overrides train() to freeze parts or put them in eval mode. It was not called for training before "
             f"the first step, and {when} {what}. A new module is in train mode without any call of "
