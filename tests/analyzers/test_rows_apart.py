@@ -70,3 +70,39 @@ def test_a_training_that_learns_nothing_is_pointed_to_the_line(make: Any) -> Non
         process = process_of(make, [DRAWN, RANGE, f"    {last}"], steps=steps)
         finding = make.check("loss-plateau", process)[2]
         assert (finding.diff is not None, "belongs to other samples" in finding.summary) == (pointed, pointed)
+
+
+FIRST = "signals = DataLoader(SignalFiles(x), shuffle=True, **opts)"
+SECOND = "targets = DataLoader(AnnotationFiles(y), shuffle=True, **opts)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "loader", "field", "found"),
+    [
+        ([FIRST, SECOND], {}, {}, True),
+        ([f"{line[:-1]}, generator=seeded())" for line in (FIRST, SECOND)], {}, {}, False),  # perhaps of one seed
+        ([FIRST, SECOND], {"sampler": "SequentialSampler"}, {}, False),
+        ([FIRST, SECOND], {"length": 50}, {}, False),  # other samples
+        ([FIRST, SECOND], {"site": 3}, {}, False),  # of another loop
+        ([FIRST, SECOND], {}, {"classes": None, "dtype": "float32"}, False),  # two inputs
+        ([FIRST, SECOND], {}, {"field": "1"}, False),  # pairs, as of labelled data beside others
+    ],
+)
+def test_inputs_and_targets_of_two_loaders(make: Any, lines: list[str], loader: Any, field: Any, found: bool) -> None:
+    text = "\n".join(f"    {line}" for line in lines)
+    site = {"role": "dataloader", "file": "a.py", "function": "loaders", "excerpt": text, "excerpt_line": 71}
+    sites = [site | {"site": at, "line": 71 + at, "source": line} for at, line in enumerate(lines)]
+    row = {"dataset": "Files", "sampler": "RandomSampler", "length": 100, "batch_size": 32, "site": 2}
+    loaders = [row | {"loader": 0, "made_at": 0}, row | {"loader": 1, "made_at": 1} | loader]
+    one = {"time": 0.1, "step": 0, "field": "0"}
+    batches = [
+        one | {"loader": 0, "dtype": "float32", "shape": "32x3x80"},
+        one | {"loader": 1, "dtype": "int64", "shape": "32", "classes": '{"0": 32}'},
+        one | {"loader": 1, "dtype": "int64", "shape": "32", "classes": '{"0": 32}'} | field,
+    ]
+    apart = rows_apart.of(make.process(sites=sites, more={"loaders": loaders, "batches": batches}))
+    assert (apart is not None) == found
+    if apart is not None:
+        assert (apart.place.line, apart.inputs.line) == (72, 71)
+        both = "torch.utils.data.StackDataset(SignalFiles(x), AnnotationFiles(y))"
+        assert apart.example.startswith(f"signals = DataLoader({both}, shuffle=True, **opts)")

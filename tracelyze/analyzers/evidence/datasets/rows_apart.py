@@ -1,4 +1,5 @@
-"""A line that takes one tensor of a batch by position, where the others are taken through a shuffled order."""
+"""What puts inputs beside targets of other samples: a line that takes one tensor of a batch by position, where others
+are taken through a shuffled order; or two loaders that shuffle apart."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ class Apart:
     named: str
     through: str
     diff: Diff | None
+    fix: str = ""
+    example: str = ""
 
     def said(self) -> str:
         """What the script's text shows, and what of it is not known."""
@@ -37,7 +40,64 @@ class Apart:
         )
 
 
-def of(process: Process) -> Apart | None:
+@dataclass(frozen=True)
+class LoadedApart:
+    """Two loaders that each draw an order of their own. `place`: what makes that of the targets."""
+
+    place: Location
+    inputs: Location
+    example: str
+    diff: Diff | None = None
+    fix: str = "Take inputs and targets from one dataset, through one loader."
+
+    def said(self) -> str:
+        """Which lines make them."""
+        return (
+            f" Inputs come from the loader of line {self.inputs.line}, targets from that of line {self.place.line}, "
+            "and each shuffles in an order of its own: targets belong to other samples."
+        )
+
+
+def of(process: Process) -> Apart | LoadedApart | None:
+    """What takes inputs and targets of other samples: a line that takes some by position, or two loaders."""
+    return _by_position(process) or _by_loaders(process)
+
+
+def _by_loaders(process: Process) -> LoadedApart | None:
+    """The only two shuffled loaders of a loop, one of numbers and one of classes, which it asks in turn."""
+    rows = [row for row in process.tables["loaders"].records() if row["sampler"] == "RandomSampler"]
+    fields: dict[int, set[tuple[str, str]]] = {row["loader"]: set() for row in rows}
+    for row in process.tables["batches"].records():
+        if row["loader"] in fields:
+            fields[row["loader"]].add((str(row["field"]), "classes" if row["classes"] else str(row["dtype"])))
+    kinds = {next(iter(found))[1]: loader for loader, found in fields.items() if len(found) == 1}
+    one, other = (kinds.get(kind) for kind in ("float32", "classes")) if len(fields) == 2 else (None, None)
+    pair = [row for loader in (one, other) for row in rows if row["loader"] == loader]
+    if len(pair) != 2 or any(pair[0][name] != pair[1][name] for name in ("site", "length", "batch_size")):
+        return None
+    inputs, targets = (process.site(row["made_at"]) for row in pair)
+    if inputs is None or targets is None or inputs.file_line == targets.file_line:
+        return None
+    text = [line for place in (inputs, targets) for line in recorded_text.of_function(process, place).values()]
+    if not text or any("generator" in line for line in text):  # two of one seed draw the same order
+        return None
+    return LoadedApart(targets, inputs, _as_one(process, inputs, targets))
+
+
+def _as_one(process: Process, inputs: Location, targets: Location) -> str:
+    """The loader of the inputs with both datasets in it; empty where their lines do not say what they load."""
+    own = [own_statement.at(process, place) for place in (inputs, targets)]
+    calls = [(one, one.only_call("DataLoader")) for one in own if one is not None]
+    given = [(one, call.args[0]) for one, call in calls if call is not None and call.args]
+    if len(given) != 2:
+        return ""
+    (loads, first), (also, second) = given
+    both = f"torch.utils.data.StackDataset({loads.parsed.text_of(first)}, {also.parsed.text_of(second)})"
+    line = loads.dedented(loads.parsed.with_parts({first: both}))
+    return f"{line}\n# hands out pairs: iterate it alone, without the loader of line {targets.line}"
+
+
+def _by_position(process: Process) -> Apart | None:
     """The only such line of a function that hands out batches, or calls the model on them. That it is wrong is known
     only beside evidence that nothing is learned."""
     functions: dict[tuple[str, str], Location] = {}

@@ -62,8 +62,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence=seen.confidence,
             title=f"Nothing is learned: the loss stands at {number(seen.level)}{seen.named}",
             summary=seen.summary + (apart.said() if apart else listed.said() if listed else ""),
-            fix=LISTED if listed else fix,
-            fix_code=(listed.example if listed else "") or flat_losses.ONE_BATCH,
+            fix=(apart.fix if apart else LISTED if listed else "") or fix,
+            fix_code=(apart.example if apart else listed.example if listed else "") or flat_losses.ONE_BATCH,
             first_step=seen.first,
             last_step=timing.last_step(optimization),
             evidence=[
