@@ -31,7 +31,12 @@ class Asides:
     def know(self, call: Call) -> None:
         """Calls like this one may be skipped: what is recorded of them is known."""
         evaluated = call.evaluated
-        if call.mode == GRAD or evaluated is None or (call.batch is not None and self._batches.any_ahead):
+        if (
+            call.replayed
+            or call.mode == GRAD
+            or evaluated is None
+            or (call.batch is not None and self._batches.any_ahead)
+        ):
             return
         place = evaluated.site if call.batch is not None else evaluated.path
         kind = call.model.number, call.batch_size, call.in_train, call.mode, call.loader, place
