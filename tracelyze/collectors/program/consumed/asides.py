@@ -45,6 +45,8 @@ class Asides:
         self._models[id(call.model.module())] = call.model
         if len(self._known) > MAX_KINDS:
             del self._known[next(iter(self._known))]
+        if len(self._models) > MAX_KINDS:  # A program may make a model anew for each evaluation.
+            self._models = {id(one.model.module()): one.model for one in self._known.values()}
 
     def may_be(self, module: Any) -> bool:
         """Whether calls of this module are known."""
