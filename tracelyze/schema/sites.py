@@ -71,6 +71,7 @@ WRITTEN: Final = {
     "draws": "draws random numbers where a sample is made",
     "sample": "makes a sample the numbers that the model is given",
     "worker-seed": "seeds, in a worker_init_fn",
+    "worker-asked": "asks get_worker_info() while a dataset is made, before there are workers",
     "kept": "puts something into a list, set or dictionary of a dataset",
     "constant": "gives a constant to a name that another line uses",
     "setting": "hands a framework a setting by name",

@@ -36,7 +36,7 @@ def finding(process: Process, saves: list[Row], rule: str) -> Finding | None:
         ),
         fix="Name the modules in modules_to_save: PEFT then trains a copy of each, and saves it with the adapter. "
         "Leave out the lines that unfreeze them by hand.",
-        fix_code=f"config = LoraConfig(..., modules_to_save={_modules(names)})",
+        fix_code=f"lora_config.modules_to_save = {_modules(names)}  # before get_peft_model(model, lora_config)",
         first_step=min(adapters),
         last_step=at,
         evidence=[
