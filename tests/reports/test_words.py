@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelyze.diagnosis import Cost, Evidence, Exit, Finding, Location, TrainingFacts
+from tracelyze.diagnosis import Chart, Cost, Evidence, Exit, Finding, Line, Location, TrainingFacts
 from tracelyze.reports import render
 from tracelyze.reports.wording import story, words
 
@@ -74,6 +74,15 @@ def test_recording_never_takes_more_than_all_of_the_time() -> None:
     }
     assert "up to three times that" in taken[0.2]
     assert "three times" not in taken[0.54]
+
+
+def test_only_on_very_short_steps_may_recording_have_taken_three_times_what_it_measured() -> None:
+    healthy = examples.healthy()
+    run = replace(healthy.run, overhead=0.2)
+    for milliseconds, most in ((2.0, "up to three times that"), (50.0, "up to twice that")):
+        steps = [Line("whole step", [milliseconds] * 3)]
+        chart = Chart("Time per step", "optimizer step", "ms", [1.0, 2.0, 3.0], steps, shows="step-time")
+        assert most in words.recording(replace(healthy, run=run, charts=[chart]))
 
 
 def test_no_note_repeats_why_nothing_is_known() -> None:

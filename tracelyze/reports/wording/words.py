@@ -227,6 +227,7 @@ def command(arguments: Sequence[str]) -> str:
 SHORT: Final = 0.02
 """Share of the step time from which on it matters that the entry of the hooks and the caches are not in it: what was
 added was 1.3 to 2 times of that on steps of 1 to 50 ms, 3 times in a GAN of 1.3 ms a step (benchmarks/hooks.py)."""
+VERY_SHORT: Final = 0.005  # seconds of a step on which it may have been 3 times
 
 
 WORTH_SAYING: Final = 0.05  # seconds at the start of a run
@@ -238,8 +239,9 @@ def recording(diagnosis: Diagnosis) -> str:
     if run.overhead is None:
         return ""
     share = formatting.percent(run.overhead)
-    most = "up to three times that" if 3 * run.overhead <= 1 else "more"
-    unseen = f" by its own clock, {most} on steps this short" if run.overhead >= SHORT else ""
+    times, factor = ("three times", 3) if step is None or step < VERY_SHORT else ("twice", 2)
+    most = f"up to {times} that" if factor * run.overhead <= 1 else "more"
+    unseen = f" by its own clock, {most} in fact" if run.overhead >= SHORT else ""
     if step is None:
         return f"Recording took {share} of the step time{unseen}{_at_start(run)}."
     took, whole = formatting.duration(run.overhead * step), formatting.duration(step)
