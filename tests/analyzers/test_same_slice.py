@@ -16,7 +16,7 @@ def judged(make: Any, labels: str, given: str, call: str = "logits = model(src, 
     called = {"site": 2, "role": "training-call", "line": 12, "source": call}
     place = {"file": "a.py", "function": "step", "excerpt": text, "excerpt_line": 10}
     process = make.process(sites=[loss | place, called | place])
-    return same_slice.of(process, Location("a.py", 13, "step", "return measure(logits, labels)"))
+    return same_slice.remedy(process, Location("a.py", 13, "step", "return measure(logits, labels)"))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def judged(make: Any, labels: str, given: str, call: str = "logits = model(src, 
 def test_both_are_cut_alike(make: Any, cut: str, line: int, edited: str) -> None:
     found = judged(make, cut, cut)
     assert (found.place.line, found.diff.added) == (line, [edited])
-    assert "lines 10 and 11 cut both" in found.said
+    assert "lines 10 and 11 cut both" in found.why
 
 
 @pytest.mark.parametrize(

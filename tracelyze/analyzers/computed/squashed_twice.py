@@ -6,6 +6,8 @@ from math import e, log
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import number
 
@@ -60,22 +62,21 @@ def of_sigmoids(process: Process, line: Line, bad: list[Row], limits: Limits, ru
     does = (
         "contains a sigmoid, and the scores that it is given come" if inside else "is given a sigmoid whose input comes"
     )
-    return loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=rule,
+    remedy = Remedy(
+        fix="Take one of both out: let the model end in its last linear layer, and pass what that gives to "
+        "binary_cross_entropy_with_logits. Apply the sigmoid only where probabilities are shown or compared.",
+        code="logits = model(x)  # the model ends without a sigmoid\n"
+        "loss = F.binary_cross_entropy_with_logits(logits, target)",
+        place=own or place,
+    )
+    fault = LossFault(
         title=f"The sigmoid is applied twice before {'the loss' if written else loss}",
         summary=(
             f"In {line.where}, {loss} {does} straight out of a {first}. After the second one every answer lies between "
             "0.5 and 0.73: however well the model tells them apart, the loss of negatives cannot fall below 0.69, nor "
             "that of positives below 0.31, and no answer is ever below one half."
         ),
-        fix="Take one of both out: let the model end in its last linear layer, and pass what that gives to "
-        "binary_cross_entropy_with_logits. Apply the sigmoid only where probabilities are shown or compared.",
-        fix_code="logits = model(x)  # the model ends without a sigmoid\n"
-        "loss = F.binary_cross_entropy_with_logits(logits, target)",
+        remedy=remedy,
         evidence=[
             Evidence("lowest loss of a negative that can be reached", log(2), ""),
             Evidence("lowest loss of a positive that can be reached", -log(1 - LEAST), ""),
@@ -83,8 +84,8 @@ def of_sigmoids(process: Process, line: Line, bad: list[Row], limits: Limits, ru
         ],
         false_alarm="A gate between 0.5 and 0.73 that is meant to be one.",
         lost=0.0,  # scores of the right class still rise, only more slowly
-        change=own or place,
     )
+    return loss_calls.finding(process, line, bad, limits, rule, fault)
 
 
 def of_softmaxes(process: Process, line: Line, bad: list[Row], limits: Limits, rule: str) -> Finding:
@@ -96,25 +97,24 @@ def of_softmaxes(process: Process, line: Line, bad: list[Row], limits: Limits, r
     reach = f"With {classes} classes it cannot fall below {number(floor)} even if every answer is right, and i" * (
         classes > 1
     )
-    return loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=rule,
+    remedy = Remedy(
+        fix="Take the first softmax out: pass the scores of the last linear layer to cross_entropy, which contains the "
+        "softmax. Apply it by hand only where probabilities are shown or compared.",
+        code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
+        place=softmax_axes.line_in_model(process, "Softmax", line),
+    )
+    fault = LossFault(
         title="Softmax is applied twice: what the loss takes the logarithm of was one already",
         summary=(
             f"In {line.where}, {loss} is given a softmax whose input comes straight out of another softmax. "
             f"{reach or 'I'}ts gradients are small: the second softmax makes all answers nearly alike."
         ),
-        fix="Take the first softmax out: pass the scores of the last linear layer to cross_entropy, which contains the "
-        "softmax. Apply it by hand only where probabilities are shown or compared.",
-        fix_code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
+        remedy=remedy,
         evidence=[
             *([Evidence("lowest loss that can be reached", floor, "")] if classes > 1 else []),
             Evidence("made by", f"{bad[0]['made_by']} of a {bad[0]['made_from']}"),
         ],
         false_alarm="A model that is meant to give scores between 0 and 1 with a second softmax on top.",
         lost=0.0,
-        change=softmax_axes.line_in_model(process, "Softmax", line),
     )
+    return loss_calls.finding(process, line, bad, limits, rule, fault)

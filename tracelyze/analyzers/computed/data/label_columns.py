@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls, predictions
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import percent
 
@@ -52,12 +54,12 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
     places = {int(row["column"]) for row in rows}
     where = f"number {places.pop()} of {numbers}, counted from 0" if len(places) == 1 else f"of {numbers} in all"
     other = float(np.median([row["column_other"] for row in rows]))
-    return loss_calls.finding(
-        process,
-        replace(line, rows=rows),
-        rows,
-        limits,
-        rule=rule,
+    remedy = Remedy(
+        fix="Remove the target, and everything computed from it, from the inputs; end windows before the value to "
+        "predict.",
+        code='features = table.drop(columns=["target"])\n# of a series: x, y = series[i : i + n], series[i + n]',
+    )
+    fault = LossFault(
         title=f"One of the model's {numbers} inputs is the target itself",
         summary=(
             f"In all {samples:,} samples checked, the model's input contains the target of {line.where} ({where}), at "
@@ -65,9 +67,7 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
             "learns to copy the answer. Its loss and accuracy mean nothing, not even on validation data: in real use, "
             "where the answer is not known yet, it has nothing to go by."
         ),
-        fix="Remove the target, and everything computed from it, from the inputs; end windows before the value to "
-        "predict.",
-        fix_code='features = table.drop(columns=["target"])\n# of a series: x, y = series[i : i + n], series[i + n]',
+        remedy=remedy,
         evidence=[
             Evidence(
                 "correlation of an input with the target, smallest of the measurements",
@@ -81,3 +81,4 @@ def _finding(process: Process, line: Line, rows: list[Row], rule: str, limits: L
         confidence="likely",
         false_alarm="An exercise in which the model has to find the one input that is the answer.",
     )
+    return loss_calls.finding(process, replace(line, rows=rows), rows, limits, rule, fault)

@@ -14,12 +14,13 @@ from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import everywhere
 from tracelyze.analyzers.evidence.loss import handed_back, statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
-from tracelyze.diagnosis import Confidence, Diff, Evidence, Finding, Location, Mark, Severity
+from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from tracelyze.analyzers.evidence.remedy import Remedy
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
@@ -103,63 +104,61 @@ def judge(process: Process, functions: Sequence[str], wrong: Verdict, to_finding
     )
 
 
-def finding(
-    process: Process,
-    line: Line,
-    bad: list[Row],
-    limits: Limits,
-    *,
-    rule: str,
-    title: str,
-    summary: str,
-    fix: str,
-    fix_code: str,
-    evidence: list[Evidence],
-    false_alarm: str,
-    severity: Severity = "critical",
-    confidence: Confidence = "certain",
-    change: Location | None = None,
-    lost: float | None = None,
-    counted: str = "of them like this",
-    diff: Diff | None = None,
-    repeated: bool = False,
-) -> Finding:
-    """A finding about the calls at one line, of which `bad` are wrong. Without autograd no weights are harmed.
+@dataclass(frozen=True)
+class LossFault:
+    """What is wrong with calls of a loss, with the words of the finding about it."""
+
+    title: str
+    summary: str
+    """What happened."""
+    remedy: Remedy
+    """Its place: the line to change, if that is another one than the line that computes the loss."""
+    evidence: list[Evidence]
+    false_alarm: str
+    severity: Severity = "critical"
+    """At a line of the training: without autograd no weights are harmed, which is a warning."""
+    confidence: Confidence = "certain"
+    lost: float | None = None
+    """The part of the training that the fault makes useless. Where it is not given, all of it if the finding is
+    critical, and else nothing: the model learns its task all the same."""
+    counted: str = "of them like this"
+    """What the wrong calls are, among all that were looked at."""
+    repeated: bool = False
+    """Whether lines that read like the one to change have the fault, too, as those of a validation."""
+
+
+def finding(process: Process, line: Line, bad: list[Row], limits: Limits, rule: str, fault: LossFault) -> Finding:
+    """The finding about the calls at one line, of which `bad` are wrong.
 
     `line` has the calls that show whether they are like that: the report counts `bad` among them.
-
-    `change`: the line to change, if that is another one. `lost`: the part of the training that the fault makes useless;
-    where it is not given, all of it if the finding is critical, and else nothing: the model learns its task all the
-    same. `counted`: what `bad` are, among all calls. `repeated`: lines that read like the one to change have the fault,
-    too, as those of a validation.
     """
     begin = int(bad[0]["step"] or 0) + (1 if line.training else 0)
-    optimization = process.longest if process.optimizations else None
+    remedy, optimization = fault.remedy, process.longest if process.optimizations else None
     alone = optimization is not None and len(process.optimizations) == 1
-    part = lost if lost is not None else float(severity == "critical")
+    part = fault.lost if fault.lost is not None else float(fault.severity == "critical")
     affected = timing.numbers(optimization) >= begin if optimization is not None else np.zeros(0, dtype=bool)
     return Finding(
         rule=rule,
-        severity=severity if line.training else "warning",
-        confidence=confidence,
-        title=title,
-        summary=summary,
-        fix=fix + everywhere.said(process, change or line.location) * repeated,
-        fix_code=fix_code,
-        diff=diff,
+        severity=fault.severity if line.training else "warning",
+        confidence=fault.confidence,
+        title=fault.title,
+        summary=fault.summary,
+        fix=remedy.fix + everywhere.said(process, remedy.place or line.location) * fault.repeated,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         first_step=begin,
         evidence=[
-            *evidence,
+            *fault.evidence,
             Evidence("calls looked at", len(line.rows), "calls", *limits.against("calls"), role="basis"),
-            Evidence(counted, len(bad), "calls", role="basis"),
+            Evidence(fault.counted, len(bad), "calls", role="basis"),
         ],
         cost=timing.scaled(timing.cost_of(optimization, affected), part)
         if optimization is not None and alone and line.training and part
         else None,
-        location=change or computed_at(process, line),
+        location=remedy.place or computed_at(process, line),
         seen_at=line.location,
         charts=pictures.loss(optimization, [Mark(float(begin), "first seen")]) if optimization else [],
-        false_alarm=false_alarm,
+        false_alarm=fault.false_alarm,
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
@@ -25,32 +25,21 @@ _HIGHEST_BASE: Final = 0.1  # a rate of 1 or so stands there on purpose, so that
 _SAME: Final = 0.01  # of the rate: the highest factor is the rate once more, as the schedule reaches it
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What to change where the rate is too low: a sentence on the cause, behind a blank, if it is known; the rest."""
-
-    said: str
-    fix: str
-    code: str
-    diff: Diff | None
-    location: Location | None
-
-
-def advice(optimization: Optimization, rate: float) -> Advice:
-    """A scheduler whose highest factor is the optimizer's rate itself: what is stepped with is that number squared.
-    Without such a one, the rate as it should be."""
+def remedy(optimization: Optimization, rate: float) -> Remedy:
+    """What to change where the rate is too low: a scheduler whose highest factor is the optimizer's rate itself, so
+    that the rate of a step is that number squared; without such a one, the rate."""
     row, factor = schedulers.outer(optimization), schedulers.small_factor(optimization)
     base = float(row["base_lr"]) if row is not None and row["name"] == "LambdaLR" and factor is not None else math.inf
     if row is None or factor is None or base >= _HIGHEST_BASE or not math.isclose(factor, base, rel_tol=_SAME):
         code, diff = schedulers.with_rate(optimization, rate), schedulers.edit_of_rate(optimization, rate)
-        return Advice("", _RAISE, code, diff, schedulers.rate_location(optimization))
+        return Remedy(_RAISE, code, schedulers.rate_location(optimization), diff)
     location = optimization.process.site(row["made_at"])
-    said = (
+    why = (
         f" The optimizer was made with a rate of {number(base)}, and LambdaLR multiplies that by what its function "
         f"returns, {number(factor)} at most: the rate itself, where a factor was due."
     )
     code, diff = _divided(optimization, location)
-    return Advice(said, _DIVIDE, code, diff, location or schedulers.rate_location(optimization))
+    return Remedy(_DIVIDE, code, location or schedulers.rate_location(optimization), diff, why)
 
 
 def _divided(optimization: Optimization, location: Location | None) -> tuple[str, Diff | None]:

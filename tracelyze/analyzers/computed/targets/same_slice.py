@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -20,16 +21,7 @@ FIX: Final = (
 UNKNOWN: Final = "the targets of this next-token model were not shifted."
 
 
-class Cut(NamedTuple):
-    """The line to change, what to do there, and the edit."""
-
-    place: Location
-    said: str
-    fix: str
-    diff: Diff
-
-
-def of(process: Process, loss: Location | None) -> Cut | None:
+def remedy(process: Process, loss: Location | None) -> Remedy | None:
     """Where two lines of the function that computes a loss cut one tensor alike: what one of them makes is given to the
     model, and what the other one makes to the loss."""
     if loss is None:
@@ -45,11 +37,12 @@ def of(process: Process, loss: Location | None) -> Cut | None:
         return None
     at, other, cut = (read, told, model) if model[6] == "1:" else (told, read, target)
     line = f"{cut[1]}{cut[2]}{cut[3]}{cut[4]}[{cut[5]}{_OTHER[cut[6]]}]{cut[7]}"
-    return Cut(
-        Location(loss.file, at, loss.function, cut[0].strip()),
-        f"lines {min(read, told)} and {max(read, told)} cut both out of {cut[4]} in the same way.",
+    return Remedy(
         FIX.format(line=at, other=other, whole=cut[4]),
-        Diff(loss.file, at, [cut[0]], [line]),
+        code=line.strip(),
+        place=Location(loss.file, at, loss.function, cut[0].strip()),
+        diff=Diff(loss.file, at, [cut[0]], [line]),
+        why=f"lines {min(read, told)} and {max(read, told)} cut both out of {cut[4]} in the same way.",
     )
 
 

@@ -4,11 +4,12 @@ of a row on, or a padding token that is the same."""
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.datasets import masked_by_id
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.remedy import Remedy
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -31,18 +32,10 @@ KEPT: Final = (
 _IGNORED: Final = "-100"
 
 
-class Remedy(NamedTuple):
-    """Why the end is no target, what to do about it, an example, and the line to change where one is known."""
-
-    why: str
-    fix: str
-    code: str
-    place: Location | None
-
-
 def remedy(process: Process, end: int, padding: int | None, shared: Location | None) -> Remedy:
-    """By what masks the end: a line that masks by its id, one that masks to the end of a row, labels that stop short of
-    it where padding has another id, or a padding token that is the end-of-text token (`shared`: what makes both so)."""
+    """Why the end of a text is no target, and what to do about it. It depends on what masks the end: a line that masks
+    by its id, one that masks to the end of a row, labels that stop short of it where padding has another id, or a
+    padding token that is the end-of-text token (`shared`: the line that makes both the same)."""
     masking = masked_by_id.line(process)
     place = masking or script_lines.only(process, "labels") or shared
     why = SHARES if padding is None else APART.format(padding=padding)
@@ -51,21 +44,21 @@ def remedy(process: Process, end: int, padding: int | None, shared: Location | N
         sliced = _to_the_end_of_a_row(process)
         if sliced is not None:
             why = SLICED.format(line=sliced[0].line)
-            return Remedy(why, BEGINS_EARLY.format(end=end), f"{sliced[1]}  # line {sliced[0].line}", sliced[0])
+            return Remedy(BEGINS_EARLY.format(end=end), f"{sliced[1]}  # line {sliced[0].line}", sliced[0], why=why)
         if padding is not None:
-            return Remedy(why, BEGINS_EARLY.format(end=end), KEPT.format(end=end, padding=padding), place)
+            return Remedy(BEGINS_EARLY.format(end=end), KEPT.format(end=end, padding=padding), place, why=why)
     if masking is not None:
-        return Remedy(why, f"{OWN_ID} Line {masking.line} masks by the id.", labels, place)
+        return Remedy(f"{OWN_ID} Line {masking.line} masks by the id.", labels, place, why=why)
     fix = OWN_ID + script_lines.said(shared, "makes both the same")
     if not shared and not _mentions(process, "tokeniz"):
-        return Remedy(why, fix, labels, place)
+        return Remedy(fix, labels, place, why=why)
     where = f"in place of line {shared.line}" if shared else "right below the line that makes it"
     code = (
         f'tokenizer.add_special_tokens({{"pad_token": "<pad>"}})  # {where}\n'
         "model.resize_token_embeddings(len(tokenizer))  # right after the model is made\n"
         f"# or, where you make the labels:\n# {labels}"
     )
-    return Remedy(why, fix, code, place)
+    return Remedy(fix, code, place, why=why)
 
 
 def _to_the_end_of_a_row(process: Process) -> tuple[Location, str] | None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 _FILLED: Final = 0.9
 """Share of the places that a text fills, in the mean: of texts that are only padded to one length more are free."""
@@ -30,18 +29,12 @@ PRINTS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What to say of targets that do not count, in words and as an example, and the line to change, if it is known."""
+def remedy(process: Process, share: float, most: float) -> Remedy:
+    """Why no target counts in some batches, and what to do about it.
 
-    why: str
-    fix: str
-    code: str
-    line: Location | None = None
-
-
-def advice(process: Process, share: float, most: float) -> Advice:
-    """`share`: of the batches without a target; `most`: of the samples, of which too few would be left without them."""
+    `share`: the share of batches without a target. `most`: if a larger share of the samples had none, too few would
+    be left without them.
+    """
     length = _length(process) or _length_of_tensors(process)
     if length is not None:
         return _cut(process, *length)
@@ -55,11 +48,11 @@ def advice(process: Process, share: float, most: float) -> Advice:
     fix = "Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length"
     template = "check the template that the collator looks for."
     if without < most:
-        return Advice(why, f"{fix}, drop samples without an answer, and {template}", DROPS)
-    return Advice(why, f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS)
+        return Remedy(f"{fix}, drop samples without an answer, and {template}", DROPS, why=why)
+    return Remedy(f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS, why=why)
 
 
-def _cut(process: Process, length: int, filled: str) -> Advice:
+def _cut(process: Process, length: int, filled: str) -> Remedy:
     pattern = re.compile(rf"(?P<name>\bmax_(?:\w*_)?len(?:gth)?\s*=\s*){length}\b")
     rows = _giving(process, length) or {
         (row["file"], row["line"]): row for row in process.sites.records() if pattern.search(row["source"] or "")
@@ -68,13 +61,13 @@ def _cut(process: Process, length: int, filled: str) -> Advice:
     line = process.site(number) if number is not None else None
     pattern = pattern if line is None or pattern.search(line.source) else re.compile(rf"(?P<name>(?<!\S)){length}\b")
     twice = pattern.sub(lambda found: f"{found['name']}{2 * length}", line.source) if line else ""
-    return Advice(
-        f" Every batch looked at is {length} long, {filled}: texts are cut there, and the answers "
-        "behind the prompts with them.",
+    return Remedy(
         "Raise the length at which texts are cut until the answers fit, or cut the prompts from the left. To drop the "
         "samples without an answer would leave those with the shortest prompts.",
         f"{twice}  # or more: until the longest prompt and its answer fit" if twice else _KEPT_WHOLE,
         line or script_lines.only(process, "length"),
+        why=f" Every batch looked at is {length} long, {filled}: texts are cut there, and the answers "
+        "behind the prompts with them.",
     )
 
 

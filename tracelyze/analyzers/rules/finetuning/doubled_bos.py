@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence.datasets import begin_symbols
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import capitalized, plural, share_of
@@ -34,12 +36,15 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     written = begin_symbols.place(process)
     by_id = begin_symbols.puts_id(process, written)
     begin, twice = int(rows[0]["begin_id"]), texts.mean(rows, "begin_twice")
-    return loss_calls.finding(
-        process,
-        line,
-        rows,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix="Leave the id out here: the tokenizer puts it there already."
+        if by_id
+        else "Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
+        code=begin_symbols.without(process, written)
+        or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
+        place=written,
+    )
+    fault = LossFault(
         severity="warning",
         confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
@@ -48,18 +53,14 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             f"in them: it is added in two places, {_FIRST[by_id]} and by the tokenizer. "
             "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
-        fix="Leave the id out here: the tokenizer puts it there already."
-        if by_id
-        else "Add the token in one place: take it out of the text, or tokenize such text without special tokens.",
-        fix_code=begin_symbols.without(process, written)
-        or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
+        remedy=remedy,
         evidence=[
             Evidence("rows that begin with it twice", twice, "share", *limits.against("twice")),
             Evidence("id", begin),
         ],
-        change=written,
         false_alarm="A format that has two start symbols on purpose.",
     )
+    return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
 
 
 RULE = Rule(

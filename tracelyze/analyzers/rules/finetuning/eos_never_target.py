@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.datasets import masked_end
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -40,12 +41,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
         last += (
             "within them, too." if likely else NOT_NAMED if end.known else "nowhere else: it may be what ends a text."
         )
-    return loss_calls.finding(
-        process,
-        line,
-        rows,
-        limits,
-        rule=RULE.id,
+    fault = LossFault(
         severity="warning" if likely or end.known else "info",
         confidence="certain" if end.known and end.stop is None else "likely" if likely or end.known else "possible",
         title=f"The end of a text is never learned: id {end.symbol} ends the rows but never counts as a target",
@@ -53,8 +49,7 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             f"{percent(end.share)} of the rows checked end in id {end.symbol}, which {line.function} never counts as a "
             f"target: generation runs on to the length limit. {remedy.why}{last}"
         ),
-        fix=remedy.fix,
-        fix_code=remedy.code,
+        remedy=remedy,
         evidence=[
             Evidence("rows that end in this id", end.share, "share", *limits.against("ended")),
             Evidence("targets with this id that count", 0, "targets"),
@@ -66,8 +61,8 @@ def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limi
             ),
         ],
         false_alarm="Models that score sequences or name the next item, and never have to stop.",
-        change=remedy.place,
     )
+    return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
 
 
 RULE = Rule(

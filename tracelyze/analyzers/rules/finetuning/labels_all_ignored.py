@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import cut_texts
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -47,21 +48,16 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     outcome = "NaN" if _is_nan(process, bad) else "0"
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
-    advice = cut_texts.advice(process, part, limits["critical"])
-    return loss_calls.finding(
-        process,
-        replace(line, rows=looked),
-        bad,
-        limits,
-        rule=RULE.id,
+    remedy = cut_texts.remedy(process, part, limits["critical"])
+    remedy = replace(remedy, place=remedy.place or script_lines.only(process, "labels"))
+    fault = LossFault(
         title=f"No target counts in {'any batch' if part == 1 else which}: the loss is {outcome} there",
         summary=(
             f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
             f"ignore_index ({percent(1.0 - float(np.mean(known)))} of all targets count): there is nothing to learn "
-            f"from, and the loss is {outcome}.{advice.why}"
+            f"from, and the loss is {outcome}.{remedy.why}"
         ),
-        fix=advice.fix,
-        fix_code=advice.code,
+        remedy=remedy,
         evidence=[
             Evidence("batches without a target that counts", part, "share", *limits.against("share")),
             Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
@@ -69,9 +65,9 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches padded with empty samples on purpose, with a loss that is a sum.",
         severity="critical" if critical else "warning",
-        change=advice.line or script_lines.only(process, "labels"),
         lost=1.0 if outcome == "NaN" else part,  # NaN stays in the weights
     )
+    return loss_calls.finding(process, replace(line, rows=looked), bad, limits, RULE.id, fault)
 
 
 def _is_nan(process: Process, bad: list[Row]) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.loss import label_shifts
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import share_of
@@ -47,29 +49,28 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     share = min(row["ids_ahead"] for row in bad)
     change = script_lines.shifting(process) or script_lines.only(process, "labels")
-    return loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix="Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models "
+        "shift them internally.",
+        code=label_shifts.example(line.location, change),
+        place=change,
+        diff=label_shifts.unshifted(process, change),
+    )
+    fault = LossFault(
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
             f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the model is given "
             "two positions later. The labels were already shifted by one when they were passed in, and the model "
             "shifts them again. It never learns the next token; generated text skips every other token."
         ),
-        fix="Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models "
-        "shift them internally.",
-        fix_code=label_shifts.example(line.location, change),
+        remedy=remedy,
         evidence=[
             Evidence("targets that are the id two positions later", share, "share", *limits.against("equal")),
         ],
         false_alarm="A head meant to predict the token after the next one.",
-        change=change,
         repeated=True,
-        diff=label_shifts.unshifted(process, change),
     )
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 RULE = Rule(

@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing.remade import packed_rows
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, percent, plural
@@ -80,30 +82,29 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
     end = texts.constant(rows, "stop_id") if all(row["stop_same"] == 1 for row in rows) else None
     more = IN_MASK.format(most=most) if most else CUT if held == "answers" else ""
     weights = f"gives weights of up to {percent(crosses)}" if crosses < 1 else "is free to give any weight"
-    return loss_calls.finding(
-        process,
-        line,
-        rows,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix="Keep the samples in a row apart: use position ids that restart with each sample, and a block-diagonal "
+        "mask or an attention kernel that takes sample lengths.",
+        code=packed_rows.example(process, line.location, end, held == "answers" and not most, bool(most)),
+        place=script_lines.only(process, "mask-given") if most else None,
+    )
+    fault = LossFault(
         severity="warning" if most else "info",
         confidence="likely",
-        change=script_lines.only(process, "mask-given") if most else None,
+        remedy=remedy,
         title=f"Packed samples see each other: {number(parts)} in a row, and no mask between them",
         summary=(
             f"A row holds {number(parts)} samples on average, back to back, and attention {weights} to earlier samples "
             f"in the row.{more} Each sample is learned with unrelated context that it will not have at inference. "
             "Pretraining does this on purpose, and long contexts may benefit; short fine-tuning samples suffer."
         ),
-        fix="Keep the samples in a row apart: use position ids that restart with each sample, and a block-diagonal "
-        "mask or an attention kernel that takes sample lengths.",
-        fix_code=packed_rows.example(process, line.location, end, held == "answers" and not most, bool(most)),
         evidence=[
             Evidence("samples in a row", parts, "samples", *limits.against("parts")),
             Evidence("largest weight on another sample", crosses, "share", *limits.against("weight")),
         ],
         false_alarm="Pretraining, where documents are concatenated on purpose; turns of one conversation.",
     )
+    return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
 
 
 RULE = Rule(

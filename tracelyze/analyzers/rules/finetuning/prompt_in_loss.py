@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import collators, masked_prompts
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -64,25 +66,19 @@ def _finding(process: Process, line: Line, rows: list[Row], template: float, bef
         place, (fix, code) = made_anew, collators.remedy(process, made_anew)
     elif by_template and (masking := masked_prompts.line(process)) is not None:
         place, (in_vain, fix, code) = masking[0], masked_prompts.remedy(process, *masking)
-    return loss_calls.finding(
-        process,
-        line,
-        rows,
-        limits,
-        rule=RULE.id,
+    fault = LossFault(
         severity="info",
         confidence="likely" if by_template else "possible",  # an id that stands once in each row may be a word
         title=title,
         summary=f"{what} take their share of each step.{in_vain or ON_PURPOSE}",
-        fix=fix,
-        fix_code=code,
+        remedy=Remedy(fix, code, place),
         evidence=[
             Evidence("targets before the answer", share, "share", *limits.against("taken")),
             Evidence("ids that all rows begin with", length, "ids"),
         ],
         false_alarm="Plain text, continued pretraining, conversations learned as a whole, templates on purpose.",
-        change=place,
     )
+    return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
 
 
 RULE = Rule(

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.targets import thawed
 from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.evidence.modes import teachers
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural
@@ -89,12 +91,12 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
     at = teachers.computed_by(process, line.location) if evaluating and whose else None
     example = _example(process, model, part, optimization)
     late = thawed.of(process, line, rows, example.partition(".requires_grad_")[0])
-    return loss_calls.finding(
-        process,
-        line,
-        rows,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix=late.fix if late and late.place else FIX,
+        code=late.code if late and late.place else at.code if at else example,
+        place=(late.place if late else None) or (at.place if at else made_at),
+    )
+    fault = LossFault(
         severity="warning",
         confidence="certain" if evaluating and rows[0]["function"] != WRITTEN_OUT else "likely",
         title=f"The teacher is trained as well: gradients of {line.function} reach {end_of_name(teacher, 36)}",
@@ -105,12 +107,11 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
             + (" It is in eval mode, so it is probably not meant to train." if evaluating else "")
             + (late.said if late else "")
         ),
-        fix=late.fix if late and late.place else FIX,
-        fix_code=late.code if late and late.place else at.code if at else example,
+        remedy=remedy,
         evidence=[Evidence("trained tensors behind the target alone", int(rows[0]["target_trained"]), "tensors")],
         false_alarm="Two models meant to converge to a common answer.",
-        change=(late.place if late else None) or (at.place if at else made_at),
     )
+    return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
 
 
 def _example(process: Process, teacher: float | None, part: str | None, optimization: Optimization | None) -> str:

@@ -9,6 +9,7 @@ from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.storing import caches, entries
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, size
@@ -60,7 +61,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
     told = f" `{cached.source}` keeps the results of {cached.function}, more of them until the end." if cached else told
     place, left = grows or cached or kept, climb.seconds_left
     remedy = caches.bounded(optimization.process, cached) if cached else None
-    remedy = remedy or entries.bounded(optimization.process, place, dataset=not grows) or entries.Remedy(FIX)
+    remedy = remedy or entries.bounded(optimization.process, place, dataset=not grows) or Remedy(FIX)
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
     return Finding(

@@ -9,9 +9,11 @@ import numpy as np
 
 from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding
@@ -63,12 +65,18 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     shares = line.function in predictions.SHARES
     ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
-    finding = loss_calls.finding(
-        process,
-        line,
-        stretch,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix=BOTH_TERMS
+        if found.part is not None
+        else GIVEN_UP_FIX
+        if found.first is not None
+        else "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on one "
+        "small batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing "
+        "about the targets: check how the training differs from this loop. If not, look for dead units, a learning "
+        "rate that is too high, or a loss term that keeps the output constant.",
+        code=_terms(process, line) or _TERMS if instead else flat_losses.ONE_BATCH,
+    )
+    fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
             f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
@@ -81,15 +89,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 + (GIVEN_UP.format(first=percent(found.first)) if found.first is not None else "")
             )
         ),
-        fix=BOTH_TERMS
-        if found.part is not None
-        else GIVEN_UP_FIX
-        if found.first is not None
-        else "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on one "
-        "small batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing "
-        "about the targets: check how the training differs from this loop. If not, look for dead units, a learning "
-        "rate that is too high, or a loss term that keeps the output constant.",
-        fix_code=_terms(process, line) or _TERMS if instead else flat_losses.ONE_BATCH,
+        remedy=remedy,
         evidence=[
             Evidence(
                 "deviation of the predictions over that of the targets",
@@ -106,6 +106,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         confidence="likely",
         counted="of them late enough to be judged, all like this",
     )
+    finding = loss_calls.finding(process, line, stretch, limits, RULE.id, fault)
     return replace(finding, first_step=int(line.rows[0]["step"]) + 1) if instead else finding
 
 

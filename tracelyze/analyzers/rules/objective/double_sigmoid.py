@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -62,12 +64,14 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     of_model_diff = line_edits.without_activation(process, of_model, "Sigmoid")
     elsewhere = scores_elsewhere.said(process, of_model, "sigmoid") if of_model_diff else PROBABILITIES
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
-    return loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix=f"Remove the first sigmoid, and pass the output of the last linear layer to the loss. {elsewhere}",
+        code="logits = model(x)  # the model ends without a sigmoid\n"
+        "loss = F.binary_cross_entropy_with_logits(logits, target)",
+        place=squashed,
+        diff=of_loss or of_model_diff,
+    )
+    fault = LossFault(
         title=f"The sigmoid is applied twice: {_first(squashed)} and in binary_cross_entropy_with_logits",
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
@@ -75,9 +79,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "second sigmoid every prediction lies between 0.5 and 0.73: however well the model separates the classes, "
             "the loss of negatives cannot fall below 0.69, nor that of positives below 0.31."
         ),
-        fix=f"Remove the first sigmoid, and pass the output of the last linear layer to the loss. {elsewhere}",
-        fix_code="logits = model(x)  # the model ends without a sigmoid\n"
-        "loss = F.binary_cross_entropy_with_logits(logits, target)",
+        remedy=remedy,
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
             Evidence("smallest value of the input", lowest, "", 0.0, "scores are negative where the answer is no"),
@@ -86,9 +88,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         false_alarm="Scores that are meant to lie between 0 and 1.",
         confidence="certain" if seen else "likely",
         lost=0.0,  # scores of the right class still rise, only more slowly
-        change=squashed,
-        diff=of_loss or of_model_diff,
     )
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 def _first(place: Location | None) -> str:

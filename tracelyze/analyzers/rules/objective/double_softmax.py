@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import edits, line_edits
 from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -59,12 +60,16 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     )
     elsewhere = "Apply the softmax only where probabilities are shown or compared."
     elsewhere = scores_elsewhere.said(process, change, "softmax") if change and diff else elsewhere
-    found = loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix=MIXED
+        if mixed
+        else ("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
+        + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
+        code=MIXED_CODE if mixed else _whole_model(line, change is not None and diff is not None),
+        place=change,
+        diff=diff,
+    )
+    fault = LossFault(
         title="Softmax is applied twice: cross_entropy gets probabilities instead of scores",
         summary=(
             f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
@@ -72,11 +77,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             f"With {classes} classes this loss cannot fall below {number(floor)} even if every answer is "
             "right, and its gradients are small."
         ),
-        fix=MIXED
-        if mixed
-        else ("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
-        + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
-        fix_code=MIXED_CODE if mixed else _whole_model(line, change is not None and diff is not None),
+        remedy=remedy,
         evidence=[
             Evidence("lowest loss that can be reached", floor, ""),
             Evidence("made by", bad[0]["made_by"] or "unknown"),
@@ -91,10 +92,9 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         ],
         false_alarm="A model that is meant to produce scores between 0 and 1 with a second softmax on top.",
         lost=0.0,  # scores of the right class still rise, only more slowly
-        change=change,
         repeated=True,
     )
-    return replace(found, diff=diff)
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 def _whole_model(line: Line, ends_in_softmax: bool) -> str:

@@ -7,8 +7,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import differences
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
@@ -87,12 +89,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         )
         fix += "outputs of the model, which may all have it."
         code = f"{parts or f'target = target.unsqueeze({dim})'}  # {target} -> {given}"
-    return loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=RULE.id,
+    fault = LossFault(
         title=f"{subject} compares {given} with {target}: every prediction meets every target",
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch broadcasts both to "
@@ -100,10 +97,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
             "target. The network learns to predict the mean of all targets, whatever the input."
             + ("" if by_hand else " torch warns of it once, where warnings are shown.")
         ),
-        fix=fix,
-        fix_code=code,
-        diff=edit,
-        change=place,
+        remedy=Remedy(fix, code, place, edit),
         repeated=True,
         evidence=[
             Evidence("shape of the prediction", given),
@@ -114,6 +108,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         confidence="likely" if kept else "certain",
         false_alarm="Differences of all pairs on purpose: then write [:, None] into both, which says so.",
     )
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 RULE = Rule(

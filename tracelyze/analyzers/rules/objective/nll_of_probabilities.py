@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed import squashed_twice
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -41,22 +42,21 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     )
     mixed = squashed_twice.mixed(process, line, bad)
     change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
-    edit = line_edits.logarithm_of_input(process, line.location, line.function) if mixed else None
-    found = loss_calls.finding(
-        process, line, bad, limits,
-        rule=RULE.id,
-        title=f"{line.function} gets probabilities, but it expects log-probabilities",
-        summary=(
-            f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
-            f"{number(max(row['highest'] for row in bad))} that "
-            f"{'' if mixed else 'come from a softmax or '}sum to 1. {effect}"
-        ),
+    named = change is not None and line_edits.of_a_part(line.location)
+    edit = (
+        line_edits.logarithm_of_input(process, line.location, line.function)
+        if mixed
+        else None
+        if named
+        else line_edits.log_softmax(process, change or line.location)
+    )
+    remedy = Remedy(
         fix="Take the logarithm of the loss's input, clamped away from zero. Leave an earlier softmax as it is and "
         "add no other: what is added and multiplied in between must stay probabilities."
         if mixed
         else "Change the softmax in front of the loss to log_softmax, and leave the loss as it is."
         + (" Or remove the softmax and use cross_entropy, which includes both." if nll else ""),
-        fix_code=(edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)")
+        code=(edit.added[0].strip() if edit else f"loss = F.{line.function}(given.clamp_min(1e-12).log(), target)")
         if mixed
         else "log_probabilities = F.log_softmax(scores, dim=1)  # in place of the softmax\n"
         "loss = F.nll_loss(log_probabilities, target)\n"
@@ -64,22 +64,39 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         if nll
         else "log_probabilities = F.log_softmax(scores, dim=-1)  # in place of the softmax, of all that it takes\n"
         'loss = F.kl_div(log_probabilities, target, reduction="batchmean")',
+        place=change,
+        diff=edit,
+    )
+    fault = LossFault(
+        title=f"{line.function} gets probabilities, but it expects log-probabilities",
+        summary=(
+            f"The input of {line.where} has rows from {number(min(row['lowest'] for row in bad))} to "
+            f"{number(max(row['highest'] for row in bad))} that "
+            f"{'' if mixed else 'come from a softmax or '}sum to 1. {effect}"
+        ),
+        remedy=remedy,
         evidence=[
             Evidence("made by", bad[0]["made_by"] or "unknown"),
-            Evidence("smallest value of the input", min(row["lowest"] for row in bad), "", 0.0,
-                     "logarithms of probabilities are not positive, probabilities not negative"),
-            Evidence("largest distance of a row's sum from 1", max(row["sum_error"] for row in bad), "",
-                     *limits.against("rounding"), role="most"),
+            Evidence(
+                "smallest value of the input",
+                min(row["lowest"] for row in bad),
+                "",
+                0.0,
+                "logarithms of probabilities are not positive, probabilities not negative",
+            ),
+            Evidence(
+                "largest distance of a row's sum from 1",
+                max(row["sum_error"] for row in bad),
+                "",
+                *limits.against("rounding"),
+                role="most",
+            ),
             Evidence("loss, first and last", f"{number(values[0])}, {number(values[-1])}" if values else None),
         ],
         false_alarm="A loss that maximises the probability of the right class itself, on purpose.",
         lost=0.0,  # scores of the right class still rise, only more slowly
-        change=change,
-    )  # fmt: skip
-    if mixed:
-        return replace(found, diff=edit)
-    named = change is not None and line_edits.of_a_part(line.location)
-    return replace(found, diff=None if named else line_edits.log_softmax(process, change or line.location))
+    )
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 RULE = Rule(

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -17,7 +19,6 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 
 FIX_WRITTEN = (
@@ -67,13 +68,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], limits: Limits) -> Finding:
     share, value = math.floor(texts.mean(rows, "pad_share") * 100) / 100, int(counted[0]["pad_target"])
     least = f"at least {percent(share)}"  # a row's first such target may be its end symbol
-    change, fix, code = _remedy(process, line, counted, value)
-    return loss_calls.finding(
-        process,
-        replace(line, rows=rows),
-        counted,
-        limits,
-        rule=RULE.id,
+    fault = LossFault(
         severity="warning",
         title=f"Padding counts in the loss: {least} of the targets of {line.function}",
         summary=(
@@ -82,41 +77,40 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
             "tokens count for less in each step, and the loss says less about them: most models soon name padding, and "
             "then it looks better than they are."
         ),
-        fix=fix,
-        fix_code=code,
+        remedy=_remedy(process, line, counted, value),
         evidence=[
             Evidence("targets that are padding", share, "share", *limits.against("padding")),
             Evidence("sequences that are filled up", texts.mean(rows, "pad_rows"), "share", *limits.against("rows")),
             Evidence("class of these targets", value),
         ],
-        change=change,
         false_alarm="A model that must produce the padding itself, such as one that writes all positions at once.",
-    )  # fmt: skip
+    )
+    return loss_calls.finding(process, replace(line, rows=rows), counted, limits, RULE.id, fault)
 
 
-def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> tuple[Location | None, str, str]:
-    """The line to change if it is not the one that computes the loss, what to do, and an example."""
+def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Remedy:
+    """Its place is the line to change if that is not the one that computes the loss."""
     if line.function == loss_calls.WRITTEN:
-        return None, FIX_WRITTEN, MASKED.format(value=value)
+        return Remedy(FIX_WRITTEN, MASKED.format(value=value))
     told = {row.get("ignore_index") for row in counted}
     known = next(iter(told)) if len(told) == 1 else None
     ignored = UNSET if known is None else int(known)
     fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
     made = copied_labels.line(process, line.location)
     if made is not None:
-        return made, fix, copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored)
+        return Remedy(fix, copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored), made)
     others = {row.get("pad_elsewhere") for row in counted}
     if others != {0}:
         more = f" If no real token has class {value}, setting it as ignore_index is enough."
-        return None, fix + more, OF_IDS.format(value=value, ignored=ignored)
+        return Remedy(fix + more, OF_IDS.format(value=value, ignored=ignored))
     more = f" Or set it as ignore_index: no other target in these calls has class {value}, so no real token is lost."
     by_name = {UNSET: ""}.get(ignored, r"|[A-Za-z_]")  # a name in another loss may be of any number
     setting = script_lines.only(process, "setting", rf"\bignore_index\s*=\s*(?:{ignored}\b{by_name})")
     own = own_statement.at(process, setting)
     text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
     if own is None or not text:
-        return None, fix + more, BY_CLASS.format(value=value, ignored=ignored)
-    return setting, fix + more, own.dedented(text)
+        return Remedy(fix + more, BY_CLASS.format(value=value, ignored=ignored))
+    return Remedy(fix + more, own.dedented(text), setting)
 
 
 RULE = Rule(

@@ -4,12 +4,13 @@ that of attention over the queries or the heads instead of the keys."""
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.editing.remade import lines
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -79,23 +80,24 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     example = f"loss = F.nll_loss(F.log_softmax(logits, dim={own}), target)\n# or: F.cross_entropy(logits, target)"
     named = change is not None and _NAMED.search(change.source) is not None
     example = example if strict else f"probabilities = logits.softmax(dim={own})"
-    found = loss_calls.finding(
-        process,
-        line,
-        bad,
-        limits,
-        rule=RULE.id,
+    edited = line_edits.softmax_dimension(process, change or line.location, own) if flat and not moved else None
+    remedy = Remedy(
+        fix="Name the dimension of the classes in the softmax"
+        + "; without dim, nn.Softmax() takes dimension 0 of tensors with 1 or 3 dimensions" * (not named)
+        + "."
+        + " Before the loss, dimensions are moved: count in what the softmax is given." * moved,
+        code=(softmax_axes.over_the_last(process, change) if moved else lines.softmax_along(process, change, own))
+        or example,
+        place=change,
+        diff=edited,
+    )
+    fault = LossFault(
         title=f"The {name} before {line.function} runs over {over}, not over the classes",
         summary=(
             f"The input of {line.where}, shape {shape} with classes in dimension 1, was normalised over {over}. "
             + (ALONE if dim == 0 else AMONG_OTHERS)
         ),
-        fix="Name the dimension of the classes in the softmax"
-        + "; without dim, nn.Softmax() takes dimension 0 of tensors with 1 or 3 dimensions" * (not named)
-        + "."
-        + " Before the loss, dimensions are moved: count in what the softmax is given." * moved,
-        fix_code=(softmax_axes.over_the_last(process, change) if moved else lines.softmax_along(process, change, own))
-        or example,
+        remedy=remedy,
         evidence=[
             Evidence("dimension of the softmax", dim),
             Evidence("dimension of the classes", 1, "", None, "of [batch, classes, ...]"),
@@ -106,10 +108,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         confidence="certain" if strict else "likely",
         false_alarm="A loss that normalises over the samples on purpose: clustering, ranking within a list.",
         lost=0.0,  # where a class is rare in the batch, its scores still rise
-        change=change,
     )
-    edited = line_edits.softmax_dimension(process, change or line.location, own) if flat and not moved else None
-    return replace(found, diff=edited)
+    return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
 
 
 RULE = Rule(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.data import label_columns, loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.targets import same_slice
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import course, unmasked
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import capitalized, percent, plural, share_of
@@ -60,60 +62,55 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
     equal = float(np.median([row["ids_equal"] for row in same]))
     shape, fall = loss_calls.shown(same[0]["target_shape"]), course.said(process, line.rows)
-    cut = same_slice.of(process, line.location)
-    said = cut.said if cut else same_slice.UNKNOWN
-    return loss_calls.finding(
-        process, replace(line, rows=rows), same, limits,
-        rule=RULE.id,
+    cut_alike = same_slice.remedy(process, line.location)
+    remedy = cut_alike or Remedy(FIX, line_edits.shifted(line.location), why=same_slice.UNKNOWN)
+    fault = LossFault(
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
             f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model read "
-            f"at the same position, although no position sees later ones: {said}{fall} The loss "
+            f"at the same position, although no position sees later ones: {remedy.why}{fall} The loss "
             "goes towards 0 and means nothing: generated text repeats one token."
         ),
-        fix=cut.fix if cut else FIX,
-        fix_code=cut.diff.added[0].strip() if cut else line_edits.shifted(line.location),
-        diff=cut.diff if cut else None, change=cut.place if cut else None, repeated=cut is None,
+        remedy=remedy,
+        repeated=cut_alike is None,
         evidence=[
             Evidence("targets equal to the input at their position", equal, "share", *limits.against("equal")),
-            Evidence("targets compared at a call", float(np.median([row["ids_compared"] for row in same])), "targets",
-                     *limits.against("targets"), role="basis"),
+            _compared([row["ids_compared"] for row in same], limits),
             Evidence("weight of a position on later ones", 0.0),
         ],
         false_alarm="A model meant to repeat its current input, as a test of the pipeline.",
-    )  # fmt: skip
+    )
+    return loss_calls.finding(process, replace(line, rows=rows), same, limits, RULE.id, fault)
 
 
 def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
     seen, place = float(np.median([row["sees_next"] for row in bad])), unmasked.place(process)
     shape, fall = loss_calls.shown(bad[0]["target_shape"]), course.said(process, line.rows)
-    return loss_calls.finding(
-        process,
-        replace(line, rows=rows),
-        bad,
-        limits,
-        rule=RULE.id,
+    remedy = Remedy(
+        fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
+        code=unmasked.example(process, place),
+        place=place,
+    )
+    fault = LossFault(
         title="No causal mask: the model sees the next token it has to predict",
         summary=(
             f"The targets {shape} of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
             f"of them attention gives weight to that next token.{fall} It learns to copy what it sees. When it "
             "generates, there is no next token to see: the loss says nothing about the model."
         ),
-        fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
-        fix_code=unmasked.example(process, place),
-        change=place,
+        remedy=remedy,
         evidence=[
             Evidence("next tokens that attention sees", seen, "share", *limits.against("seen")),
-            Evidence(
-                "targets compared at a call",
-                float(np.median([row["next_targets"] for row in bad])),
-                "targets",
-                *limits.against("targets"),
-                role="basis",
-            ),
+            _compared([row["next_targets"] for row in bad], limits),
         ],
         false_alarm="A model that sees its whole input and is meant to shift it by one, as a test.",
     )
+    return loss_calls.finding(process, replace(line, rows=rows), bad, limits, RULE.id, fault)
+
+
+def _compared(counts: list[float], limits: Limits) -> Evidence:
+    usual = float(np.median(counts))
+    return Evidence("targets compared at a call", usual, "targets", *limits.against("targets"), role="basis")
 
 
 RULE = Rule(

@@ -64,7 +64,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
     ratio, count, most = float(np.median(seen.update)), len(optimization.steps), percent(way).removeprefix("under ")
     rate, name = float(np.nanmedian(optimization.steps["lr"])), optimization.facts.get("name") or "the optimizer"
     higher = clip_values.usual_rate(rate, ratio)
-    advice = rates_as_factors.advice(optimization, higher)
+    remedy = rates_as_factors.remedy(optimization, higher)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -73,11 +73,11 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         summary=(
             f"A step of {name} at a learning rate of {number(rate)} changes the weights by {number(ratio)} of their "
             f"size; about 1e-3 is usual. Even if all {count:,} steps pointed the same way, the weights would have "
-            f"moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{advice.said}"
+            f"moved by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{remedy.why}"
         ),
-        fix=advice.fix,
-        fix_code=advice.code,
-        diff=advice.diff,
+        fix=remedy.fix,
+        fix_code=remedy.code,
+        diff=remedy.diff,
         setting=schedulers.setting_of_rate(optimization, higher),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
@@ -88,7 +88,7 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
             Evidence("learning rate", rate),
         ],
         cost=timing.cost_of(optimization, np.ones(count, dtype=bool)),
-        location=advice.location,
+        location=remedy.place,
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization),
         false_alarm="A trained model that only needs small adjustments, with a loss that cannot fall much.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import called
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
-from tracelyze.diagnosis import Diff, Location
+from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.diagnosis import Diff
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -48,15 +49,6 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
     return _example(name, second.dedented(changed)), edit
 
 
-class Remedy(NamedTuple):
-    """What to do, the line to do it at, an example, and the edit."""
-
-    fix: str
-    place: Location | None
-    code: str
-    diff: Diff | None = None
-
-
 def effect(later: Optimization, earlier: Optimization) -> str:
     """What becomes of tensors that both step."""
     if later.facts.get("name") == earlier.facts.get("name"):
@@ -67,7 +59,8 @@ def effect(later: Optimization, earlier: Optimization) -> str:
 def remedy(later: Optimization, earlier: Optimization, shares: int, names: str) -> Remedy:
     """The later one without what both hold; Muon without it, where that is embeddings, or weights tied to them."""
     found = _without_muon(later, earlier, names)
-    return found or Remedy(_TO_ONE, later.made_at, *left_out(later, earlier, shares))
+    code, diff = left_out(later, earlier, shares)
+    return found or Remedy(_TO_ONE, code, later.made_at, diff)
 
 
 def _without_muon(later: Optimization, earlier: Optimization, names: str) -> Remedy | None:
@@ -87,8 +80,8 @@ def _without_muon(later: Optimization, earlier: Optimization, names: str) -> Rem
     kept = f"p is not {tensors[0]}" if len(tensors) == 1 else f"all(p is not one for one in ({', '.join(tensors)}))"
     others = f"[p for p in {text} if {kept}]"
     if isinstance(given, ast.Name):
-        return Remedy(_NOT_FOR_MUON, muon[0].made_at, f"{text} = {others}  # above the line that makes Muon")
-    return Remedy(_NOT_FOR_MUON, muon[0].made_at, own.dedented(own.parsed.with_parts({given: others})))
+        return Remedy(_NOT_FOR_MUON, f"{text} = {others}  # above the line that makes Muon", muon[0].made_at)
+    return Remedy(_NOT_FOR_MUON, own.dedented(own.parsed.with_parts({given: others})), muon[0].made_at)
 
 
 def _joins(given: ast.expr) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing.storing.entries import Remedy
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff
 
 if TYPE_CHECKING:
@@ -32,4 +32,4 @@ def bounded(process: Process, place: Location) -> Remedy:
     known = line != place.source
     code = f"{line if known else f'@functools.lru_cache({_BOUND})'}\n{head}\n    ...  # as it is"
     diff = Diff(place.file, place.line, [whole], [whole.replace(place.source, line)])
-    return Remedy(fix, code, diff if known and whole.strip() == place.source else None)
+    return Remedy(fix, code, diff=diff if known and whole.strip() == place.source else None)

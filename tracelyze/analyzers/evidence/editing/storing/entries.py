@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff
 
 if TYPE_CHECKING:
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
 
 _HOLDERS: Final = (ast.Name, ast.Attribute)
 _LAST: Final = 100  # entries that an example leaves in a list
-
-
-class Remedy(NamedTuple):
-    """What to change, in words, as an example, and as an edit where that is known to be right."""
-
-    fix: str
-    code: str = ""
-    diff: Diff | None = None
 
 
 IN_ARRAYS: Final = Remedy(
@@ -72,7 +65,8 @@ def _of_dictionary(
     lines = [head, f"    {held}.pop(next(iter({held})))"]
     code = "\n".join([*lines, own.dedented(own.text)])
     known = asks and read and own.stands and own.is_whole
-    return Remedy(fix, code, Diff(own.file, own.line, [], [own.indent + one for one in lines]) if known else None)
+    diff = Diff(own.file, own.line, [], [own.indent + one for one in lines]) if known else None
+    return Remedy(fix, code, diff=diff)
 
 
 def _of_list(own: OwnStatement, held: str, dataset: bool) -> Remedy:
