@@ -42,17 +42,14 @@ def finding(optimization: Optimization, at: int, scheduler: Row | None, rule: st
     """The finding about a leap of the rate at this row of the steps, by this scheduler, or by the script itself."""
     rate, step = optimization.steps["lr"], timing.step_at(optimization, at)
     highest, leapt = float(np.nanmax(rate[:at])), float(rate[at])
-    return findings.about_rate(
-        optimization,
-        scheduler,
-        rule,
+    fault = findings.RateFault(
         title=f"The learning rate jumps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
         what=f"{scheduler['name'] if scheduler else 'The script'} sets a rate that is {number(leapt / highest)} times "
         "the highest before it, from one step to the next, and the losses that follow are far above those before.",
         fix="Check what the schedule returns for this step: a division by almost zero, a counter that restarts, or a "
         "factor applied to an already scaled rate.",
         code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
-        evidence=[Evidence("rate over the highest before", leapt / highest, "", *limits.against("leap"))],
         first=at,
-        confidence="likely",
     )
+    evidence = [Evidence("rate over the highest before", leapt / highest, "", *limits.against("leap"))]
+    return findings.about_rate(optimization, scheduler, fault, rule, evidence, confidence="likely")

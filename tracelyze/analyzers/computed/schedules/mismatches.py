@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.schedules import units
+from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Setting
 from tracelyze.formatting import number, plural
@@ -33,27 +33,6 @@ EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
 WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
 WARM_UP: Final = r"(?i)warm|\bramp"
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """A scheduler that does not fit, with the words of the finding about it."""
-
-    scheduler: Row
-    title: str
-    what: str
-    """What happened."""
-    fix: str
-    code: str = units.EITHER
-    at_step: bool = False
-    """Whether the call of the scheduler's step is to change, not its construction."""
-    diff: Diff | None = None
-    false_alarm: str = ""
-    verify: str = ""
-    first: int = 0
-    """The row of the steps from which on it does harm."""
-    setting: Setting | None = None
-    """What the script has to be given another value."""
 
 
 def first(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
@@ -87,7 +66,7 @@ def of_another_optimizer(optimization: Optimization, schedulers: Sequence[Row], 
         else "the optimizer was made again after the scheduler."
     )
     return Mismatch(
-        row,
+        scheduler=row,
         title=f"{row['name']} drives an optimizer that never steps: the learning rate stays the same",
         what=f"{row['name']} was stepped {plural(row['steps'], 'time')} and moved its optimizer's rate "
         f"from {number(row['highest_lr'] or 0.0)} to {number(row['lowest_lr'] or 0.0)}, but the one that "
@@ -116,7 +95,7 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
             counts_epochs = epochs >= FEWEST_EPOCHS and abs(horizon - epochs) <= 1
         if counts_epochs and row["steps"] >= limits["apart"] * horizon:
             return Mismatch(
-                row,
+                scheduler=row,
                 title=f"{row['name']} counts {horizon:,} epochs but is stepped after every batch",
                 what=f"Its length is {horizon:,}, and it was stepped {row['steps']:,} times: the learning rate reaches "
                 f"its end within {plural(horizon, 'batch')} and no longer follows the training after that.",
@@ -144,7 +123,7 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
     if not hardly_begun:
         return None
     return Mismatch(
-        row,
+        scheduler=row,
         title=f"{row['name']} is stepped only {plural(row['steps'], 'time')} in {count:,} steps",
         what=f"It is made {length}, and the training stepped it only every {count // row['steps']:,} optimizer "
         f"steps. The rate ends at {_last_rate(optimization)}, of {number(row['base_lr'] or 0.0)} that it was to reach "
@@ -167,7 +146,7 @@ def _never_warm(optimization: Optimization, schedulers: Sequence[Row], limits: L
     told = f" As it climbs, it would take about {takes:,} steps." if takes else ""
     fitting = max(1, round(TWENTIETH * count))
     return Mismatch(
-        row,
+        scheduler=row,
         title=f"The warm-up of {row['name']} is longer than the training: the rate only reaches {reached}",
         what=f"In {count:,} steps the rate climbed all the time and reached {reached}, of "
         f"{number(row['base_lr'] or 0.0)} that it was to warm up to.{told}",
@@ -199,7 +178,7 @@ def _never_stepped(optimization: Optimization, schedulers: Sequence[Row], limits
     if len(waiting) != 1 or not len(rate) or rate.min() != rate.max():
         return None
     return Mismatch(
-        waiting[0],
+        scheduler=waiting[0],
         title=f"{waiting[0]['name']} is never stepped: the learning rate stays at {_last_rate(optimization)}",
         what=f"In {count:,} steps of the optimizer step() of this scheduler was not called once, so the schedule has "
         "no effect.",
@@ -218,7 +197,7 @@ def _begun_early(optimization: Optimization, schedulers: Sequence[Row], limits: 
         if row["early"] != 1 or row["steps"] <= 1 or from_zero or once_more or row["lowest_lr"] is None:
             continue
         return Mismatch(
-            row,
+            scheduler=row,
             title=f"{row['name']} is stepped before the optimizer: its first rate is never used",
             what="The first step of the scheduler came before the first step of the optimizer, so the rate of "
             f"{number(row['first_lr'] or 0.0)} with which the schedule begins was never used, and every later "
@@ -252,7 +231,7 @@ def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Li
             continue
         mode = "min" if falling_loss else "max"
         return Mismatch(
-            row,
+            scheduler=row,
             title=f"{row['name']} in mode {row['mode']} cuts the rate while its metric improves",
             what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
             f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
@@ -272,7 +251,7 @@ def _watches_no_number(optimization: Optimization, schedulers: Sequence[Row], li
         if not cut or without < FEWEST_EPOCHS or without < limits["cut"] * row["steps"]:
             continue
         return Mismatch(
-            row,
+            scheduler=row,
             title=f"{row['name']} cuts the rate because its metric is NaN or infinite",
             what=f"At {without:,} of its {plural(row['steps'], 'step')} it was given NaN or an infinite value. No "
             "such value is better than the best one, so that it takes each for a plateau: it cut the rate from "

@@ -60,21 +60,18 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
     largest = float(rate[tail:].max())
     zero = f"practically zero ({largest:.1g})" if largest > 0 else "zero"
     advice = _advice(optimization, scheduler, begin)
-    found = findings.about_rate(
-        optimization,
-        scheduler,
-        rule,
+    fault = findings.RateFault(
         title=f"The learning rate is {zero} {when}: nothing is learned",
         what=f"The rate{timing.name_of(optimization)} is {zero} for {plural(len(steps) - begin, 'step')}, "
         f"{percent(share)} of the run. These steps cost time and change nothing.{advice.cause}",
         fix=advice.fix,
         code=advice.code,
-        evidence=[Evidence("steps at rate zero", share, "share", *limits.against("share"))],
         first=begin,
-        severity="critical" if always else "warning",
         at_step=advice.at_step,
         setting=advice.length,
     )
+    evidence = [Evidence("steps at rate zero", share, "share", *limits.against("share"))]
+    found = findings.about_rate(optimization, scheduler, fault, rule, evidence, "critical" if always else "warning")
     return found if advice.place is None else replace(found, location=advice.place, seen_at=found.location)
 
 
