@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.embedded_ids import columns  # noqa: E402
+from tracelyze.collectors.tensors.targets.sequences import Targets  # noqa: E402
 
 V, B, T, H = 20, 6, 9, 16
 EMBED, HEAD = nn.Embedding(V, H), nn.Linear(H, V)
@@ -35,7 +36,7 @@ def ids(padded: bool = False) -> Any:
 def columns_of(model: Any, x: Any, target: Any, ignored: int = -100, weight: Any = None) -> dict[str, float]:
     scores = model(x).reshape(-1, V)
     with torch.no_grad():
-        found = columns(torch, scores, target.reshape(-1), ignored, weight)
+        found = columns(torch, scores, Targets(target.reshape(-1), ignored, weight))
     return {name: float(value) for name, value in found.items()}
 
 
@@ -259,9 +260,9 @@ def test_ends_that_are_no_padding() -> None:
 
 def test_other_targets_are_left_alone() -> None:
     scores = nn.Linear(H, V)(EMBED(ids()).mean(1))
-    assert columns(torch, scores, ids()[:, 0], -100, None) == {}
+    assert columns(torch, scores, Targets(ids()[:, 0])) == {}
     image = nn.Conv2d(1, V, 3)(torch.randn(2, 1, 8, 8))
-    assert columns(torch, image, torch.zeros(2, 6, 6, dtype=torch.long), -100, None) == {}
+    assert columns(torch, image, Targets(torch.zeros(2, 6, 6, dtype=torch.long))) == {}
 
 
 @pytest.mark.parametrize("length", [2, 3, 6])

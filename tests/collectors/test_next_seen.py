@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.embedded_ids import columns  # noqa: E402
+from tracelyze.collectors.tensors.targets.sequences import Targets  # noqa: E402
 
 V, B, T, H = 30, 6, 9, 16
 EMBED, PLACES, HEAD = nn.Embedding(V, H), nn.Embedding(T, H), nn.Linear(H, V)
@@ -36,7 +37,7 @@ def ids(seed: int = 1) -> Any:
 
 def share(scores: Any, target: Any, ignored: int = -100) -> float:
     with torch.no_grad():
-        return float(columns(torch, scores, target, ignored, None).get("sees_next", math.nan))
+        return float(columns(torch, scores, Targets(target, ignored)).get("sees_next", math.nan))
 
 
 def seen(model: Any) -> float:

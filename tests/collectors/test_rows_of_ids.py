@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.embedded_ids import columns  # noqa: E402
+from tracelyze.collectors.tensors.targets.sequences import Targets  # noqa: E402
 
 PAD, BOS, EOS, SEP, V, H = 0, 1, 2, 3, 40, 16
 EMBED, HEAD, KEYS = nn.Embedding(V, H), nn.Linear(H, V), [nn.Linear(H, H) for _ in "qkv"]
@@ -46,7 +47,7 @@ def found_in(rows: Lists, filler: int = PAD, masked: tuple[int, ...] = (PAD,), l
         scores, labels = model(ids, **how)[:, :-1], labels[:, 1:]
     scores = scores.reshape(-1, V)
     with torch.no_grad():
-        found = columns(torch, scores, labels.reshape(-1), -100, None)
+        found = columns(torch, scores, Targets(labels.reshape(-1)))
     return {name: float(value) for name, value in found.items()}
 
 
@@ -89,7 +90,7 @@ def test_an_end_that_is_a_target_of_rows_that_were_given_without_it() -> None:
         full = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in texts], batch_first=True, padding_value=filler)
         scores = model(full[:, :-1]).reshape(-1, V)
         with torch.no_grad():
-            return float(columns(torch, scores, full[:, 1:].reshape(-1), filler, None)["end_least"])
+            return float(columns(torch, scores, Targets(full[:, 1:].reshape(-1), filler))["end_least"])
 
     assert least(TEXTS, EOS) == 1.0, "the longest row is not filled up, and yet ends in it"
     assert least(TEXTS, PAD) == 0.0, "an end of its own"
@@ -154,7 +155,7 @@ def test_several_samples_in_rows_of_one_length(begun: bool) -> None:
             mask |= (ids == PAD)[:, :, None] & shape.tril()  # what padding sees is nobody's business
         scores = model(ids, mask=mask)[:, :-1].reshape(-1, V)
         with torch.no_grad():
-            got = columns(torch, scores, ids.masked_fill(~counts, -100)[:, 1:].reshape(-1), -100, None)
+            got = columns(torch, scores, Targets(ids.masked_fill(~counts, -100)[:, 1:].reshape(-1)))
         return {name: float(value) for name, value in got.items()}
 
     assert (found(packed)["parts"], found(packed)["crosses"] > 0) == (3.0, True)
@@ -184,7 +185,7 @@ def test_answers_in_rows_that_are_cut_anywhere() -> None:
     def found(mask: Any = None, labels: Any = labels) -> Any:
         scores = model(ids, mask=mask)[:, :-1].reshape(-1, V)
         with torch.no_grad():
-            got = columns(torch, scores, labels[:, 1:].reshape(-1), -100, None)
+            got = columns(torch, scores, Targets(labels[:, 1:].reshape(-1)))
         return {name: float(value) for name, value in got.items()}
 
     own = found()

@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional as F  # noqa: E402
 
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
-from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood  # noqa: E402
+from tracelyze.collectors.tensors.targets.sequences import IGNORED  # noqa: E402
+from tracelyze.collectors.tensors.written_out.likelihoods import likelihood  # noqa: E402
 
 B, T, V = 3, 4, 5
 HEAD = torch.nn.Linear(2, V)

@@ -15,6 +15,7 @@ from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.graphs import COPIES, LEAF, SQUEEZES, TURNS, VIEWS, Graph, kind_of
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.collectors.tensors.saved_values import saved
+from tracelyze.collectors.tensors.targets.sequences import Sequences, Targets
 
 ROWS, COLUMNS = 64, 4096  # of a batch of sequences that are compared
 ONLY = 0.99  # share of the places of an id that lie at the ends of rows: one that is used elsewhere is no padding
@@ -49,33 +50,33 @@ UNROLLED = frozenset(("UnsafeSplit", "Unbind", "Stack"))
 OF_MEMORY = frozenset(("MaskedFill", "Where", "Cat along last"))  # where a recurrent decoder attends to its encoder
 
 
-def columns(torch: Any, given: Any, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+def columns(torch: Any, given: Any, targets: Targets) -> dict[str, Any]:
     """Columns of a row of loss_calls, as tensors without dimensions: scores `given` with the classes in dimension 1."""
     classes = given.shape[1]
-    if given.numel() != target.numel() * classes:
+    if given.numel() != targets.classes.numel() * classes:
         return {}
-    return behind(torch, given.grad_fn, classes, target, ignored, weight)
+    return behind(torch, given.grad_fn, classes, targets)
 
 
-def behind(torch: Any, root: Any, classes: int, target: Any, ignored: int, weight: Any) -> dict[str, Any]:
+def behind(torch: Any, root: Any, classes: int, targets: Targets) -> dict[str, Any]:
     """The same, of the scores of so many classes that a node of the graph made."""
     graph = Graph(root)
     if not graph.whole:
         return {}
-    placed = [(node, *pair) for node in graph.of_kind("Embedding") if (pair := _placed(torch, node, target, ignored))]
-    pairs = [(node, ids[:ROWS, :COLUMNS], beside[:ROWS, :COLUMNS]) for node, ids, beside in placed]
-    rows = [_beside(torch, graph, node, classes, ids, beside, ignored, weight) for node, ids, beside in pairs]
+    placed = [(node, found) for node in graph.of_kind("Embedding") if (found := _placed(torch, node, targets))]
+    parts = [(node, sequences.first(ROWS, COLUMNS)) for node, sequences in placed]
+    rows = [_beside(torch, graph, node, classes, part) for node, part in parts]
     attending = _attending(graph)
-    texts = [rows_of_ids.columns(torch, attending, ids, beside, ignored) for _, ids, beside in pairs]
-    ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, ignored, IN_PLACE)]
+    texts = [rows_of_ids.columns(torch, attending, part) for _, part in parts]
+    ways = [way for place in placed for way in next_seen.columns(torch, graph, *place, IN_PLACE)]
     of_ids = _best(torch, rows, "ids_equal") | _best(torch, rows, "pad_share", first="pad_same")
     return of_ids | rows_of_ids.best(torch, texts) | next_seen.best(torch, ways)
 
 
-def _placed(torch: Any, embedding: Any, target: Any, ignored: int) -> tuple[Any, Any] | None:
+def _placed(torch: Any, embedding: Any, targets: Targets) -> Sequences | None:
     """The ids of an embedding and the target at each of them, if they are sequences with one target for every id. Where
     the script has left out the last scores of each row and the first labels, the last id has no target."""
-    ids = saved(embedding, "indices")
+    ids, target = saved(embedding, "indices"), targets.classes
     if ids is None or ids.dim() != 2 or ids.shape[1] < 2:
         return None
     if not is_plain(torch, ids) or ids.device != target.device:
@@ -83,22 +84,20 @@ def _placed(torch: Any, embedding: Any, target: Any, ignored: int) -> tuple[Any,
     samples, length = ids.shape
     beside = target.detach()
     if target.shape in ((samples, length - 1), (samples * (length - 1),)):
-        beside = torch.nn.functional.pad(beside.reshape(samples, length - 1), (0, 1), value=ignored)
+        beside = torch.nn.functional.pad(beside.reshape(samples, length - 1), (0, 1), value=targets.ignored)
     elif target.shape not in (ids.shape, (ids.numel(),)):
         return None
-    return ids.detach(), beside.reshape(ids.shape)
+    return Sequences(ids.detach(), beside.reshape(ids.shape), targets.ignored, targets.weight)
 
 
-def _beside(
-    torch: Any, graph: Graph, embedding: Any, classes: int, ids: Any, target: Any, ignored: int, weight: Any
-) -> dict[str, Any]:
+def _beside(torch: Any, graph: Graph, embedding: Any, classes: int, sequences: Sequences) -> dict[str, Any]:
     """The columns of one embedding: its ids compared with the targets at the same positions."""
-    found = _compared(ids, target, ignored)
+    found, ids = _compared(sequences), sequences.ids
     later = sees_later(torch, graph, embedding, classes, ids.device)
     found["sees_later"] = torch.full((), math.nan, device=ids.device) if later is None else later
-    ways = [padding(torch, ids, target, ignored, weight)]
-    if ids.shape[0] > 1:  # The dimension of time may come before that of the batch.
-        ways.append(padding(torch, ids.T, target.T, ignored, weight))
+    ways = [padding(torch, sequences)]
+    if ids.shape[0] > 1:
+        ways.append(padding(torch, sequences.turned()))
     return found | _best(torch, ways, "pad_share", first="pad_same")
 
 
@@ -116,13 +115,14 @@ def _best(torch: Any, rows: list[dict[str, Any]], name: str, first: str = "") ->
     return {column: torch.stack([row[column].double() for row in rows]).gather(0, best)[0] for column in mine}
 
 
-def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
+def _compared(sequences: Sequences) -> dict[str, Any]:
     """Targets beside the ids at their positions, where the next id is another one (in whichever order they are).
 
     The first positions do not count: running sums, parities and states equal their input there by definition.
     """
+    ids, target, counts = sequences.ids, sequences.target, sequences.counts()
     last = max(1, ids.shape[0] - 1)
-    informative = (ids[:, 1:] != ids[:, :-1])[:last] & (target[:last, :-1] != ignored)
+    informative = (ids[:, 1:] != ids[:, :-1])[:last] & counts[:last, :-1]
     if ids.shape[0] > 1:
         informative = informative & (ids[1:, :-1] != ids[:-1, :-1])
     informative[:, :1] = False
@@ -131,25 +131,26 @@ def _compared(ids: Any, target: Any, ignored: int) -> dict[str, Any]:
     equal = (ids == target)[:last, :-1] & informative
     count = informative.sum()
     # The last target of a row may be an id that was cut off from the inputs.
-    followed = informative[:, :-1] & (target[:last, 1:-1] != ignored)
+    followed = informative[:, :-1] & counts[:last, 1:-1]
     ahead = (ids[:, 2:] == target[:, :-2])[:last] & followed if ids.shape[1] > 2 else equal[:, :0]
     share = ahead.sum() / followed.sum().clamp(min=1)
     return {"ids_compared": count, "ids_equal": equal.sum() / count.clamp(min=1), "ids_ahead": share}
 
 
-def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None) -> dict[str, Any]:
+def padding(torch: Any, sequences: Sequences) -> dict[str, Any]:
     """The ends of rows that are filled with one id and nowhere else hold it, and what the targets are there."""
+    ids, target, counted = sequences.ids, sequences.target, sequences.counts()
     filled = ids == ids[:, -1].mode().values
     tail = filled.flip(1).cumprod(1).flip(1)
     lengths = tail.sum(1)
     spread, ends = lengths.amax() - lengths.amin(), lengths.sum()
-    counts = tail.bool() & (target != ignored)
+    counts = tail.bool() & counted
     # A row ends with padding, if it has any. Where the ids are those of another sequence (the source of a translation),
     # the end symbol of the targets may still stand beside the first of them.
     last = target[:, -1].masked_fill(~counts[:, -1], -1).mode().values
     value = torch.where(last >= 0, last, target.masked_fill(~counts, -1).amax())
     same, number = (counts & (target == value)).sum(), counts.sum()
-    if weight is not None:
+    if (weight := sequences.weight) is not None:
         number = number * (weight.detach().index_select(0, value.clamp(0, len(weight) - 1).reshape(1))[0] != 0)
     # Rows of equal lengths or without anything else are no sequences that are filled up (a task with pauses, say), and
     # beside a single other id it is no padding either (segment A, segment B).
@@ -160,7 +161,7 @@ def padding(torch: Any, ids: Any, target: Any, ignored: int, weight: Any = None)
         "pad_rows": padded * (lengths > 1).sum() / ids.shape[0],
         "pad_target": value,
         "pad_same": same / number.clamp(min=1),
-        "pad_elsewhere": ((target == value) & (target != ignored)).sum() - same,
+        "pad_elsewhere": ((target == value) & counted).sum() - same,
     }
 
 

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from tracelyze.collectors.tensors.saved_values import saved
+from tracelyze.collectors.tensors.targets.sequences import Sequences
 
 FEW_ROWS, FEW_COLUMNS = 8, 256  # of which every id is set beside every other one
 COLUMNS = (
@@ -20,9 +21,9 @@ COLUMNS = (
 Values = dict[str, Any]
 
 
-def columns(torch: Any, attending: list[Any], ids: Any, target: Any, ignored: int) -> Values:
+def columns(torch: Any, attending: list[Any], sequences: Sequences) -> Values:
     """Columns of a row of loss_calls. `attending`: operations behind the scores that make attention's weights."""
-    counts = target != ignored
+    ids, target, counts = sequences.ids, sequences.target, sequences.counts()
     end = ids[:, -1].mode().values
     tail = (ids == end).flip(1).cumprod(1).flip(1).bool()
     found = {"ids_next": _next(torch, ids, target, counts)}

@@ -20,11 +20,11 @@ from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors import embedded_ids, rows_of_ids
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
+from tracelyze.collectors.tensors.targets.sequences import IGNORED, Sequences
 
 SAMPLED_STEPS = (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 100, 200)  # steps since the newest optimizer began
 FUNCTIONS = ("cross_entropy", "nll_loss")  # that compute the loss of a language model where nothing is fused
 NAME = "the model's own loss"
-IGNORED = -100
 LIBRARIES = ("transformers.", "peft.")
 PLAIN = frozenset({"input_ids", "labels", "shift_labels", "attention_mask"})  # others may tell samples apart
 
@@ -101,10 +101,10 @@ class GivenLabels(Signal):
     def _found(self, ids: Any, labels: Any) -> dict[str, Any]:
         """Columns of the row, as tensors without dimensions."""
         target = self.torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
-        ids, target = (one[: embedded_ids.ROWS, : embedded_ids.COLUMNS] for one in (ids, target))
-        found = rows_of_ids.columns(self.torch, [], ids, target, IGNORED)
-        found |= embedded_ids.padding(self.torch, ids, target, IGNORED)
-        return found | {"ignored": (target[:, :-1] == IGNORED).double().mean()}
+        sequences = Sequences(ids, target).first(embedded_ids.ROWS, embedded_ids.COLUMNS)
+        found = rows_of_ids.columns(self.torch, [], sequences)
+        found |= embedded_ids.padding(self.torch, sequences)
+        return found | {"ignored": (sequences.target[:, :-1] == IGNORED).double().mean()}
 
     def _seen_across(self, call: Call, args: Any, kwargs: Any) -> dict[str, Any]:
         """1 where a model of a library is given nothing that tells the samples of a row apart: no positions, lengths or

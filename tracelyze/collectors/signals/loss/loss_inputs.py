@@ -18,13 +18,13 @@ from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.precision.autocast import dtype_code
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors import graphs, loss_targets, rows_of_ids, saved_values
+from tracelyze.collectors.tensors import embedded_ids, graphs, loss_targets, rows_of_ids, saved_values
 from tracelyze.collectors.tensors.attention import next_seen
-from tracelyze.collectors.tensors.embedded_ids import columns
 from tracelyze.collectors.tensors.graphs import COPIES, LIMITS, SQUEEZES, TURNS, VIEWS
 from tracelyze.collectors.tensors.loss_targets import CLASS_LOSSES, some
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.targets import kept_order, label_columns
+from tracelyze.collectors.tensors.targets.sequences import IGNORED, Targets
 from tracelyze.collectors.tensors.written_out import squashed_twice
 
 CLASS_TARGETS = ("cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -219,10 +219,10 @@ class LossInputs(Signal):
         if samples >= SEQUENCE_SAMPLES or given.grad_fn is None or given.dim() < 2 or not row["target_integer"]:
             return {}
         option = loss_targets.options(args, kwargs)
-        ignored = option.get("ignore_index", -100)
-        row["ignore_index"] = float(ignored)
+        targets = Targets(target, option.get("ignore_index", IGNORED), option.get("weight"))
+        row["ignore_index"] = float(targets.ignored)
         with torch.no_grad():
-            found = columns(torch, given, target, ignored, option.get("weight"))
+            found = embedded_ids.columns(torch, given, targets)
         self._sequences[key] = samples + (1 if found else SEQUENCE_SAMPLES // 2)
         return found
 

@@ -15,10 +15,11 @@ from tracelyze.collectors.tensors.attention import next_seen
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 from tracelyze.collectors.tensors.targets import label_columns
+from tracelyze.collectors.tensors.targets.sequences import Targets
 from tracelyze.collectors.tensors.written_out import squashed_twice
 from tracelyze.collectors.tensors.written_out.compared import compared
 from tracelyze.collectors.tensors.written_out.errors import Meeting, meeting, sides
-from tracelyze.collectors.tensors.written_out.likelihoods import IGNORED, likelihood
+from tracelyze.collectors.tensors.written_out.likelihoods import likelihood
 
 IN_TURN = 2  # steps of the process since that of an optimizer which steps together with others
 FIRST = 8  # backwards since the newest optimizer stepped first that are all looked at; then ever more rarely:
@@ -93,7 +94,7 @@ class WrittenLosses(Signal):
             picked = likelihood(torch, root.grad_fn)
             if picked is None:
                 return
-            values = embedded_ids.behind(torch, picked.node, picked.classes, picked.targets, IGNORED, None)
+            values = embedded_ids.behind(torch, picked.node, picked.classes, Targets(picked.targets))
         self._sequences += 1 if values else SEQUENCES // 2
         if values:
             number = int(picked.targets.numel())

@@ -13,6 +13,7 @@ from tracelyze.collectors.tensors import graphs
 from tracelyze.collectors.tensors.attention import position_axis
 from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, TURNS, VIEWS
 from tracelyze.collectors.tensors.saved_values import saved, sizes_of
+from tracelyze.collectors.tensors.targets.sequences import Sequences
 
 COLUMNS = ("next_targets", "sees_next")
 ROWS = 64  # of a batch that are looked at
@@ -107,8 +108,9 @@ SPLITTING = ("Unbind", "Select", "Split along last", "SplitWithSizes along last"
              "Stack")  # fmt: skip
 
 
-def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignored: int, keeping: Any) -> list[Any]:
+def columns(torch: Any, graph: Any, embedding: Any, sequences: Sequences, keeping: frozenset[str]) -> list[Any]:
     """Pairs of the two columns, for either order of samples and time: both as tensors without dimensions."""
+    ids, target = sequences.ids, sequences.target
     streams = Streams(graph, embedding, ids, keeping)
     attending, whole = _attending(streams)
     found = []
@@ -121,7 +123,7 @@ def columns(torch: Any, graph: Any, embedding: Any, ids: Any, target: Any, ignor
         if not seen or any(one is None for one in seen):
             continue
         rows, beside = rows[:ROWS], beside[:ROWS]
-        informative = (rows[:, 1:] != rows[:, :-1]) & (beside[:, :-1] != ignored)
+        informative = (rows[:, 1:] != rows[:, :-1]) & (beside[:, :-1] != sequences.ignored)
         same = informative & (rows[:, 1:] == beside[:, :-1])
         count = same.sum()
         shares = torch.stack([(one & same).sum() / count.clamp(min=1) for one in seen])

@@ -15,11 +15,11 @@ from typing import Any
 
 from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.graphs import COPIES, SQUEEZES, VIEWS
+from tracelyze.collectors.tensors.targets.sequences import IGNORED
 from tracelyze.collectors.tensors.written_out.errors import kind_of
 
 MAX_NODES = 40
 MAX_TARGETS = 2**22
-IGNORED = -100
 SHAPING = (*VIEWS, *SQUEEZES, *COPIES, "Expand")
 # What may stand between a loss and its picks; behind a logarithm, what keeps it from log(0).
 PASSING = frozenset((*SHAPING, "Mean", "Sum", "Neg", "Add", "Log", "Clamp", "ClampMin"))
