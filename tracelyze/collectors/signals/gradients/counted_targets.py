@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.cadence.search import Search
 from tracelyze.collectors.internals.private_names import SAVED, UNSEEN
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -36,17 +36,15 @@ class CountedTargets(Signal):
         super().__init__(context)
         saved_values.watch(self.torch)
         self._pending = PendingRows(context.emit, self.name)
-        self._decimation = Decimation(self.meter)
+        self._search = Search(self.meter, AGAIN)
         self._of_step: list[Counted | None] = []
         self._at = 0  # steps that were done before
         self._looking = True
-        self._begun = 0  # steps of the process as the newest optimizer began
         self._missed = 0  # steps in a row that had nothing to record
-        self._again = AGAIN
 
     def first_step(self, tracked: Tracked) -> None:
-        self._begun, self._missed, self._again = self.progress.steps, 0, AGAIN
-        self._decimation = Decimation(self.meter)
+        self._missed = 0
+        self._search.begin(self.progress.steps)
         self.resume()
 
     def before_backward(self, roots: tuple[Any, ...]) -> None:
@@ -72,18 +70,9 @@ class CountedTargets(Signal):
             self._missed = 0 if whole else self._missed + 1
             if whole:
                 self._record(known)
-        steps = self.progress.steps
-        since = steps - self._begun
-        if self._missed < TRIED:
-            self._looking = self._decimation.due(since)
-            until: float = steps + self._decimation.steps_until_due(since) - 1
-        else:
-            self._looking = since >= self._again and self.meter.decide(True)
-            while self._again <= since:
-                self._again *= AGAIN
-            until = self._begun + self._again - 1
+        self._looking = self._search.due(self.progress.steps, expected=self._missed < TRIED)
         if not self._looking and not self._pending.waiting:
-            self.pause(until)
+            self.pause(self._search.until)
 
     def _record(self, known: list[Counted]) -> None:
         values = [value for one in known for value in one]

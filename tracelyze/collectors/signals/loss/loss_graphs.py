@@ -9,7 +9,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.cadence.search import Search
 from tracelyze.collectors.internals import private_names
 from tracelyze.collectors.internals.private_names import ANY_AUTOCAST, SAVED, UNSEEN
 from tracelyze.collectors.program.call import Call
@@ -64,10 +64,8 @@ class LossGraphs(Signal):
         self._pending_terms = PendingRows(context.emit, "events")
         self._rows = TrainedRows(self.torch, context.emit)
         self._weighed = False  # whether a loss of this step was a policy's
-        self._decimation = Decimation(self.meter)
+        self._search = Search(self.meter, AGAIN)
         self._left = PER_STEP  # backwards of this step that are looked at
-        self._begun = 0  # steps of the process as the newest optimizer began
-        self._again = 1  # steps since then after which a loss without such weights is looked at once more
         self._samples = 0
         self._casting = False  # whether a model was called under autocast
         self._any_autocast = private_names.find(self.torch, ANY_AUTOCAST)  # None in a torch without it
@@ -177,8 +175,7 @@ class LossGraphs(Signal):
     def first_step(self, tracked: Tracked) -> None:
         """An optimizer begins: what it minimises need not be what the one before it did."""
         if self.progress.steps > 1 and self._samples < MAX_SAMPLES and not self._policy:
-            self._begun, self._again = self.progress.steps, 1
-            self._decimation = Decimation(self.meter)
+            self._search.begin(self.progress.steps)
             self.resume()
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
@@ -189,19 +186,11 @@ class LossGraphs(Signal):
             self._rows.forget()
         for pending in self._all_pending():
             pending.release()
-        steps, until = self.progress.steps, math.inf
-        since, self._left = steps - self._begun, 0
-        if self._samples < MAX_SAMPLES and (self._policy or (self._samples < TRIED and not self._begun)):
-            self._left = PER_STEP if self._decimation.due(since) else 0
-            until = steps + self._decimation.steps_until_due(since) - 1
-        elif self._samples < MAX_SAMPLES:
-            if since >= self._again:
-                self._left = PER_STEP * self.meter.decide(True)
-                while self._again <= since:
-                    self._again *= AGAIN
-            until = self._begun + self._again - 1
+        done = self._samples >= MAX_SAMPLES
+        expected = bool(self._policy) or (self._samples < TRIED and not self._search.begun)
+        self._left = PER_STEP if not done and self._search.due(self.progress.steps, expected) else 0
         if not self._left and not any(pending.waiting for pending in self._all_pending()):
-            self.pause(until)
+            self.pause(math.inf if done else self._search.until)
 
     def finished(self) -> None:
         for pending in self._all_pending():

@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from tracelyze.collectors.cadence.decimation import Decimation
+from tracelyze.collectors.cadence.search import Search
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.program.optimizers import Tracked
@@ -45,11 +45,10 @@ class References(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._pending = PendingRows(context.emit, "references")
-        self._decimation = Decimation(self.meter)
+        self._search = Search(self.meter)  # since an optimizer began, or since a pair was met first
         self._trained: list[tuple[Call, Key]] = []  # since the step before
         self._others: list[tuple[Call, Key, bool, int | None]] = []
         self._samples = 0
-        self._begun = 0  # steps of the process as an optimizer began, or as a pair was met first since
         self._met = False
         self._in_vain = 0
         self._next = True
@@ -84,12 +83,8 @@ class References(Signal):
         """An optimizer begins, maybe with another loss: a few of its steps are sampled, too."""
         if self.progress.steps > 1:
             self._met, self._in_vain = False, 0
-            self._begin(self.first_steps - FEW)
+            self._search.begin(self.progress.steps - (self.first_steps - FEW))
             self.resume()
-
-    def _begin(self, sampled: int = 0) -> None:
-        """Sample as at the beginning, without the first `sampled` of these steps."""
-        self._begun, self._decimation = self.progress.steps - sampled, Decimation(self.meter)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         if self._next:
@@ -98,9 +93,9 @@ class References(Signal):
         if self._pending.waiting:
             self._pending.release()
         steps, done = self.progress.steps, self._samples >= MAX_SAMPLES or self._in_vain >= IN_VAIN
-        self._next = not done and self._decimation.due(steps - self._begun)
+        self._next = not done and self._search.due(steps)
         if not self._next and not self._pending.waiting:
-            self.pause(math.inf if done else steps + self._decimation.steps_until_due(steps - self._begun) - 1)
+            self.pause(math.inf if done else self._search.until)
 
     def finished(self) -> None:
         self._pending.release(wait=True)
@@ -134,7 +129,7 @@ class References(Signal):
         self._samples += 1
         if not self._met:
             self._met = True
-            self._begin()
+            self._search.begin(self.progress.steps)
         own = {name: p for name, p in model.named_parameters() if p.requires_grad and is_plain(torch, p) and p.numel()}
         step = max(1, len(own) // TENSORS)
         chosen = dict(list(own.items())[::step][:TENSORS])
