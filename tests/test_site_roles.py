@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tracelyze
-from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.named import roles
 from tracelyze.schema import SITES
 
 PACKAGE = Path(tracelyze.__file__).parent
@@ -38,7 +38,7 @@ def texts(node: ast.AST) -> set[str]:
 
 
 def recorded() -> set[str]:
-    found = HANDED_ON | script_text.CALLED.keys() | {*script_text.ASSIGNED.values(), *script_text.KEYED.values()}
+    found = HANDED_ON | roles.CALLED.keys() | {*roles.ASSIGNED.values(), *roles.KEYED.values()}
     for name, owner, call in calls("collectors"):
         places = GROWING if name in GROWING else NOTING if name in NOTING else {}
         of_sites = name in ("site_of", *GROWING) or owner == "definitions" or owner.endswith("sites")

@@ -16,6 +16,9 @@ from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
 from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, rebinding, replaced_parts
 from tracelyze.collectors.program.lines.computed import arrays, rounding
+from tracelyze.collectors.program.lines.growing import kept
+from tracelyze.collectors.program.lines.loops import extents
+from tracelyze.collectors.program.lines.named import best_models, equalities, roles, singular
 from tracelyze.collectors.program.lines.settings import regions
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
@@ -180,7 +183,7 @@ def test_lines_that_do_something_by_a_name() -> None:
     wanted = [
         (text.rpartition("# ")[2], number) for number, text in enumerate(SOURCE.splitlines(), start=1) if "  # " in text
     ]
-    found = [place for code in codes(SOURCE) for place in script_text.lines(code, frozenset({"Images"}))]
+    found = [place for code in codes(SOURCE) for place in roles.lines(code, frozenset({"Images"}))]
     assert sorted(found, key=lambda place: place[1]) == wanted
 
 
@@ -306,7 +309,7 @@ def test_lines_that_put_a_part_into_something_else() -> None:
 )
 def test_what_may_have_no_finite_value(text: str, found: bool) -> None:
     *_, function = codes(f"def f(self, x, p):\n    y = x + p\n    return {text}")
-    assert script_text.singular(function) == [3] * found
+    assert singular.singular(function) == [3] * found
 
 
 @pytest.mark.parametrize(
@@ -462,7 +465,7 @@ def test_lines_that_cut_to_a_length(text: str, found: bool) -> None:
 )
 def test_what_a_dataset_keeps_while_it_reads(text: str, found: bool) -> None:
     *_, function = codes(f"def f(self, index, item, rows):\n    item = index + 1\n    {text}")
-    assert script_text.kept(function) == [3] * found
+    assert kept.kept(function) == [3] * found
 
 
 def test_the_loop_around_a_line_and_what_makes_its_batches() -> None:
@@ -479,9 +482,9 @@ def test_the_loop_around_a_line_and_what_makes_its_batches() -> None:
     """
     functions = list(codes(source))
     (main,) = (code for code in functions if code.co_name == "main")
-    assert script_text.loop_around(main, 8) == 7
-    assert script_text.loop_around(main, 9) == 6
-    assert script_text.loop_around(main, 10) is None
+    assert extents.loop_around(main, 8) == 7
+    assert extents.loop_around(main, 9) == 6
+    assert extents.loop_around(main, 10) is None
     assert [code.co_name for code in script_text.batches_of(main, functions)] == ["batches"]
 
 
@@ -678,11 +681,11 @@ class Stopping:
 def test_where_the_best_model_is_kept_and_used() -> None:
     space: dict[str, Any] = {}
     exec(BESTS, space)
-    assert script_text.bests(space["fit"].__code__) == [("best", 6), ("best-used", 8)]
-    assert script_text.bests(space["wait"].__code__) == [("best", 13), ("best-used", 14)]
-    assert script_text.bests(space["restore"].__code__) == [("best", 18), ("best-used", 21)]
-    assert script_text.bests(space["Stopping"].__call__.__code__) == [("best", 29)]
-    assert script_text.bests(space["Stopping"].__init__.__code__) == []
+    assert best_models.bests(space["fit"].__code__) == [("best", 6), ("best-used", 8)]
+    assert best_models.bests(space["wait"].__code__) == [("best", 13), ("best-used", 14)]
+    assert best_models.bests(space["restore"].__code__) == [("best", 18), ("best-used", 21)]
+    assert best_models.bests(space["Stopping"].__call__.__code__) == [("best", 29)]
+    assert best_models.bests(space["Stopping"].__init__.__code__) == []
 
 
 FILES = """
@@ -740,11 +743,11 @@ def counts(rows):
 def test_what_counts_epochs_without_progress() -> None:
     space: dict[str, Any] = {}
     exec(WAITS, space)
-    assert script_text.waits(space["fit"].__code__) == [("waits-reset", 6), ("waits", 8)]
-    assert script_text.waits(space["forgets"].__code__) == [("waits", 14)]
-    assert script_text.waits(space["Stopping"].__call__.__code__) == [("waits", 22)]
-    assert script_text.waits(space["Stopping"].__init__.__code__) == []
-    assert script_text.waits(space["counts"].__code__) == []
+    assert best_models.waits(space["fit"].__code__) == [("waits-reset", 6), ("waits", 8)]
+    assert best_models.waits(space["forgets"].__code__) == [("waits", 14)]
+    assert best_models.waits(space["Stopping"].__call__.__code__) == [("waits", 22)]
+    assert best_models.waits(space["Stopping"].__init__.__code__) == []
+    assert best_models.waits(space["counts"].__code__) == []
 
 
 ENDS = """
@@ -771,8 +774,8 @@ def test_what_is_compared_with_an_end_symbol() -> None:
     space: dict[str, Any] = {}
     exec(ENDS, space)
     marked = [number for number, line in enumerate(ENDS.splitlines(), 1) if line.endswith("# ends")]
-    assert script_text.ends(space["rewards"].__code__) == marked
-    assert script_text.ends(space["extends"].__code__) == []
+    assert equalities.ends(space["rewards"].__code__) == marked
+    assert equalities.ends(space["extends"].__code__) == []
 
 
 def test_functions_that_are_defined_after_the_first_training(collect: Collect, tmp_path: Path) -> None:
@@ -808,6 +811,6 @@ train(4)
 
 def test_lines_that_compare_and_what_an_advantage_is_made_of() -> None:
     *_, compares = codes("def reward(a, b):\n    c = a - b\n    return 1.0 if a == c or b in a else a < b")
-    assert script_text.equalities(compares) == [3]
+    assert equalities.equalities(compares) == [3]
     *_, weighs = codes("def f(r, group, mask):\n    s = r * mask\n    adv = (s - r.mean()) / group")
-    assert script_text.made_into(weighs, "advantage") == {"s", "r", "group"}
+    assert roles.made_into(weighs, "advantage") == {"s", "r", "group"}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _NAMES: Final = (ast.Name, ast.Attribute)
-REFERENCES: Final = frozenset(  # as the collector knows them: collectors/program/lines/script_text.py
+REFERENCES: Final = frozenset(  # as the collector knows them: collectors/program/lines/named/roles.py
     {"ref", "ref_model", "ref_net", "ref_policy", "reference", "reference_model", "reference_policy", "policy_ref"}
 ) | {"model_ref"}
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, of_script, some_attributes
-from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.named import roles
 from tracelyze.collectors.tensors.policies import ratios
 from tracelyze.collectors.tensors.policies.ratios import Ratio
 from tracelyze.collectors.tensors.policies.weighed import Weighed, weighed
@@ -42,7 +42,7 @@ def ratio(torch: Any, root: Any, frame: FrameType | None) -> Ratio | None:
     alike = [(name, one) for name, one in tensors if one is not trained and _as(one, trained)]
     kept = [one for name, one in alike if not one.requires_grad and not REFERENCE.search(name)][:MAX_KEPT]
     weights = [one for _, one in alike][:MAX_WEIGHTS]
-    weights += _divided(found, [one for name, one in tensors if script_text.ASSIGNED.get(name) == "advantage"])
+    weights += _divided(found, [one for name, one in tensors if roles.ASSIGNED.get(name) == "advantage"])
     if not kept or not weights:
         return None
     with torch.no_grad():

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, of_script, some_attributes
-from tracelyze.collectors.program.lines import script_text
+from tracelyze.collectors.program.lines.named import roles
 from tracelyze.collectors.tensors.safe_computing import is_plain
 from tracelyze.schema import logged_metrics
 
@@ -58,8 +58,8 @@ class HeldRewards:
         known = self._weighing.get(id(code))
         if known is None:
             names = {*code.co_names, *code.co_varnames, *code.co_cellvars}
-            weighs = any(script_text.ASSIGNED.get(name) == "advantage" for name in names)
-            known = code, script_text.made_into(code, "advantage") if weighs else frozenset[str]()
+            weighs = any(roles.ASSIGNED.get(name) == "advantage" for name in names)
+            known = code, roles.made_into(code, "advantage") if weighs else frozenset[str]()
             if len(self._weighing) < MAX_NAMES:
                 self._weighing[id(code)] = known
         return known[1]

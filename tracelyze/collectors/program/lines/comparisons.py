@@ -12,8 +12,9 @@ from types import CodeType, FrameType
 from typing import Final
 
 from tracelyze.collectors.program.call_sites import script_frames
-from tracelyze.collectors.program.lines import named_calls, script_text
+from tracelyze.collectors.program.lines import named_calls
 from tracelyze.collectors.program.lines.instructions import CONSTANTS, METHODS, TAKES, by_line
+from tracelyze.collectors.program.lines.loops import extents
 
 MEASURES: Final = re.compile(
     r"^(?:eq|ne|equal|\w*accuracy\w*|\w*_acc|acc|f1|\w*f1_score|f1_\w+|\w*auc\w*|auroc|average_precision\w*|\w*iou\w*"
@@ -43,7 +44,7 @@ def after(frame: FrameType | None) -> tuple[CodeType, int] | None:
 def _first(code: CodeType, begin: int) -> int | None:
     if len(code.co_code) > LONGEST:
         return None
-    inner = [(first, last) for first, last in script_text.loops(code) if first <= begin <= last]
+    inner = [(first, last) for first, last in extents.loops(code) if first <= begin <= last]
     end = max(inner, default=(0, math.inf))[1]  # of the innermost loop around the call
     if any(begin <= line <= end for line in named_calls.methods(code, "backward")):
         return None

@@ -9,8 +9,8 @@ from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
-from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.instructions import by_line, names_of
+from tracelyze.collectors.program.lines.loops import extents
 
 MAX_DECORATORS = 8
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
@@ -77,7 +77,7 @@ def _of_the_first_sample(code: CodeType) -> int | None:
 def _of_the_last_sample(code: CodeType) -> int | None:
     """The only line in a loop that sets a variable which nothing in the loop reads: what is read of it after the loop
     is what the last sample left."""
-    around = script_text.loops(code)
+    around = extents.loops(code)
     stored: dict[str, set[int]] = {}
     read: dict[str, set[int]] = {}
     for line, one in by_line(code):

@@ -1,5 +1,5 @@
 """Lines that slice: those that shift by one position, and those that cut to a length. Read off bytecode, as in
-:mod:`script_text`.
+:mod:`named`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Lines of the script that take a gradient by `autograd.grad` without a graph of it: what is made of that gradient is a
-constant for the backward that follows. Read off bytecode, as in `script_text`."""
+constant for the backward that follows. Read off bytecode, as in `named`."""
 
 from __future__ import annotations
 

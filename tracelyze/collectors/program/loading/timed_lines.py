@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.program.call_sites import is_library
-from tracelyze.collectors.program.lines.script_text import loops
+from tracelyze.collectors.program.lines.loops.extents import loops
 from tracelyze.collectors.program.loading import lone_rows
 
 BATCHES: Final = 6  # the first of them aside

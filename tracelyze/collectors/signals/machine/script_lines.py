@@ -22,7 +22,9 @@ from tracelyze.collectors.program.lines import (
 )
 from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, replaced_parts
 from tracelyze.collectors.program.lines.computed import arrays, rounding
-from tracelyze.collectors.program.lines.loops import epoch_loops
+from tracelyze.collectors.program.lines.growing import kept
+from tracelyze.collectors.program.lines.loops import epoch_loops, extents
+from tracelyze.collectors.program.lines.named import best_models, equalities, roles, singular
 from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions
 from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
@@ -140,26 +142,26 @@ class ScriptLines(Signal):
         replaced and never changed in place.
         """
         sites = self.program.sites
-        codes, singular = [*sites.codes(), *self._callers.values()], "singular" in sites.wanted
-        if (len(codes), singular) == self._state:
+        codes, divisions = [*sites.codes(), *self._callers.values()], "singular" in sites.wanted
+        if (len(codes), divisions) == self._state:
             return
-        self._state = len(codes), singular
+        self._state = len(codes), divisions
         files = {code.co_filename for code in codes}.union(self._files)
         known = self._texts  # A script may train before it defines the functions of its second training.
         texts = self._texts = {**known, **{file: script_text.of_file(file) for file in files}}
         old = {id(code) for text in known.values() for code in text.readers}
         new = [code for text in texts.values() for code in text.readers if id(code) not in old]
         for code in new:
-            for line in script_text.kept(code)[:MAX_SITES]:
+            for line in kept.kept(code)[:MAX_SITES]:
                 sites.at("kept", code, line)
         datasets = frozenset[str]().union(*(text.datasets for text in texts.values()))
         for code in itertools.chain(codes, *(text.functions for text in texts.values())):
             if id(code) not in self._named:
                 self._named[id(code)] = code
                 self._note_named(code, datasets)
-            if singular and id(code) not in self._divides:
+            if divisions and id(code) not in self._divides:
                 self._divides[id(code)] = code
-                for line in script_text.singular(code)[:MAX_SITES]:
+                for line in singular.singular(code)[:MAX_SITES]:
                     sites.at("singular", code, line)
                 for line in arrays.singular(code)[:MAX_SITES]:
                     sites.at("singular-array", code, line)
@@ -167,18 +169,18 @@ class ScriptLines(Signal):
     def _note_named(self, code: CodeType, datasets: frozenset[str]) -> None:
         """Lines of a function that do something by a name."""
         sites = self.program.sites
-        if script_text.REWARDS.search(code.co_name):
+        if roles.REWARDS.search(code.co_name):
             sites.at("reward", code, code.co_firstlineno)
             for line in rounding.compares(code)[:MAX_SITES]:
                 sites.at("reward-compared", code, line)
             for line in rounding.rounds(code)[:MAX_SITES]:
                 sites.at("reward-rounded", code, line)
-        for role, line in script_text.lines(code, datasets)[:MAX_SITES]:
+        for role, line in roles.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
-        for role, line in [*script_text.bests(code), *script_text.waits(code), *dropped.lines(code)][:MAX_SITES]:
+        for role, line in [*best_models.bests(code), *best_models.waits(code), *dropped.lines(code)][:MAX_SITES]:
             sites.at(role, code, line)
         for role, read in (
-            ("ends", script_text.ends),
+            ("ends", equalities.ends),
             ("average", averages.mixing),
             ("setting", named_arguments.lines),
             ("mask-given", given_masks.lines),
@@ -219,7 +221,7 @@ class ScriptLines(Signal):
         place = sites.code(site)
         if place is not None:
             code, line = place
-            loop = script_text.loop_around(code, line)
+            loop = extents.loop_around(code, line)
             if loop is not None:
                 sites.at("loop", code, loop)
             text = self._texts.get(code.co_filename) or script_text.of_file(code.co_filename)  # Its line is newer.

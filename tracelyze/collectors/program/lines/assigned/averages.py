@@ -1,4 +1,4 @@
-"""Lines that mix weights into others, as an average or a target network does, read off bytecode as in `script_text`."""
+"""Lines that mix weights into others, as an average or a target network does, read off bytecode as in `named`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Lines that compute a value and drop it, so that they change nothing: `labels.masked_fill(mask, -100)` as a statement,
-`model.state_dict()["head.weight"] = weight`. Read off bytecode as in `script_text`.
+`model.state_dict()["head.weight"] = weight`. Read off bytecode as in `named`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines that give targets the number which losses ignore, -100, read off bytecode as in `script_text`."""
+"""Lines that give targets the number which losses ignore, -100, read off bytecode as in `named`."""
 
 from __future__ import annotations
 

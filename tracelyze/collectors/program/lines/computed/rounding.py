@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line
+from tracelyze.collectors.program.lines.named import equalities
 from tracelyze.collectors.program.lines.named_calls import with_inner
 
 _ROUNDS: Final = frozenset({"round", "int", "floor", "ceil", "trunc"})
@@ -25,4 +25,4 @@ def rounds(code: CodeType) -> list[int]:
 
 def compares(code: CodeType) -> list[int]:
     """Lines that ask whether two things are equal, or one is in the other."""
-    return sorted({line for part in with_inner(code) for line in script_text.equalities(part)})
+    return sorted({line for part in with_inner(code) for line in equalities.equalities(part)})

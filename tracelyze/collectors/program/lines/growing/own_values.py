@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Final
 
+from tracelyze.collectors.program.lines.growing.kept import GROWS
 from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_of
-from tracelyze.collectors.program.lines.script_text import GROWS, loops
+from tracelyze.collectors.program.lines.loops.extents import loops
 
 _GROWS: Final = GROWS | {"insert"}
 _INDEX: Final = ("LOAD_FAST", "LOAD_CONST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "BINARY_SUBSCR", "BINARY_OP")

@@ -1,1 +1,1 @@
-"""Loops of the script: the epochs and the batches that they are written for."""
+"""Loops of the script: from where to where they reach, and the epochs and batches that they are written for."""

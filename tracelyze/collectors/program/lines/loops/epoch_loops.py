@@ -7,9 +7,8 @@ import re
 from types import FrameType
 from typing import Final, NamedTuple
 
-from tracelyze.collectors.program.lines import script_text
 from tracelyze.collectors.program.lines.instructions import LONGEST
-from tracelyze.collectors.program.lines.loops import range_loops
+from tracelyze.collectors.program.lines.loops import extents, range_loops
 
 EPOCH: Final = re.compile(r"^(?:\w*_)?ep(?:och)?s?(?:_?(?:i|idx|index|num|no|n|number))?$|^_?e$", re.IGNORECASE)
 
@@ -43,7 +42,7 @@ def batches(frames: list[FrameType], epochs: EpochLoop) -> int | None:
         if len(code.co_code) > LONGEST:
             return None
         ranges = {one.line: one for one in range_loops.of_function(code)}
-        for line, last in set(script_text.loops(code)):
+        for line, last in set(extents.loops(code)):
             if line <= at <= last and (frame is not frames[-1] or line > epochs.line):
                 found.append(ranges[line].rounds(frame) if line in ranges else None)
     return found[0] if len(found) == 1 else None
