@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import edits, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Finding, Setting
+from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -142,6 +143,19 @@ def averaged_at(process: Process, model: object) -> Location | None:
     between its evaluations: its state does not follow them by itself."""
     moves = any(row["model"] == model and (row["changed"] or 0) > 0 for row in process.tables["copies"].records())
     return script_lines.only(process, "average") if moves else None
+
+
+def unset_state(row: dict[str, Any]) -> tuple[str, str]:
+    """What nothing has set in the model, in two words, and what that does, in a sentence."""
+    if row["modules"]:
+        return "BatchNorm statistics", (
+            f"{row['modules']} of its {row['of']} batch normalisations had seen no batch and no checkpoint: they "
+            "subtract 0 and divide by 1, whatever the activations are."
+        )
+    return "spectral norms", (
+        f"{plural(row['spectral'], 'weight')} of it never ran forward in train mode, where "
+        "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
+    )
 
 
 def why_unset(averaged: Location | None) -> str:

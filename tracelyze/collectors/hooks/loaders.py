@@ -29,7 +29,23 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
     While a batch is made `calling.watch` is False: a module that transforms its samples is no call of a model.
     """
     loader = torch.utils.data.DataLoader
-    made, begin, clock = loader.__init__, loader.__iter__, perf_counter
+    loader.__init__ = _construction(loader.__init__, recorder)
+    loader.__iter__ = _iteration(loader.__iter__, recorder)
+    wrappers.extend((loader.__init__, loader.__iter__))
+    iterator = private_names.find(torch, private_names.LOADER_ITERATOR)
+    if iterator is None:
+        return
+    iterator.__next__ = _advance(iterator.__next__, recorder, calling)
+    wrappers.append(iterator.__next__)
+    for name in (private_names.MAP_FETCHER, private_names.STREAM_FETCHER):
+        fetcher = private_names.find(torch, name)
+        if fetcher is not None:
+            fetcher.fetch = _fetch(torch, fetcher.fetch)
+            wrappers.append(fetcher.fetch)
+
+
+def _construction(made: Callable[..., None], recorder: Callable[[], Recorder]) -> Callable[..., None]:
+    """Where a loader is made."""
 
     @unseen_by_warnings
     @functools.wraps(made)
@@ -40,6 +56,13 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
         except BaseException as error:
             leave_no_frame(error)
             raise
+
+    return __init__
+
+
+def _iteration(begin: Callable[[Any], Any], recorder: Callable[[], Recorder]) -> Callable[[Any], Any]:
+    """Where a pass over a loader begins, and its workers start."""
+    clock = perf_counter
 
     @unseen_by_warnings
     @functools.wraps(begin)
@@ -61,12 +84,12 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
             leave_no_frame(error)
             raise
 
-    loader.__init__, loader.__iter__ = __init__, __iter__
-    wrappers.extend((__init__, __iter__))
-    iterator = private_names.find(torch, private_names.LOADER_ITERATOR)
-    if iterator is None:
-        return
-    advance, forking = iterator.__next__, fetches.Forking
+    return __iter__
+
+
+def _advance(advance: Callable[[Any], Any], recorder: Callable[[], Recorder], calling: Any) -> Callable[[Any], Any]:
+    """Where the loop waits for the next batch."""
+    clock, forking = perf_counter, fetches.Forking
 
     @unseen_by_warnings
     @functools.wraps(advance)
@@ -95,13 +118,7 @@ def install(torch: Any, recorder: Callable[[], Recorder], calling: Any) -> None:
             leave_no_frame(error)
             raise
 
-    iterator.__next__ = __next__
-    wrappers.append(__next__)
-    for name in (private_names.MAP_FETCHER, private_names.STREAM_FETCHER):
-        fetcher = private_names.find(torch, name)
-        if fetcher is not None:
-            fetcher.fetch = _fetch(torch, fetcher.fetch)
-            wrappers.append(fetcher.fetch)
+    return __next__
 
 
 def _page(loader: Any, recorder: Recorder) -> fetches.Page | None:

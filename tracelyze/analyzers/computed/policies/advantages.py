@@ -57,7 +57,6 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         begin, end = 1 if zero[0] else begin - before, end - before
     if zero[-1] and optimization is not None:  # looks get rarer: the last one need not be at the last step
         end = max(end, len(optimization.steps))
-    what = "rounding errors" if rounded else "all zero"
     alike = _completions_alike(process, steps[zero])
     seen = process.site(rows[0]["site"])
     seen = seen or (optimization.backward_location if optimization is not None else None)
@@ -69,32 +68,11 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         rule=rule,
         severity="warning",
         confidence="certain" if signed and not rounded else "likely",
-        title=f"The policy's advantages are {what} in {share_of(share, 'steps')}"
+        title=f"The policy's advantages are {'rounding errors' if rounded else 'all zero'} in "
+        + share_of(share, "steps")
         + (f" ({training})" if training else ": nothing to learn from"),
-        summary=(
-            f"In {int(zero.sum())} of {len(zero)} steps checked, every weight that multiplies the log-probabilities in "
-            "the policy loss is "
-            + (
-                f"what rounding leaves of zero, or an epsilon makes of that ({rounded} at most). It says nothing of "
-                "what was answered."
-                if rounded
-                else "exactly zero, and so is the policy's "
-                f"gradient{': what gradients there are come of other terms, such as entropy' * learns}."
-            )
-            + (
-                f" The rewards are all equal: every element of {equal.name} is {number(equal.value)}, whatever was "
-                "answered."
-                if equal
-                else ""
-            )
-            + " Advantages are differences within a group, or from a baseline: they vanish if all rewards are equal."
-            + (
-                f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt "
-                "are one and the same. Greedy decoding makes them so, or a policy that has become certain."
-                if alike
-                else ""
-            )
-        ),
+        summary=f"In {int(zero.sum())} of {len(zero)} steps checked, every weight that multiplies the "
+        f"log-probabilities in the policy loss is {_what_they_are(rounded, learns)}{_why(equal, alike)}",
         fix=fix,
         fix_code=code,
         first_step=begin,
@@ -109,6 +87,34 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
     )
+
+
+def _what_they_are(rounded: str, learns: bool) -> str:
+    """`rounded`: the largest of the weights, where rounding made some of them differ from zero; else empty."""
+    if rounded:
+        return (
+            f"what rounding leaves of zero, or an epsilon makes of that ({rounded} at most). It says nothing of what "
+            "was answered."
+        )
+    others = ": what gradients there are come of other terms, such as entropy" if learns else ""
+    return f"exactly zero, and so is the policy's gradient{others}."
+
+
+def _why(equal: equal_rewards.EqualRewards | None, alike: int) -> str:
+    """Sentences on the rewards, and on completions that are `alike` so many times over."""
+    rewards = (
+        f" The rewards are all equal: every element of {equal.name} is {number(equal.value)}, whatever was answered."
+        if equal
+        else ""
+    )
+    completions = (
+        f" In the batches looked at each row stands {alike} times over, or more: all completions of a prompt are one "
+        "and the same. Greedy decoding makes them so, or a policy that has become certain."
+        if alike
+        else ""
+    )
+    vanish = " Advantages are differences within a group, or from a baseline: they vanish if all rewards are equal."
+    return rewards + vanish + completions
 
 
 def _of(rows: list[dict[str, Any]], chosen: Any) -> list[dict[str, Any]]:

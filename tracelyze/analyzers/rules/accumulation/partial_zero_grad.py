@@ -16,6 +16,7 @@ from tracelyze.formatting import percent
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Mask
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -38,13 +39,18 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if int(part.sum()) < limits["steps"]:
         return None
     first = int(np.argmax(part))
-    since = usable.copy()
-    since[:first] = False
-    share = float(part.sum()) / float(since.sum())
+    share = float(part.sum()) / float(usable[first:].sum())
     if share < limits["share"]:
         return None
+    return _finding(optimization, part, share, alone, limits)
+
+
+def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, limits: Limits) -> Finding:
+    """`part`: the steps with old gradients. `alone`: they are all of one of several optimizers."""
+    steps, first = optimization.steps, int(np.argmax(part))
     begin = timing.step_at(optimization, first)
     name = timing.name_of(optimization)
+    present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
     tensors, of = int(np.median(steps["grads_carried"][part])), int(np.median(present[part]))
     whole, which = tensors == of, f"{tensors} of {of}"
     kept = f"{which} tensors kept their old gradients in {percent(share)} of the steps, while the others were cleared"

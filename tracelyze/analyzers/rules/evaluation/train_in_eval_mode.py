@@ -18,6 +18,7 @@ from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
 
 FIX = "Switch back to train mode after every validation, before the next training forward."
@@ -41,9 +42,7 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     if int(off.sum()) < limits["steps"]:
         return pretrained_part.find(optimization, RULE.id, limits)
     first = int(np.argmax(off))
-    since = known.copy()
-    since[:first] = False
-    share = float(off.sum()) / float(since.sum())
+    share = float(off.sum()) / float(known[first:].sum())
     enough = "share" if share >= limits["share"] else "part"
     if share < limits[enough] or (
         enough == "part" and not stretches.follow_evaluations(optimization, off, int(limits["steps"]))
@@ -52,6 +51,14 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
     if not flipped and _is_meant(optimization):
         return None
+    return _finding(optimization, off, share, flipped, enough, limits)
+
+
+def _finding(
+    optimization: Optimization, off: Mask, share: float, flipped: bool, enough: str, limits: Limits
+) -> Finding:
+    """`share`: of the steps since the first of `off`; `enough`: its limit. `flipped`: it was in train mode before."""
+    steps, first = optimization.steps, int(np.argmax(off))
     begin = timing.step_at(optimization, first)
     process, forward = optimization.process, _forward(optimization)
     model = own_names.model_at(process, forward) if forward else ""

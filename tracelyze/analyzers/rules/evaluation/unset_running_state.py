@@ -58,6 +58,19 @@ def _serves(process: Process, model: int, unset: list[Row]) -> bool:
     return bool(held) and model not in held and often
 
 
+def _harm_without_measurement(process: Process, row: Row, serves: bool, trained_so: bool, limits: Limits) -> str:
+    """What it harms where nothing was measured with the model after training had begun."""
+    if serves:
+        return "No optimizer holds its weights, but training steps call it again and again."
+    if trained_so:
+        return "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
+    if not len(process.steps):
+        return "Nothing was trained."
+    if row["step"] < limits["steps"]:
+        return "Numbers from before the first step say nothing about the model."
+    return "No measurement with it was seen."
+
+
 def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
@@ -67,34 +80,13 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     same_model = [one for one in unset if one["model"] == row["model"]]
     serves = _serves(process, row["model"], same_model)
     trained_so = any(one["training"] and (one["modules"] or one["spectral"]) for one in same_model)
-    if serves:
-        same = "No optimizer holds its weights, but training steps call it again and again."
-    elif trained_so:
-        same = "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
-    else:
-        same = "Nothing was trained." if not len(process.steps) else "No measurement with it was seen."
-        if row["step"] < limits["steps"] and len(process.steps):
-            same = "Numbers from before the first step say nothing about the model."
-    what, state = (
-        "BatchNorm statistics",
-        (
-            f"{row['modules']} of its {row['of']} batch normalisations had seen no batch and no checkpoint: they "
-            "subtract 0 and divide by 1, whatever the activations are."
-        ),
-    )
-    if not row["modules"]:
-        what, state = (
-            "spectral norms",
-            (
-                f"{plural(row['spectral'], 'weight')} of it never ran forward in train mode, where "
-                "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
-            ),
-        )
+    what, state = batch_statistics.unset_state(row)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
     whence = batch_statistics.why_unset(averaged)
     if load is not None:
         whence = f"load_state_dict was not given {load['missing']} of its {load['expected']} names."
+    harm = _harm_without_measurement(process, row, serves, trained_so, limits)
     fix, code = batch_statistics.remedy(process, row, serves, trained_so)
     return Finding(
         rule=RULE.id,
@@ -103,7 +95,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
             f"After step {row['step']:,} {name} was called in eval mode, and {state} "
-            + (f"What was measured that way says nothing about the weights. {whence}" if late else same)
+            + (f"What was measured that way says nothing about the weights. {whence}" if late else harm)
         ),
         fix=fix,
         fix_code=code,

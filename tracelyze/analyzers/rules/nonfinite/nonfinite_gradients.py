@@ -78,21 +78,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
             f"At step {begin:,} the norm of the gradients was not finite any more, after it had grown to "
             f"{number(grown)}: they had grown without bound."
             if grown is not None
-            else f"At step {begin:,} gradients were not finite"
-            + (
-                ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses "
-                "in place of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
-                if filtered
-                else " although the loss still was, and no loss scaler skipped the step: they went into the weights. "
-                "Either"
-            )
-            + " the gradients had grown without bound, or one operation has "
-            + (
-                "no finite derivative there. Between the loss and these parameters: "
-                f"{singular_gradients.told(operation)}."
-                if operation
-                else "no finite derivative there: sqrt at exactly 0, log of 0, division by 0, acos at 1."
-            )
+            else f"At step {begin:,} gradients were not finite{_either_way(filtered, operation)}"
             + misplaced_clips.told(optimization)
         ),
         fix=f"{fix} Clip gradients between backward and step, and skip steps whose gradients are not finite.",
@@ -119,6 +105,22 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
         diff=diff,
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )
+
+
+def _either_way(filtered: bool, operation: str) -> str:
+    """What may have made them, where they had not grown. `filtered`: the log may hide that the loss broke."""
+    loss = (
+        ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses in place "
+        "of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
+        if filtered
+        else " although the loss still was, and no loss scaler skipped the step: they went into the weights. Either"
+    )
+    where = (
+        f". Between the loss and these parameters: {singular_gradients.told(operation)}."
+        if operation
+        else ": sqrt at exactly 0, log of 0, division by 0, acos at 1."
+    )
+    return f"{loss} the gradients had grown without bound, or one operation has no finite derivative there{where}"
 
 
 def _number(value: float) -> float | None:

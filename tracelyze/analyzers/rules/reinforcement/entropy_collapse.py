@@ -61,43 +61,49 @@ def check(process: Process, limits: Limits) -> Outcome:
             f"the entropy went from {number(first)} to {number(last)}, and the reward keeps the level that it rose to: "
             "the task may be solved"
         )
+    return [_finding(seen, reward, begin, fell, limits)]
+
+
+def _finding(seen: metrics.Metric, reward: metrics.Metric, begin: int, fell: bool, limits: Limits) -> Finding:
+    """`begin`: the step from which on the entropy is beyond its bound, below it if it `fell`."""
+    first, last = seen.ends()
+    bound = limits["fraction"] * first if fell else limits["multiple"] * first
+    after = reward.steps >= begin
     what, verb = ("collapsed", "fell") if fell else ("exploded", "rose")
-    return [
-        Finding(
-            rule=RULE.id,
-            severity="warning",
-            confidence="likely",
-            title=f"The policy's entropy {what}, from {number(first)} to {number(last)}",
-            summary=(
-                f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
-                "not rise. "
-                + (
-                    "A policy that always says the same thing does not explore, and its groups show no differences."
-                    if fell
-                    else "A policy that says anything with equal probability has lost what it knew."
-                )
+    return Finding(
+        rule=RULE.id,
+        severity="warning",
+        confidence="likely",
+        title=f"The policy's entropy {what}, from {number(first)} to {number(last)}",
+        summary=(
+            f"The entropy {verb} from {number(first)} to {number(last)}, and since step {begin:,} the reward does "
+            "not rise. "
+            + (
+                "A policy that always says the same thing does not explore, and its groups show no differences."
+                if fell
+                else "A policy that says anything with equal probability has lost what it knew."
+            )
+        ),
+        fix="Lower the learning rate, raise the upper clip range or add an entropy bonus; look at completions."
+        if fell
+        else "Lower the learning rate and the entropy bonus, raise the weight of the KL term.",
+        first_step=begin,
+        last_step=int(seen.steps[-1]),
+        evidence=[
+            Evidence(
+                "entropy at the end",
+                last,
+                "",
+                bound,
+                limits.source("fraction" if fell else "multiple"),
+                role="most" if fell else "",
             ),
-            fix="Lower the learning rate, raise the upper clip range or add an entropy bonus; look at completions."
-            if fell
-            else "Lower the learning rate and the entropy bonus, raise the weight of the KL term.",
-            first_step=begin,
-            last_step=int(seen.steps[-1]),
-            evidence=[
-                Evidence(
-                    "entropy at the end",
-                    last,
-                    "",
-                    bound,
-                    limits.source("fraction" if fell else "multiple"),
-                    role="most" if fell else "",
-                ),
-                Evidence("entropy at the start", first),
-                Evidence("reward since then", float(np.median(since.values))),
-            ],
-            charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(float(begin), "entropy")]),
-            false_alarm="A task with one right answer, which is solved: the reward is at its maximum then.",
-        )
-    ]
+            Evidence("entropy at the start", first),
+            Evidence("reward since then", float(np.median(reward.values[after]))),
+        ],
+        charts=metrics.picture("Entropy and reward", [seen, reward], [Mark(float(begin), "entropy")]),
+        false_alarm="A task with one right answer, which is solved: the reward is at its maximum then.",
+    )
 
 
 def _keeps_what_it_gained(reward: metrics.Metric, begin: int) -> bool:
