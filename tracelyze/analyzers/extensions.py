@@ -33,7 +33,8 @@ def all_rules() -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=8)
 def rules_of(ids: tuple[str, ...]) -> tuple[Rule, ...]:
-    """Those of all rules that are called so, in their order: a thousand processes are judged by the same."""
+    """The rules with these ids, in the order of all rules. Kept, since a thousand processes are judged by the same
+    ones."""
     wanted = frozenset(ids)
     return tuple(rule for rule in all_rules() if rule.id in wanted)
 

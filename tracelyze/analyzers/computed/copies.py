@@ -76,7 +76,8 @@ def judged_by_weights(process: Process, limits: Limits) -> Standing | float | No
 
 
 def _per_step(table: Table, own: Mask) -> float:
-    """Of an average that is updated all the time: 1 - decay, about, as its weights go towards the model's."""
+    """The share of its distance to the model that an averaged copy moves in a step: about 1 - decay. 0 unless it moves
+    in all samples."""
     on, steps = np.diff(table["moved"][own]), np.diff(table["step"][own])
     if not ((table["changed"][own][1:] > 0).all() and (on > 0).all() and (steps > 0).all()):
         return 0.0

@@ -49,9 +49,9 @@ def model(process: Process, number: float | int | None, optimization: Optimizati
 
 
 def name_in(process: Process, number: float | int | None, optimization: Optimization | None) -> str | None:
-    """By what name the script calls a model in the training of this optimizer. One that an earlier optimizer trained as
-    well may have had another name then: its name here is that of the only other thing which a line calls that calls
-    models and nothing else."""
+    """The name by which the script calls a model in the training of this optimizer. One that an earlier optimizer
+    trained as well may have had another name then: its name here is that of the only other thing which a line calls
+    that calls models and nothing else."""
     rows = {row["model"]: row for row in process.models.records()}
     row = rows.get(number, {})
     own: str | None = row.get("called_as")

@@ -179,7 +179,7 @@ def _one_by_one(text: str) -> Iterator[tuple[_Event, Raw]]:
 
 
 def _of_import(folder: Path, begin: float, end: float) -> tuple[dict[str, Any], list[bytes], int, int]:
-    """The same of an imported trace, from its columns."""
+    """The part of an imported trace that lies in the window, made from its columns."""
     trace = read_trace(folder)
     window = [(begin, end)]
     events = [

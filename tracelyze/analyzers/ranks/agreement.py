@@ -34,7 +34,8 @@ SOFTWARE: Final = ("python", "torch", "cuda", "device", "world_size")
 
 @dataclass(frozen=True)
 class Portrait:
-    """Of one rank: the settings of its optimizers, by name, and sums of its gradients at a few steps."""
+    """What is compared of one rank: the settings of its optimizers, by name, and sums of its gradients at a few
+    steps."""
 
     settings: Mapping[str, str]
     gradients: Mapping[int, Sums]
@@ -119,7 +120,7 @@ def _unlike(kinds: list[list[int]]) -> list[int]:
 
 
 def _by_step(sums: Mapping[int, Mapping[int, Sums]]) -> dict[int, list[list[int]]]:
-    """Of each step that all ranks looked at: the ranks in groups with the same sums."""
+    """For each step that all ranks looked at, the ranks in groups with the same sums."""
     ranks = sorted(sums)
     common = sorted(set.intersection(*(set(one) for one in sums.values())))
     return {

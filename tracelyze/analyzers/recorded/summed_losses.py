@@ -49,7 +49,8 @@ def _values_of_a_sample(calls: list[dict[str, Any]], steps: Table | None) -> flo
 
 
 def _values_of_a_row(call: dict[str, Any]) -> float:
-    """Of a row of what the loss function is given; 0 where that is not known."""
+    """How many values the loss function adds up for one sample (one row of what it is given); 0 where that is not
+    known."""
     if call["target_integer"] and call["target_shape"]:
         counted = 1.0 - (call["ignored"] or 0.0)
         return math.prod(_sizes(call["target_shape"])[1:]) * counted

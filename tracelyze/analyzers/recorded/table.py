@@ -93,12 +93,13 @@ class Table:
         return Table(self.spec, self._source, rows)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The rows as dictionaries, None where nothing was measured. For small tables."""
+        """Copies of the rows as dictionaries, which a caller may change. None where nothing was measured."""
         for row in self.shared_records():
             yield dict(row)
 
     def shared_records(self) -> Sequence[Mapping[str, Any]]:
-        """The same rows for all who ask, in less time: they cannot be changed."""
+        """The rows themselves, the same for all who ask. They must not be changed, and cost no copies: for what is
+        asked once for each of many rules."""
         if self._records is not None:
             return self._records
         rows = self._as_objects() if self._source.rows else []

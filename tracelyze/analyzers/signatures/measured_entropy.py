@@ -135,7 +135,7 @@ def narrowed(
 
 
 def _rewards(process: Process, facts: list[dict[str, Any]]) -> list[metrics.Metric]:
-    """Those that are logged, else those in variables."""
+    """The rewards that were logged; else those that variables held."""
     logged = metrics.metric(process, "reward", own_steps=False)
     return list(_held(facts)) if logged is None else [logged]
 

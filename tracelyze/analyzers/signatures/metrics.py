@@ -120,8 +120,8 @@ def growth(seen: Metric | None, step: float) -> float | None:
 
 
 def never_earned(process: Process, fewest: float) -> list[str]:
-    """Of several reward functions those whose mean was exactly 0 in most logs of the later half, of `fewest` in all,
-    beside others that gave something. Punishments are not among them: theirs is to be 0."""
+    """The names of those of several reward functions whose mean was exactly 0 in most logs of the later half, of
+    `fewest` in all, beside others that gave something. Punishments are not among them: theirs is to be 0."""
     scalars = process.tables["scalars"]
     given: dict[str, list[float]] = {}
     for row in scalars.records():

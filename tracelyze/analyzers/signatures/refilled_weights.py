@@ -99,8 +99,8 @@ def swept(row: Row, loads: list[Row], limits: Limits) -> bool:
 
 
 def swept_of_no_optimizer(loads: list[Row], limits: Limits) -> list[Row]:
-    """The same of weights that no optimizer holds, such as word vectors that are not trained, by what was left in all
-    that was loaded; as rows of the table initializations."""
+    """Loads of weights that no optimizer holds, such as word vectors that are not trained, all of which were filled
+    anew along with others; as rows of the table initializations."""
     if not all(one["compared"] == one["gone"] == one.get("refilled") for one in loads):
         return []
     return [

@@ -141,8 +141,8 @@ def evidence(seen: Restlessness, limits: Limits, ratio: str) -> list[Evidence]:
 
 @dataclass(frozen=True)
 class Part:
-    """Of a validation loader that shuffles: the batches that a pass takes, those it has, samples in one, and the line
-    that takes them."""
+    """The part of a validation loader that a pass takes, where the loader shuffles: the batches that it takes, those it
+    has, samples in one, and the line that takes them."""
 
     taken: int
     batches: int

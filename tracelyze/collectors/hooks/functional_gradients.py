@@ -45,7 +45,7 @@ class FunctionalLosses:
 
     @property
     def guard(self) -> Guard:
-        """That of the recorder of this thread."""
+        """The guard of the recorder of this thread."""
         return self._find_recorder().guard
 
     @never_raises

@@ -62,6 +62,6 @@ def lacking(torch: Any, names: Iterable[str]) -> list[str]:
 
 
 def lacks(torch: Any, names: Iterable[str]) -> str:
-    """The same as a clause; empty if it has them all."""
+    """A clause that says which of `names` this torch lacks; empty if it has them all."""
     missing = lacking(torch, names)
     return f"torch {torch.__version__} lacks torch.{' and torch.'.join(missing)}" if missing else ""

@@ -48,7 +48,7 @@ class EvaluatedLosses:
         self.path: tuple[tuple[int, int], ...] = ()  # lines of the script that led to it, without a loader
 
     def again(self) -> EvaluatedLosses:
-        """The same of a call like this one, which was skipped."""
+        """What is known of the losses of a call like this one, which was skipped."""
         new = EvaluatedLosses()
         new.site, new.path, new.compared, new.same_input = self.site, self.path, self.compared, self.same_input
         new.count, new.is_whole, new.unread = self.count, self.is_whole, self.count > 0

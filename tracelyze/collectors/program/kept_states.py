@@ -40,7 +40,7 @@ class _Kept:
         return self.state() is not None or any(ref() is not None for ref, _ in self.tensors)
 
     def changed(self) -> list[Any]:
-        """Those of its tensors that were changed in place since it was handed out."""
+        """The tensors of the state that were changed in place since it was handed out."""
         return [one for ref, version in self.tensors if (one := ref()) is not None and one._version != version]
 
 

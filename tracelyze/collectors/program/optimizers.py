@@ -82,7 +82,7 @@ class Tracked:
         return self.reference()
 
     def has_stepped(self, steps: int) -> None:
-        """It made one more step, the one of the process with the number `steps`."""
+        """The optimizer made one more step, the one of the process with the number `steps`."""
         self.count += 1
         if self.at_step:
             before, self.gap = self.gap, steps - self.at_step
@@ -174,7 +174,7 @@ class Optimizers:
         return [one for ref in self._living if (one := ref()) is not None and one.optimizer is not None]
 
     def active(self) -> list[Tracked]:
-        """Those that still step: those of trainings that are over need not be watched."""
+        """The optimizers that still step: those of trainings that are over need not be watched."""
         steps = self._progress.steps
         return [one for one in self.tracked() if one.is_active(steps)]
 

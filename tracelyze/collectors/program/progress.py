@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Progress:
-    """Of one recording. A step is one of any optimizer."""
+    """How far the program of one recording has come. A step is one of any optimizer."""
 
     def __init__(self) -> None:
         self.steps = 0

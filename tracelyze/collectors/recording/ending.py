@@ -79,7 +79,8 @@ def install(recorder: Callable[[], Recorder], recorders: Callable[[], list[Recor
 
 
 def _put_in_os(name: str, function: Any) -> None:
-    """Also in the module `posix`, which the original says it belongs to: pickle looks for it there."""
+    """Put a function into `os`, and also into the module `posix`, which the original says it belongs to: pickle looks
+    for it there."""
     setattr(os, name, function)
     setattr(sys.modules[function.__module__], name, function)
     function.__annotations__, function.__signature__ = {}, inspect.signature(function.__wrapped__)

@@ -61,7 +61,7 @@ def never_raises(method: Method) -> Method:
 
 
 def on_training_thread(method: Method) -> Method:
-    """As `never_raises`, for what counts only on the thread that trains: elsewhere nothing is called.
+    """Wrap a method as `never_raises` does, if it counts only on the thread that trains: elsewhere it is not called.
 
     While no thread is known to train, each counts. The time that it takes is added to the overhead.
     """

@@ -45,11 +45,11 @@ class Ledger:
         return bool(self.entries[name]["state"] == "on")
 
     def off(self, name: str, reason: str) -> None:
-        """It does not, and nothing is wrong."""
+        """The signal does not record, and nothing is wrong."""
         self.entries[name] |= {"state": "off", "reason": reason}
 
     def failed(self, name: str, error: Exception) -> str:
-        """It does not any more because of an error of ours. Returns the traceback, without secrets."""
+        """The signal does not record any more, because of an error of ours. Returns the traceback, without secrets."""
         text = redaction.redact_text("".join(traceback.format_exception(error)))
         reason = redaction.redact_text(f"{type(error).__name__}: {error}")
         self.entries[name] |= {"state": "failed", "reason": reason, "traceback": text}

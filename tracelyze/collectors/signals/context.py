@@ -51,7 +51,7 @@ class NextCall:
         self.of_new_model: ModuleWatch | None = None
 
     def take_back(self, watch: ModuleWatch) -> None:
-        """It watches no further call. Raises what went wrong in it, if it has kept an `error`."""
+        """`watch` watches no further call. Raises what went wrong in it, if it has kept an `error`."""
         if self.watch is watch:
             self.watch = None
         error = getattr(watch, "error", None)

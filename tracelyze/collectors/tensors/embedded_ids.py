@@ -59,7 +59,7 @@ def columns(torch: Any, given: Any, targets: Targets) -> dict[str, Any]:
 
 
 def behind(torch: Any, root: Any, classes: int, targets: Targets) -> dict[str, Any]:
-    """The same, of the scores of so many classes that a node of the graph made."""
+    """The columns for scores of so many classes that a node of the graph made."""
     graph = Graph(root)
     if not graph.whole:
         return {}

@@ -26,7 +26,7 @@ class Followed(NamedTuple):
 
 
 class FunctionalActivations:
-    """Of one forward. Holds nodes of its graph until it is dropped."""
+    """The functional activations of one forward. Holds nodes of its graph until it is dropped."""
 
     def __init__(self) -> None:
         self._calls: dict[Any, Followed] = {}

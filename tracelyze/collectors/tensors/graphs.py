@@ -27,7 +27,7 @@ def parts(node: Any) -> list[Any]:
 
 
 def following(node: Any) -> list[Any]:
-    """The same, without constants."""
+    """The nodes that made the inputs of a node, without constants."""
     return [one for one, _ in node.next_functions if one is not None]
 
 
@@ -128,7 +128,7 @@ class Graph:
 
     @functools.cached_property
     def users(self) -> dict[Any, list[Any]]:
-        """By operation: those that use its output, once for each use."""
+        """For each operation, those that use its output, once for each use."""
         users: dict[Any, list[Any]] = {}
         for user, used, _ in self.edges:
             users.setdefault(used, []).append(user)

@@ -125,8 +125,8 @@ def saved(node: Any, name: str) -> Any:
 
 
 def saved_several(node: Any, name: str) -> tuple[Any, ...]:
-    """The same, where an operation saved a list: that of its indices, or all "tensors" of a function that the program
-    has written. Empty if one of them cannot be read."""
+    """The tensors of a list that an operation saved: that of its indices, or all "tensors" of a function that the
+    program has written. Empty if one of them cannot be read."""
     try:
         hooked = any(_hooked(raw) for raw in getattr(node, f"_raw_saved_{name}"))
         own = "_saved_" if hasattr(node, f"_saved_{name}") else "saved_"

@@ -17,7 +17,8 @@ KIND = "exhausted-again"
 
 
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
-    """Asked again, again and again, and no step came after that."""
+    """The finding about an iterator that was asked for batches several times after its end, without a step after
+    that."""
     if not process.optimizations:
         return None
     asked = process.events_of(KIND)

@@ -18,7 +18,8 @@ SHOWN = 3  # names
 
 
 def finding(process: Process, reach: dict[str, Any], rule: str, limits: Limits) -> Finding | None:
-    """`reach`: the last word on the only optimizer. Weights that were loaded, or trained before, are meant to stay."""
+    """The finding about a model of which next to nothing is trained, and whose loss hardly falls. `reach`: the last row
+    of the table reach, for the only optimizer. Weights that were loaded, or trained before, are meant to stay."""
     models = list(process.models.records())
     if len(process.optimizations) != 1 or len(models) != 1 or len(process.tables["loads"]):
         return None

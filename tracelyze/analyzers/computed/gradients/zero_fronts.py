@@ -77,7 +77,7 @@ def _layers(optimization: Optimization) -> dict[str, Layer]:
 
 
 def _in_order_of_call(process: Process, layers: dict[str, Layer]) -> list[str]:
-    """Those of the layers that sampled forwards called, as these came upon them first."""
+    """The names of the layers that sampled forwards called, in the order in which they were called first."""
     first: dict[str, int] = {}
     for row in process.tables["activations"].records():
         if row["module"] in layers and row["order"] is not None:

@@ -152,8 +152,8 @@ def losses_are_means(optimization: Optimization, alike: Mask, share: float) -> b
 
 
 def _as_the_function_gave_them(optimization: Optimization, alike: Mask) -> Mask:
-    """Of the steps that are alike and all of whose losses were looked at: whether these are means, and as large as what
-    was trained on."""
+    """The steps whose losses were trained on just as the loss function gave them, as means: of the steps that are
+    alike, and all of whose losses were looked at."""
     given: dict[int, list[float]] = {}
     for row in optimization.process.tables["loss_calls"].records():
         if row["training"] and row["step"] is not None:

@@ -83,7 +83,7 @@ def series(optimization: Optimization, host: bool = False) -> Series | None:
 
 
 def _evenly(rows: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """As many rows as far apart everywhere, and the last of the measured ones before each.
+    """As many rows as these, evenly spaced, and for each of them the place of the last measured row before it.
 
     The host's memory is read every few milliseconds, so that there are more readings where steps are slow. A leak that
     is even from step to step is uneven from reading to reading then.

@@ -228,7 +228,7 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
 
 
 def _highest_rate(seen: Curve, steps: int) -> float:
-    """Of the first steps: a warm-up begins at zero."""
+    """The highest rate in the first steps. Not that of the first step alone: a warm-up begins at zero."""
     return float(seen.rate[:steps].max())
 
 

@@ -100,7 +100,8 @@ def sampled_updates(optimization: Optimization) -> list[SampledUpdates]:
 
 @measured_once
 def sampled_changes(optimization: Optimization) -> list[SampledUpdates]:
-    """The same, also of steps that call a closure, as Lightning's do, of tensors whose gradient was dense before it.
+    """The measurements of `sampled_updates`, and those of steps that call a closure, as Lightning's do, of tensors
+    whose gradient was dense before it.
 
     The step's own gradient is not recorded then. But weights that it leaves as they are were to change, if the
     optimizer is none that may reject what a closure computes.

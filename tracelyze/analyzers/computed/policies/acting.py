@@ -41,7 +41,7 @@ class Apart:
 
 
 def apart(process: Process, limits: Limits) -> list[Apart | Passed | Skipped]:
-    """Of each policy: how far it was from the one that acted, where that should not be far at all."""
+    """For each policy, how far it was from the one that acted, where that should not be far at all."""
     facts = [row | json.loads(row["text"]) for row in process.events_of(ACTED)]
     models = dict.fromkeys(one["model"] for one in facts)
     return [_apart([one for one in facts if one["model"] == model], limits) for model in models]

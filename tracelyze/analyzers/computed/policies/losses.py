@@ -52,14 +52,14 @@ def looks(process: Process) -> Looks | None:
 
 
 def ratios(seen: Looks) -> Floats | None:
-    """Of the losses that hold ratios of probabilities: whether all of them are 1. None where no loss does."""
+    """For each loss that holds ratios of probabilities, whether all of them are 1. None where no loss holds any."""
     known = seen.ratio_one[np.isfinite(seen.ratio_one)]
     return known if len(known) else None
 
 
 def cut_off(seen: Looks) -> tuple[Floats, Floats] | None:
-    """Of the losses with a mask: their steps, and the share of their sequences that run up to the longest length at
-    which one was seen. None where no loss has such sequences, or where they all end in one symbol there."""
+    """For each loss with a mask, its step, and the share of its sequences that run up to the longest length at which
+    one was seen. None where no loss has such sequences, or where they all end in one symbol there."""
     known = np.isfinite(seen.full)
     if not known.any():
         return None

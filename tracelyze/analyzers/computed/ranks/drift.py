@@ -41,7 +41,8 @@ class Drift:
 
 def of(process: Process, peer: Peer, own: Mapping[int, Sums], other: Mapping[int, Sums], *, looks: float,
        equal: float) -> Drift:  # fmt: skip
-    """`own`, `other`: sums of the two ranks by step; `equal`: the largest distance of weights that are the same."""
+    """How the weights of two ranks drift apart. `own`, `other`: their sums by step; `equal`: the largest distance of
+    weights that are the same."""
     steps = sorted(own.keys() & other.keys())
     if len(steps) < looks:
         return Drift(peer.rank, "few")

@@ -59,8 +59,8 @@ class Apart:
 
 
 def apart(process: Process, other: Process) -> list[Apart]:
-    """Of the only optimizer of each, or that of its last phase: class, options of the first group, and the rates of
-    tensors that both hold."""
+    """The settings in which two ranks differ: class and options (of the first group) of the only optimizer of each, or
+    that of its last phase, and the rates of tensors that both hold."""
     own, theirs = _options(process), _options(other)
     differing = [
         Apart(name, value_in(own, name), value_in(theirs, name), 1)

@@ -202,7 +202,8 @@ def _copied(mine: list[Look], turns: list[Counter[str]]) -> set[str]:
 
 
 def _apart(judged: Judged, mine: list[Look], copied: set[str], turns: list[Counter[str]], drawn: float) -> Judged:
-    """The same with the samples that have no copies judged apart: they may be met nowhere, now or later."""
+    """The judgement with the samples that have no copies judged by themselves: they may be met nowhere, now or
+    later."""
     samples = {content for look in mine for content in look.contents}
     met = {content for content in samples if any(turn[content] for turn in turns)}
     covered = min(1.0, max(turn.total() for turn in turns) / drawn)

@@ -300,7 +300,8 @@ def _doubled(passes: list[Seen]) -> float:
 
 
 def _evenness(training: list[Seen], validation: list[Seen], lengths: Mapping[int, int]) -> float:
-    """That of a pass over each side, where one was looked at as a whole."""
+    """How evenly samples are spread over both sides: in a pass over each, where one was looked at as a whole; else
+    0."""
     sides = [[one.contents for one in passes if _is_whole(one, lengths)] for passes in (training, validation)]
     return evenness([*sides[0][0], *sides[1][0]]) if all(sides) else 0.0
 

@@ -29,7 +29,8 @@ class Means(NamedTuple):
 
 
 def of_means(optimization: Optimization) -> Means:
-    """By the graphs of the losses, which show masks, divisors and factors; else by what torch's losses were given."""
+    """Over how many targets the losses of a step are means: by the graphs of the losses, which show masks, divisors and
+    factors; else by what torch's losses were given."""
     looked = _by_graphs(optimization)
     if not looked:
         called = _by_calls(optimization)

@@ -39,7 +39,7 @@ def fix(loader: Mapping[str, Any], processes: str) -> str:
 
 
 def code(process: Process, loader: Mapping[str, Any]) -> str:
-    """The same as code, by the line of the script that opens the file."""
+    """An example of what to change, made of the line of the script that opens the file."""
     name, place = held(loader), process.site(loader.get("opened_at"))
     opens = re.fullmatch(r"(?P<to>[\w.]+) = (?P<value>.+\))", place.source) if place else None
     if reads_all(loader):

@@ -26,7 +26,8 @@ _DEPTH: Final = 3  # names that a name is made of
 
 
 def is_bounded(process: Process, place: Location) -> bool:
-    """Of a line of the script. A division by a setting, such as a temperature, counts as one by what is no 0."""
+    """Whether a line of the script keeps what it divides by, or takes logarithms and roots of, away from 0. A division
+    by a setting, such as a temperature, counts as one by what is no 0."""
     own = own_statement.at(process, place)
     if own is None:
         return False

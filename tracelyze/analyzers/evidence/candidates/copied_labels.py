@@ -27,7 +27,8 @@ def line(process: Process, seen: Location | None) -> Location | None:
 
 
 def masked(place: Location) -> str:
-    """That line with padding ignored, by the attention mask beside the ids; empty where it reads otherwise."""
+    """The line that copies ids into labels, with padding ignored by the attention mask beside the ids; empty where it
+    reads otherwise."""
     parsed = parsed_line.parse(place.source)
     made = parsed.statement if parsed is not None else None
     if parsed is None or not isinstance(made, ast.Assign) or len(made.targets) != 1:

@@ -75,7 +75,7 @@ def remedy(process: Process, place: Location | None) -> tuple[str, str]:
 
 
 def _any_of(process: Process, lines: list[Location]) -> tuple[str, str]:
-    """The same for lines of which each can be the one."""
+    """What to do, and an example, for several lines of which each can have made the first NaN or Inf."""
     numbers = listed([one.line for one in lines], len(lines))
     fix = f"Lines {numbers} divide, or take a logarithm or a root. Print which of them makes the first NaN or Inf, and "
     fix += "say what it is to be there: an epsilon keeps both sides of a ratio away from 0."

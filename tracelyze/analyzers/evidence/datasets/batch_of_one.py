@@ -65,8 +65,8 @@ class Ending(NamedTuple):
 
 
 def ending(process: Process, row: int | None = None) -> Ending | None:
-    """Of the pass in this row of evals, else of the first whose loss is NaN; None where others hold more, or none is
-    known to be that short."""
+    """How the pass in this row of evals ended in a batch of one sample, or the first pass whose loss is NaN; None where
+    no loader leaves one sample over."""
     evals = process.evals
     rows = np.flatnonzero(evals.known("loss") & np.isnan(evals["loss"])).tolist() if row is None else [row]
     found = {one["loader"]: one for one in process.loaders.records()}

@@ -31,7 +31,7 @@ class EqualRewards:
 
 
 def at(process: Process, steps: Floats) -> EqualRewards | None:
-    """Of these steps; None where rewards differ, or none were seen."""
+    """The one value that all rewards of these steps have; None where rewards differ, or none were seen."""
     rows = [row for row in process.events_of("policy-choices") if row["step"] in steps]
     held = [_rewards(json.loads(row["text"])) for row in rows]
     seen = [one for one in held if one is not None]

@@ -32,7 +32,8 @@ def steps(process: Process) -> dict[float, bool]:
 
 
 def _variables(facts: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Those that advantages are made of, and those that are named after rewards, of several elements."""
+    """Facts about the variables that advantages are made of, and about those with several elements that are named after
+    rewards."""
     named = (facts.get("rewards") or {}).values()
     return list((facts.get("weighed") or {}).values()), [one for one in named if one["kind"] == "elements"]
 

@@ -50,7 +50,7 @@ def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE
 
 
 def with_a_part(process: Process, place: Location | None) -> str:
-    """The same with another module beside what is saved today."""
+    """The line that saves, with another module beside what is saved today."""
     return with_state(process, place, {"head": "head.state_dict()"}, _WITH_A_PART)
 
 

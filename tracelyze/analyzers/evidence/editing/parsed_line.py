@@ -33,7 +33,8 @@ class ParsedLine:
         return self.text.encode()[begin:end].decode()
 
     def operand(self, node: ast.expr) -> str:
-        """The same, in brackets where something put behind or beside it would take only a part of it."""
+        """A part of the line as it is written, in brackets where something put behind or beside it would take only a
+        part of it."""
         return self.text_of(node) if is_operand(node) else f"({self.text_of(node)})"
 
     def with_parts(self, parts: Mapping[ast.expr, str]) -> str:

@@ -68,8 +68,8 @@ class Spoiled:
 
 
 def spoiled(process: Process, step: int) -> Spoiled | None:
-    """Of the loss of this step (the first is 1), whose weights were not finite any more; None where its operations do
-    not tell anything."""
+    """What may have made the weights NaN or Inf that this step began with (the first is 1), by the operations behind
+    its loss; None where these do not tell anything."""
     rows = [row for row in process.events_of("spoiled-weights") if row["step"] == step - 1]
     if not rows or not rows[0]["text"]:
         return None

@@ -202,7 +202,8 @@ def _of_key(times: CollectiveTimes, key: str) -> Integers:
 
 
 def _aligned(places: Mapping[int, tuple[CollectiveTimes, Integers]]) -> dict[int, Integers]:
-    """Of each member's collectives those that all of them hold, in the same order; empty where that is not known.
+    """For each member, which of its collectives are held by all members, in the same order; empty where that is not
+    known.
 
     As a rule that is all of them. Windows that began or ended apart hold different ones: then they are laid against
     those of the first member so that they end together.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """As many clippings as backwards, step after step, although several backwards make up one step."""
+    """Whether there are as many clippings as backwards, step after step, although several backwards make up one
+    step."""
     if len(process.optimizations) > 1:
         return Skipped(accumulation.SEVERAL_OPTIMIZERS, "not-applicable")
     return _check(process.optimizations[0], limits)

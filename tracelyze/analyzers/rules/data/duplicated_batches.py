@@ -43,13 +43,15 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _neighbours(one: Pass, workers: int) -> list[bool]:
-    """Of batches that follow each other within one turn of the workers: whether their content is the same."""
+    """For each pair of batches that follow each other within one turn of the workers, whether their content is the
+    same."""
     pairs = [(at, at + 1) for at in one.batches if at + 1 in one.batches and at // workers == (at + 1) // workers]
     return [one.batches[a] == one.batches[b] for a, b in pairs]
 
 
 def _others(one: Pass, workers: int) -> list[bool]:
-    """The same of the first batches of different turns: they say whether anything differs at all."""
+    """For each pair of first batches of turns that follow each other, whether their content is the same: they say
+    whether anything differs at all."""
     first = {at // workers: content for at, content in sorted(one.batches.items(), reverse=True)}
     contents = list(first.values())
     return [a == b for a, b in pairwise(contents)]

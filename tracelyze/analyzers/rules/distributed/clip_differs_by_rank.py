@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class Clips(NamedTuple):
-    """Of one rank: its clips by step, and the norms of its tensors at the first step that was measured."""
+    """What is compared of one rank: its clips by step, and the norms of its tensors at the first step that was
+    measured."""
 
     by_step: dict[int, Clip]
     tensors: copies.AtStep | None

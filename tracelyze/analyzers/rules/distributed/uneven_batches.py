@@ -20,8 +20,8 @@ MOST_STEPS = 2000
 
 
 class Batches(NamedTuple):
-    """Of a rank: its steps, the usual size of its batches and the share that has it, its loader's length, and the
-    samples that it has by itself."""
+    """What is compared of one rank: its steps, the usual size of its batches and the share that has it, its loader's
+    length, and the samples that it has by itself."""
 
     steps: int
     usual: float

@@ -42,7 +42,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _crossed(row: Row) -> bool | None:
-    """The same sizes but for ones, in another number of dimensions, so that each is repeated along the other."""
+    """Whether prediction and target have the same sizes but for ones, in another number of dimensions, so that each is
+    repeated along the other."""
     given, target = loss_calls.sizes(row["input_shape"]), loss_calls.sizes(row["target_shape"])
     if prod(given) == 1 or prod(target) == 1:
         return False if prod(given) != prod(target) else None  # a scalar target; or a batch of one, which shows nothing

@@ -76,7 +76,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _by_masks(process: Process, limits: Limits) -> Outcome:
-    """The same of a loop of the script's own, which compares symbols with an end symbol: as the loss is masked."""
+    """Whether completions are cut off in a loop of the script's own, which compares symbols with an end symbol: read
+    from the masks in its losses."""
     line, seen = process.location("ends"), losses.looks(process)
     found = None if seen is None else losses.cut_off(seen)
     if line is None or found is None:

@@ -47,7 +47,8 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
 def _judge(
     optimization: Optimization, own: Floats, judged: Mask, limits: Limits, *, acts: bool = False
 ) -> Finding | Passed | Skipped:
-    """By the seconds that each step took. `acts`: calls of the model are known to explain less than they got longer."""
+    """Whether steps get slower and slower, by the seconds that each one took itself. `acts`: calls of the model are
+    known to explain less than they got longer."""
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up: {limits['fewest']:.0f} are needed")
     climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])

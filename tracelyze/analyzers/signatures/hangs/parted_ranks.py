@@ -158,7 +158,8 @@ def standing(peers: Sequence[Peer], ranks: Mapping[int, Rank], limits: Limits) -
 
 
 def stopped(peers: Sequence[Peer], stands: Mapping[int, Standing]) -> Parted | None:
-    """The same of a job that was ended from outside, all of whose ranks stood; None if they were at one line."""
+    """Where the ranks of a job parted that was ended from outside, and all of whose ranks stood still; None if they
+    were at one line."""
     if any(peer.rank not in stands for peer in peers):
         return None
     places = {rank: one.place for rank, one in stands.items()}

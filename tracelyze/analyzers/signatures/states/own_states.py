@@ -18,7 +18,7 @@ _ITSELF: Final = re.compile(r"(?<![\w.\])])([\w.\[\]'\"]+)\.load_state_dict\(\s*
 
 
 def loads(process: Process, rows: list[dict[str, Any]], limits: Limits) -> list[dict[str, Any]]:
-    """Those of the loads during training whose line hands a module the very state that it takes from it.
+    """The loads during training whose line hands a module the very state that it takes from it.
 
     The line has to say so. A state that is changed in place before it is loaded, as averages are, is another matter.
     """

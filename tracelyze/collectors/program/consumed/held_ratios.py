@@ -65,7 +65,8 @@ def _ratio(torch: Any, found: Weighed, trained: Any, kept: list[Any], weights: l
 
 
 def _is_made_of(weight: Any, expected: Any, counts: Any) -> Any:
-    """Of each row, whether a weight is that, but for limits; as far as elements count."""
+    """For each row, whether a weight is what is expected, but for limits that cut it off, in the elements that
+    count."""
     near = (weight - expected).abs() <= EXACT * expected
     away = ((expected - 1).abs() > AWAY) & counts
     uncut, several = (near & away).sum(1), away.sum(1)

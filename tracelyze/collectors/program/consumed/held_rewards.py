@@ -35,8 +35,9 @@ class HeldRewards:
         several elements, whatever its name is."""
 
     def read(self, frame: FrameType | None) -> dict[str, dict[str, Any]]:
-        """By name: what kind it is, the mean (of a list, of its latest entries), the sum, the count, the deviation; of
-        elements also how far those of one group are apart at most, in parts of the largest: groups are rows."""
+        """What the variables hold that are named after rewards, by name: what kind it is, the mean (of a list, of its
+        latest entries), the sum, the count, the deviation; of elements also how far those of one group are apart at
+        most, in parts of the largest: groups are rows."""
         found: dict[str, dict[str, Any]] = {}
         self.weighed = {}
         for variables, code in of_script(frame):
@@ -118,7 +119,7 @@ class HeldRewards:
         return _row("elements", mean, mean * count, count, spread) | {"within": apart / largest if largest else 0.0}
 
     def _number(self, value: Any) -> float | None:
-        """Of a number, or of a tensor in the host's memory that holds one."""
+        """The value of a number, or of a tensor in the host's memory that holds one; None of anything else."""
         if issubclass(type(value), (int, float)):
             return None if type(value) is bool else float(value)
         if is_plain(self._torch, value):

@@ -35,7 +35,8 @@ class Found(NamedTuple):
 
 
 def of(dataset: Any, sites: Sites, copied_once: bool = False) -> Found | None:
-    """Such a generator in `__getitem__` of a dataset of the script's own, in what that calls, or in one it wraps.
+    """The generator that is drawn from in `__getitem__` of a dataset of the script's own, in what that calls, or in one
+    it wraps.
 
     `copied_once`: workers read from it that each keep one copy in all epochs.
     """

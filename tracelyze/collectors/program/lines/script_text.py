@@ -50,7 +50,7 @@ def batches_of(code: CodeType, functions: list[CodeType]) -> list[CodeType]:
 
 
 def unread(keys: set[str], codes: list[CodeType]) -> set[str]:
-    """Those of these keys that functions give to a dictionary that they make, and name at no other place.
+    """Which of these keys functions give to a dictionary that they make, and name at no other place.
 
     A dictionary in which all keys are constants is made of one tuple of them. Other constants count as read.
     """

@@ -33,7 +33,7 @@ class LoneRows:
         self.found: Found = {}  # by field: the numbers of COUNTS
 
     def returns(self, frame: FrameType, made: Any) -> None:
-        """It is about to return: its variables still hold the samples that it was given."""
+        """The collate_fn is about to return: its variables still hold the samples that it was given."""
         torch = sys.modules["torch"]
         with own_errors_dropped:  # samples that answer with exceptions of their own
             with borrowed(frame) as variables, unseen(torch):
@@ -74,7 +74,7 @@ class LoneRows:
 
 
 def of(collate: Any) -> LoneRows | None:
-    """Of a collate_fn of the script's own; None of a library's."""
+    """What looks at the batches that a collate_fn of the script's own puts together; None for one of a library."""
     code = definitions.code_of(collate)
     return LoneRows(code) if code is not None else None
 
@@ -100,7 +100,7 @@ def together(parts: list[Found]) -> Found:
 
 
 def _part(sample: Any, key: Any) -> Any:
-    """The same field of a sample."""
+    """The field of a sample that has this key or place."""
     if isinstance(sample, dict):
         return sample.get(key)
     known = isinstance(sample, (tuple, list)) and type(key) is int and key < len(sample)
@@ -108,7 +108,7 @@ def _part(sample: Any, key: Any) -> Any:
 
 
 def _numbers(torch: Any, value: Any, dtype: Any) -> list[float] | None:
-    """Of a number, or of a few in a tensor, an array or a list, as this dtype holds them."""
+    """The values of a number, or of a few in a tensor, an array or a list, as this dtype holds them."""
     if type(value) in (int, float, bool):
         value = (value,)
     if type(value) in (list, tuple):

@@ -64,7 +64,7 @@ def momentum(modules: Iterable[Any]) -> float | None:
 
 
 def in_train(modules: list[weakref.ref[Any]]) -> list[Any]:
-    """Those of the modules that are in train mode now."""
+    """The modules among these that are in train mode now."""
     return [module for ref in modules if (module := ref()) is not None and module.training]
 
 

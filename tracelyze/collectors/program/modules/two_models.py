@@ -17,7 +17,7 @@ def columns(given: Any, target: Any, optimizers: Iterable[Tracked], models: list
 
 
 def between(given: Any, target: Any, optimizers: Iterable[Tracked], models: list[tuple[int, Any]]) -> dict[str, Any]:
-    """The same for the operations that made both."""
+    """The columns of `columns` for two nodes of a graph: the operations that made the input and the target."""
     behind = {id(leaf) for leaf in leaves(given)}
     beside = {id(leaf) for leaf in leaves(target)}
     held = {id(parameter) for tracked in optimizers for parameter in tracked.parameters()}

@@ -70,7 +70,7 @@ class SkippedRows:
         return count < self.allowed
 
     def hold(self, tracked: Tracked, time: float, losses: list[Any], expected: Expected) -> bool:
-        """The same of a step on a device: its row waits for those of the steps after it."""
+        """Make the row of a skipped step on a device, which waits for those of the steps after it."""
         names = self._names[0]
         values: list[Any] = [tracked.count, time, None]
         self._read(values, tracked, time)

@@ -25,7 +25,7 @@ def extent(tensor: Any) -> Extent:
 
 
 def saved(roots: Iterable[Any], extents: set[Extent]) -> set[Extent]:
-    """Those of the extents in which a tensor lies, in part at least, that the graph behind `roots` has saved."""
+    """Which of these extents hold a tensor, or a part of one, that the graph behind `roots` has saved."""
     found: set[Extent] = set()
     seen = {root.grad_fn: None for root in roots if root.grad_fn is not None}  # in order
     pending = list(seen)

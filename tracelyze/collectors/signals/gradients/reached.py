@@ -201,7 +201,8 @@ class Reached(Signal):
         )
 
     def _compare(self, reached: list[Any]) -> None:
-        """Of what backward reached: what no optimizer holds now, and whether it changed since it was seen first."""
+        """Look among what backward reached for what no optimizer holds now, and whether it changed since it was seen
+        first."""
         torch = self.torch
         lists = [p for o in list(constructed) for group in o.param_groups for p in group["params"]]
         if any(type(p) not in (torch.nn.Parameter, torch.Tensor) for p in lists):

@@ -88,8 +88,8 @@ class Loss(Signal):
             backward.line = line if accumulates else None
 
     def _note_divisor(self, backward: Backward, root: Any, scale: float) -> None:
-        """By what the script divided this loss: of some, and of those that may be a micro-batch's. `scale` is the
-        scaler's factor in it."""
+        """Note the number by which the script divided this loss: for some losses, and for those that may be a
+        micro-batch's. `scale` is the scaler's factor in it."""
         backwards, count = self.program.backwards, self.progress.backwards
         # The second backward of a step: gradients accumulate. Where they do, the last step may have a single one.
         may_accumulate = backwards.unused == 1 or (len(backwards.of_step) > 1 and bool(self._divided_by))
@@ -252,8 +252,8 @@ def divisions(torch: Any, node: Any) -> tuple[list[float | None], Any]:
 
 
 def own_divisor(torch: Any, node: Any) -> tuple[float | None, bool, bool]:
-    """By what the loss with this node was divided beyond its own mean, whether it is a part of the step's mean, and
-    whether it is a mean over the micro-batch, or a sum of such, the first of which is divided by nothing."""
+    """The number by which the loss with this node was divided beyond its own mean, whether it is a part of the step's
+    mean, and whether it is a mean over the micro-batch, or a sum of such, the first of which is divided by nothing."""
     constants, inner = divisions(torch, node)
     if is_mean(inner):
         return product(constants), False, True

@@ -189,7 +189,7 @@ class Scalars(Signal):
 
 
 def _is_filled(_row: dict[str, Any]) -> None:
-    """Of a row whose value is there: nothing to fill in."""
+    """Fill in nothing: the value of the row is there already."""
 
 
 class _Promised:

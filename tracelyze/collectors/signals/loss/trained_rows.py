@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 class TrainedRows:
-    """Of the early steps of a policy: which share of the rows was trained on before, since the model acted last."""
+    """For the early steps of a policy, which share of the rows was trained on before, since the model acted last."""
 
     def __init__(self, torch: Any, emit: Callable[[str, dict[str, Any]], None]) -> None:
         self.pending = PendingRows(emit, "events")

@@ -159,5 +159,5 @@ class WrittenLosses(Signal):
 
 
 def shape_of_sizes(sizes: tuple[int, ...]) -> str:
-    """As in the other rows of the table: 32x10."""
+    """The sizes as text, as in the other rows of the table: 32x10."""
     return "x".join(str(size) for size in sizes)

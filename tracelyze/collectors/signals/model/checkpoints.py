@@ -192,7 +192,7 @@ class Checkpoints(Signal):
         return {"statistics": len(changed), "statistics_missing": 0 if file.unnamed else sum(changed.values())}
 
     def _changed_statistics(self, module: Any) -> list[tuple[str, Any]]:
-        """Those of a model that are not what they were when they were noted last."""
+        """The running statistics of a model that are not what they were when they were noted last."""
         noted = [one for one in [self._first, *self._starts.values()] if one is not None][::-1]
         kept = [one for one in running_statistics(self.torch, module) if is_real(self.torch, one[1])]
         starts = [next((one for one in noted if one.place(tensor) is not None), None) for _, tensor in kept]

@@ -203,7 +203,7 @@ class Initializations(Signal):
         return known
 
     def _by_identity(self) -> dict[int, _Weight]:
-        """Those that are still there, which may have moved to a device after they were filled."""
+        """The weights that are still there, by identity now: they may have moved to a device after they were filled."""
         return {id(p): known for known in self._weights.values() if (p := known.parameter()) is not None}
 
 

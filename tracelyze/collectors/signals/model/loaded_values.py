@@ -97,7 +97,7 @@ class LoadedValues:
         self._pending.release(wait)
 
     def _weights(self, module: Any) -> Iterator[tuple[str, Any]]:
-        """By the names that they had before an adapter was put around their layers."""
+        """The weights of a module, by the names that they had before an adapter was put around their layers."""
         for name, one in list(module.named_parameters())[:MAX_TENSORS]:
             real = is_plain(self._torch, one) and one.is_floating_point()
             if real and one.dim() > 1 and one.numel() >= FEWEST:  # Biases and norms are often constant.

@@ -162,7 +162,7 @@ def _changes(module: Any) -> int | None:
 
 
 def renaming(missing: list[str], unexpected: list[str]) -> dict[str, Any]:
-    """By which change of prefix most of the missing names would be found among the unexpected ones."""
+    """The change of prefix by which most of the missing names would be found among the unexpected ones."""
     if not missing or not unexpected:
         return {}
     first = missing[0].split(".")

@@ -72,7 +72,7 @@ def _given(kind: str, node: Any, axis: Axis) -> Axis | None:
 
 
 def _reshaped(made: list[int], given: Any, axis: Axis) -> Axis | None:
-    """The same factor in the shape before a view: views keep the order of all values."""
+    """Where a factor of a shape lies in the shape before a view: views keep the order of all values."""
     ahead = prod(made[: axis.number]) * axis.before
     before = 1
     for number, size in enumerate(given):

@@ -62,7 +62,8 @@ def _of_scores(graph: Graph, softmax: Any) -> bool:
 
 
 def _pooled(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -> tuple[int, int] | None:
-    """The same of weights whose scores are no product: those of attention pooling, one for each position.
+    """The dimension of a softmax whose scores are no product, and the one that is summed over: of attention pooling,
+    with one weight for each position.
 
     Over another dimension than the one that is summed over, a softmax may share positions out among clusters, slots or
     capsules. Only over the first dimension, the samples, or over a single number, it cannot be meant.
@@ -112,8 +113,8 @@ def _axes(graph: Graph, users: dict[Any, list[tuple[Any, int]]], softmax: Any) -
 def _summed(
     graph: Graph, users: dict[Any, list[tuple[Any, int]]], product: Any, axes: list[int | None], sizes: tuple[int, ...]
 ) -> int | None:
-    """Of weights that are multiplied with values element by element: the dimension that this is then summed over. The
-    weights are one for each position: the features, in the last dimension, share it."""
+    """The dimension that a product of weights and values, element by element, is then summed over. The weights are one
+    for each position: the features, in the last dimension, share it."""
     made, following = getattr(product, "_input_metadata", None), users.get(product, [])
     if not made or len(following) != 1 or graph.nodes[following[0][0]] != "Sum":
         return None

@@ -84,7 +84,7 @@ def facts(torch: Any, found: Choices) -> list[Any]:
 
 
 def _weighed(torch: Any, node: Any, kind: str) -> Iterator[tuple[Any, Any]]:
-    """Of a product the factors that are constants or have values at hand, each with what it multiplies."""
+    """The factors of a product that are constants or have values at hand, each with what it multiplies."""
     parts = graphs.parts(node)
     if kind in FACTORS and len(parts) == 2:
         for name, other in zip(FACTORS[kind], parts[::-1], strict=True):
@@ -155,6 +155,6 @@ def _some_rows(values: Any, most: int) -> Any:
 
 
 def _sign(number: Any) -> float:
-    """Of a number that lies in the host's memory; 0 of others."""
+    """The sign of a number that lies in the host's memory; 0 for others."""
     value = float(number) if number.is_cpu else 0.0
     return float(value > 0) - float(value < 0)

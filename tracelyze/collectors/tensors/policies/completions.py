@@ -19,9 +19,9 @@ MOST = 512  # sequences that are looked at
 
 
 def facts(torch: Any, root: Any) -> list[Any]:
-    """Of the sequences in a policy's loss: how many there are, and how long; the share of those that count up to the
-    end, the share of these that have their commonest last symbol, and the last symbol of the first one. Empty where a
-    loss has no such sequences, or no mask."""
+    """What the masks say of the sequences in a policy's loss: how many there are, and how long; the share of those that
+    count up to the end, the share of these that have their commonest last symbol, and the last symbol of the first one.
+    Empty where a loss has no such sequences, or no mask."""
     for node, weights, _ in ratios.ways(torch, root, THROUGH | {"Exp"}, "Gather"):
         chosen, masks = saved(node, "index"), [one.detach() for one in weights if one.dim() == 2]
         if not is_plain(torch, chosen) or chosen.dim() != 3:

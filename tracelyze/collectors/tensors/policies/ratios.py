@@ -152,7 +152,7 @@ def _of_two_policies(node: Any) -> bool:
 
 
 def _weights(torch: Any, node: Any, kind: str, index: int) -> tuple[Any, ...]:
-    """By what an operation multiplies one of its inputs, or which of its elements it keeps."""
+    """What an operation multiplies one of its inputs by, or which of its elements it keeps."""
     found: Any = None
     if kind == "Mul":
         found = saved(node, "self" if index else "other")

@@ -53,7 +53,7 @@ def _facts(torch: Any, values: Any) -> tuple[Any, ...]:
 
 
 def _repeated(torch: Any, found: list[Any]) -> Any:
-    """Of the weights of all samples but the first, the share of those that are the same as of the sample before."""
+    """The share of samples, without the first, that have the same weights as the sample before."""
     samples = max(found, key=lambda one: one.numel()).detach()
     if samples.numel() == 1:  # a number for each sample
         samples = torch.stack([one.detach().reshape(()) for one in found])

@@ -32,7 +32,7 @@ def columns(torch: Any, given: Any, target: Any) -> dict[str, Any]:
 
 
 def behind(torch: Any, root: Any, given: Any, target: Any) -> dict[str, Any]:
-    """The same, of what is behind a node of the graph."""
+    """The columns for inputs that lie behind a node of the graph."""
     samples = int(target.shape[0]) if target.dim() else 0
     if samples < FEWEST or target.numel() != samples or given.shape[0] != samples or not is_plain(torch, target):
         return {}

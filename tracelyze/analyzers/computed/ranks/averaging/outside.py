@@ -49,7 +49,7 @@ class Outside:
         return f"Wrap {what} as well, before the optimizer is made, or make it a part of the module that is wrapped."
 
     def code(self) -> str:
-        """The same as a line of code; empty where the module has no name."""
+        """The line of code that wraps the module; empty where the module has no name."""
         return f"{self.called} = {DDP}({self.called})  # before the optimizer is made" if self.called else ""
 
 

@@ -23,7 +23,8 @@ class Made(NamedTuple):
 
 
 def in_place(process: Process, place: Location | None) -> Made | None:
-    """Of the statement at a line which names a batch normalisation with its channels; None at any other."""
+    """The statement at a place with group normalisations in place of the batch normalisations; None where it names none
+    with its channels."""
     own = own_statement.at(process, place)
     if own is None or place is None or not own.is_whole:
         return None

@@ -18,7 +18,8 @@ _NO_BOUND: Final = re.compile(r"\b(?:maxsize\s*=\s*None|(?<=lru_cache\()None)\b"
 
 
 def bounded(process: Process, place: Location) -> Remedy:
-    """For the line of a decorator. What functools computes anew is the same, so that results may go at any time."""
+    """A bound for what the decorator at this line caches. What functools computes anew is the same, so that results may
+    go at any time."""
     line = _NO_BOUND.sub(_BOUND, place.source).replace("functools.cache", f"functools.lru_cache({_BOUND})")
     fix = (
         f"Line {place.line} keeps the result for every argument that is new, and new ones come until the end: give it "

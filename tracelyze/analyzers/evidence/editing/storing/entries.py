@@ -29,8 +29,8 @@ IN_ARRAYS: Final = Remedy(
 
 
 def bounded(process: Process, place: Location | None, dataset: bool) -> Remedy | None:
-    """For the line that puts the entries in; `dataset`: it stands where a data set reads a sample. None where neither
-    an append nor an entry of a dictionary is known there."""
+    """A bound for what the line at this place puts its entries into. `dataset`: it stands where a data set reads a
+    sample. None where neither an append nor an entry of a dictionary is known there."""
     own = own_statement.at(process, place) if place else None
     if own is None or place is None:
         return None

@@ -48,7 +48,7 @@ class GrowingCaches:
 
 
 def _without_bound() -> list[Any]:
-    """Those of the script's modules and of the classes there."""
+    """The cached functions without a bound in the script's modules and in the classes there."""
     found: dict[int, Any] = {}
     for module in itertools.islice(filter(_of_script, list(sys.modules.values())), MAX_MODULES):
         for value in _values(module):

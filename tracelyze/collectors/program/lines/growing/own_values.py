@@ -17,8 +17,8 @@ _NAMES: Final = ("_FAST", "_NAME", "_GLOBAL", "_DEREF")
 
 
 def lines(code: CodeType, name: str, attribute: bool, within: int | None = None) -> list[int]:
-    """Such lines of a function. `within`: a line that is under way; only lines of a loop around it count, where there
-    is one."""
+    """The lines of a function that give `name` a new value made of its old one, or put more into what it stands for.
+    `within`: a line that is under way; only lines of a loop around it count, where there is one."""
     known = code.co_names if attribute else (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars)
     if name not in known or code.co_name == "__init__":
         return []
