@@ -99,10 +99,22 @@ def kernels(seen: Attributed, host: HostDetail, work: Launched, looked_at: str) 
     )
 
 
-def operators(
-    seen: Attributed, host: HostDetail, work: Launched, begin: float, end: float, steps: int
-) -> Listing | None:
-    """Operators and runtime calls with most time of their own, on host and device, in the steps looked at."""
+@dataclass(frozen=True)
+class _OperatorTimes:
+    """What each operator took in the steps looked at: arrays of shape [names of the detail], in microseconds."""
+
+    total: Floats
+    """On the host, without the time within itself, as a recursive one has."""
+    own: Floats
+    """On the host, without the operators that it calls."""
+    count: Integers
+    on_device: Floats
+    """Of the work that it launched itself."""
+    lines: dict[int, str]
+    """The line with most of its own time, by operator."""
+
+
+def _operator_times(host: HostDetail, work: Launched, begin: float, end: float) -> _OperatorTimes:
     detail = host.detail
     size = len(detail.names)
     total, own, count = np.zeros(size), np.zeros(size), np.zeros(size, dtype=np.int64)
@@ -132,23 +144,31 @@ def operators(
         located = place[rows] >= 0
         keys.append(np.stack([detail.name[rows[located]].astype(np.int64), place[rows[located]]], axis=1))
         times.append(work.time[linked][located])
-    by_time: list[int] = np.argsort(-(own + on_device), kind="stable").tolist()
-    ranked = [index for index in by_time if count[index] and not STEP_MARK.match(detail.names[index])]
+    return _OperatorTimes(total, own, count, on_device, _main_line(keys, times, said))
+
+
+def operators(
+    seen: Attributed, host: HostDetail, work: Launched, begin: float, end: float, steps: int
+) -> Listing | None:
+    """Operators and runtime calls with most time of their own, on host and device, in the steps looked at."""
+    names, took = host.detail.names, _operator_times(host, work, begin, end)
+    own = took.own
+    by_time: list[int] = np.argsort(-(own + took.on_device), kind="stable").tolist()
+    ranked = [index for index in by_time if took.count[index] and not STEP_MARK.match(names[index])]
     if not ranked:
         return None
-    lines = _main_line(keys, times, said)
     shown, rest = ranked[:ROWS], ranked[ROWS:]
-    with_device, with_lines = bool(on_device.any()), bool(lines)
+    with_device, with_lines = bool(took.on_device.any()), bool(took.lines)
     table: list[list[float | int | str | None]] = []
     for index in shown:
         row: list[float | int | str | None] = [
-            short(detail.names[index]),
-            _per(count[index], steps),
+            short(names[index]),
+            _per(took.count[index], steps),
             round(float(own[index]) / steps / 1e3, 4),
-            round(float(total[index]) / steps / 1e3, 4),
+            round(float(took.total[index]) / steps / 1e3, 4),
         ]
-        row += [round(float(on_device[index]) / steps / 1e3, 4)] if with_device else []
-        table.append([*row, lines.get(index, "")] if with_lines else row)
+        row += [round(float(took.on_device[index]) / steps / 1e3, 4)] if with_device else []
+        table.append([*row, took.lines.get(index, "")] if with_lines else row)
     unit = " per step" if seen.steps.counted else ""
     columns = [("Operator", "text"), (f"Calls{unit}", ""), (f"Host, itself{unit}", "ms"), (f"Host, in all{unit}", "ms")]
     columns += [(f"Device, itself{unit}", "ms")] if with_device else []
@@ -159,7 +179,7 @@ def operators(
         f"Over {where}. Itself: without the operators that it calls; device: the kernels that it launched itself.",
         [*columns, ("Python", "text")] if with_lines else columns,
         table,
-        [detail.names[index] for index in shown],
+        [names[index] for index in shown],
         f"and {len(rest):,} more, {share} of the host's time" if len(rest) else "",
     )
 

@@ -56,17 +56,20 @@ def terms(torch: Any, root: Any) -> Terms:
         kind, parts = saved_values.kind(node), graphs.parts(node)
         if kind in SQUARES or (kind == "Mul" and parts[0] is parts[-1]):
             squared |= _behind(node, AFFINE | {kind}, HEADS)
-        elif kind == "Mul":
-            given = saved(node, "self"), saved(node, "other")
-            if len(found.products) < MAX_PRODUCTS and all(is_plain(torch, one) for one in given) and _rows(*given):
-                found.products.append((*given, factors))
-            for chosen, weight, values in zip(parts, parts[::-1], given[::-1], strict=True):
-                several = is_plain(torch, values) and values.numel() > 1
-                if several and chosen is not None and is_log_probability(chosen):
-                    found.weights.append(values)
-                    found.ratios += _ratios(torch, chosen) if not found.ratios else []
-                    if weight is not None:
-                        weighed.append((_behind(weight, AFFINE, HEADS), _behind(chosen, LIKELIHOOD, HEADS)))
+            continue
+        if kind != "Mul":
+            continue
+        given = saved(node, "self"), saved(node, "other")
+        if len(found.products) < MAX_PRODUCTS and all(is_plain(torch, one) for one in given) and _rows(*given):
+            found.products.append((*given, factors))
+        for chosen, weight, values in zip(parts, parts[::-1], given[::-1], strict=True):
+            several = is_plain(torch, values) and values.numel() > 1
+            if not several or chosen is None or not is_log_probability(chosen):
+                continue
+            found.weights.append(values)
+            found.ratios += _ratios(torch, chosen) if not found.ratios else []
+            if weight is not None:
+                weighed.append((_behind(weight, AFFINE, HEADS), _behind(chosen, LIKELIHOOD, HEADS)))
     found.undetached = any(weight & squared and not weight & own for weight, own in weighed)
     return found
 
