@@ -40,7 +40,7 @@ def clear_after_own_step(optimization: Optimization) -> Diff | None:
 
 
 def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
-    found = step and recorded_text.statement(process, step)
+    found = step and recorded_text.line_at(process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:
         return None
@@ -50,7 +50,7 @@ def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
 def clear_all(optimization: Optimization) -> Diff | None:
     """The optimizer's own zero_grad in place of that of a part of the model."""
     clear, step = _only(optimization.process, "zero_grad"), _only(optimization.process, "step")
-    there = clear and recorded_text.statement(optimization.process, clear)
+    there = clear and recorded_text.line_at(optimization.process, clear)
     stepped = step and STEP.fullmatch(step.source)
     if not clear or not there or not stepped or not _same_function(clear, step) or not CLEAR.fullmatch(there[1]):
         return None
@@ -62,8 +62,8 @@ def clear_before_backward(optimization: Optimization) -> Diff | None:
     process = optimization.process
     clear, backward = _only(process, "zero_grad"), _only(process, "backward")
     there, done = (
-        clear and recorded_text.statement(process, clear),
-        backward and recorded_text.statement(process, backward),
+        clear and recorded_text.line_at(process, clear),
+        backward and recorded_text.line_at(process, backward),
     )
     excerpt = clear and recorded_text.excerpt_of(process, clear)
     if not clear or not backward or not there or not done or not excerpt or not _same_function(clear, backward):
@@ -78,9 +78,9 @@ def unscale_before_clip(optimization: Optimization) -> Diff | None:
     """scaler.unscale_ in front of the line that clips; of one that is given a norm, in front of where that is taken."""
     process = optimization.process
     clip, step = _only(process, "clip"), process.site(optimization.facts.get("site")) or _only(process, "step")
-    there = clip and recorded_text.statement(process, clip)
+    there = clip and recorded_text.line_at(process, clip)
     match = step and SCALER_STEP.fullmatch(step.source)
-    stepping = step and recorded_text.statement(process, step)
+    stepping = step and recorded_text.line_at(process, step)
     if not clip or not there or not match or not _same_function(clip, step):
         return None
     if stepping and len(stepping[0]) > len(
@@ -126,7 +126,7 @@ def norm_taken(process: Process, clip: Location) -> Location | None:
 def step_by_scaler(optimization: Optimization) -> Diff | None:
     """The scaler's step and update in place of the optimizer's step."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = step and recorded_text.statement(optimization.process, step)
+    there = step and recorded_text.line_at(optimization.process, step)
     match, scaled = there and STEP.fullmatch(there[1]), backward and SCALED_BACKWARD.fullmatch(backward.source)
     if not step or not there or not match or not scaled or not _same_function(step, backward):
         return None
@@ -138,7 +138,7 @@ def step_by_scaler(optimization: Optimization) -> Diff | None:
 def scale_the_loss(optimization: Optimization) -> Diff | None:
     """The backward of the scaled loss in place of the plain one."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
-    there = backward and recorded_text.statement(optimization.process, backward)
+    there = backward and recorded_text.line_at(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None
@@ -148,7 +148,7 @@ def scale_the_loss(optimization: Optimization) -> Diff | None:
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:
     """The scores in place of their softmax, where the line of the loss takes it of its first argument."""
-    there = loss and recorded_text.statement(process, loss)
+    there = loss and recorded_text.line_at(process, loss)
     line = parsed_line.parse(there[1]) if there else None
     softmaxes = line.calls("softmax") if line else []
     if not loss or not there or line is None or len(softmaxes) != 1:

@@ -70,7 +70,7 @@ def _appends(kept: Kept) -> bool:
 def _plain(optimization: Optimization, line: Location) -> Diff | None:
     """The edit of an append of a name, or of a sum with one that holds a graph, in the function that calls backward:
     elsewhere, as in a meter's `update`, a name may stand for a number now and then, which cannot be detached."""
-    there, backward = recorded_text.statement(optimization.process, line), optimization.backward_location
+    there, backward = recorded_text.line_at(optimization.process, line), optimization.backward_location
     averaged = None if retains(optimization) else averages.detached(optimization, line)
     if averaged is not None:
         return averaged
@@ -172,7 +172,7 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     averaged = averages.guarded(optimization.process, line, retains(optimization))
     if averaged:
         return averaged
-    text = line and recorded_text.statement(optimization.process, line)
+    text = line and recorded_text.line_at(optimization.process, line)
     statement = "".join(text).strip() if text else ""
     found = STORED.fullmatch(statement)
     if line is None or found is None or not found["value"].isidentifier() or "#" in statement:

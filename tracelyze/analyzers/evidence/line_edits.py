@@ -276,7 +276,7 @@ def under(process: Process, place: Location | None, head: str) -> Diff | None:
     if own is not None and isinstance(own.parsed.statement, ast.Return):
         return own.under(head)
     inserted = line_before(process, place, head)
-    there = recorded_text.statement(process, place) if place else None
+    there = recorded_text.line_at(process, place) if place else None
     if inserted is None or there is None:
         return None
     line = "".join(there)
@@ -298,7 +298,7 @@ def shifted(place: Location | None) -> str:
 
 def line_before(process: Process, place: Location | None, line: str) -> Diff | None:
     """Another statement in front of a whole one."""
-    there = recorded_text.statement(process, place) if place else None
+    there = recorded_text.line_at(process, place) if place else None
     above = recorded_text.around(process, place).get(place.line - 1, "") if place else ""
     own = parsed_line.parse(there[1]) if there else None
     whole = own is not None and isinstance(own.statement, ast.Assign | ast.AugAssign)
@@ -309,7 +309,7 @@ def line_before(process: Process, place: Location | None, line: str) -> Diff | N
 
 def to_bfloat16(process: Process, place: Location | None) -> Diff | None:
     """bfloat16 in place of float16, where the line opens a region of autocast and names the type once."""
-    there = recorded_text.statement(process, place) if place else None
+    there = recorded_text.line_at(process, place) if place else None
     if not place or not there or "autocast" not in there[1] or there[1].count("float16") != 1:
         return None
     line = "".join(there)

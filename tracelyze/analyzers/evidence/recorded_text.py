@@ -79,8 +79,9 @@ def excerpt_of(process: Process, location: Location) -> Excerpt | None:
     return beside
 
 
-def statement(process: Process, location: Location) -> tuple[str, str] | None:
-    """Indentation and text of a line as it stands in the file; None where its text is not what ran."""
+def line_at(process: Process, location: Location) -> tuple[str, str] | None:
+    """Indentation and text of one line as it stands in the file; None where its text is not what ran. Of a statement
+    that stands on several lines, `editing/own_statement` knows the whole."""
     excerpt = excerpt_of(process, location)
     if excerpt is None or not 0 <= location.line - excerpt.first_line < len(excerpt.lines):
         return None

@@ -1,6 +1,7 @@
 """Lines that the script's text holds (roles of the table sites), and that evidence of what happened points at.
 
-That such a line stands in the script is all that is known of it. So one is named only where there is no other.
+That such a line stands in the script is all that is known of it. So one is named only where there is no other, but for
+a few that stand beside it (`only_of`).
 """
 
 from __future__ import annotations
@@ -310,7 +311,10 @@ def _whole(place: Location) -> bool:
 
 
 def only_of(lines: list[Location]) -> Location | None:
-    """The first of these lines, where they stand together in one function."""
+    """The first of these lines, where they stand together in one function: they then count as one place.
+
+    Where lines that stand together do different things (two regions, two calls), callers ask for a single one instead.
+    """
     first = min(lines, key=lambda one: one.line, default=None)
     if first is None or len({one.file_function for one in lines}) > 1:
         return None

@@ -121,7 +121,8 @@ def _refilled_there(load: Row, row: Row) -> bool:
 
 
 def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: bool) -> Finding:
-    """`row`: what torch.nn.init was seen to fill before a first step. `few`: the model has more weights than these."""
+    """The finding about loaded weights that were filled anew. `row`: what torch.nn.init was seen to fill before a first
+    step. `few`: the model has more weights than these."""
     loaded, beside = int(row["loaded"]), int(row["beside"] or 0)
     title = f"Loaded weights are initialised again: {row['overwritten']} of {loaded} were overwritten"
     which, left = ("it", "it") if loaded == 1 else (f"{row['overwritten']} of them", "them")

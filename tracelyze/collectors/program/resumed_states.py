@@ -20,7 +20,8 @@ class Given:
         self._parameters = SetByIdentity()
 
     def add(self, module: Any, missing: Any) -> None:
-        """`missing`: names that the load did not find; None where the module's own `load_state_dict` does not say."""
+        """A load into this module is over. `missing`: names that the load did not find; None where the module's own
+        `load_state_dict` does not say."""
         left = set(missing or ())
         for name, parameter in module.named_parameters(remove_duplicate=False):
             if name not in left:

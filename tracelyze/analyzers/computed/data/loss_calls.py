@@ -12,7 +12,7 @@ import numpy as np
 from tracelyze.analyzers.computed.once import measured_once
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import everywhere
-from tracelyze.analyzers.evidence.loss import handed_back, statement
+from tracelyze.analyzers.evidence.loss import assignment, handed_back
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Skipped, Threshold
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Location, Mark, Severity
 from tracelyze.formatting import plural
@@ -164,10 +164,10 @@ def finding(process: Process, line: Line, bad: list[Row], limits: Limits, rule: 
 
 def computed_at(process: Process, line: Line) -> Location | None:
     """The line that computes the loss, also where the script writes it out and only its backward is known."""
-    written = statement.of(process, line.location)
+    written = assignment.of(process, line.location)
     if written is None:
         return line.location
-    return handed_back.inside(process, written, statement.name_of(line.location))
+    return handed_back.inside(process, written, assignment.name_of(line.location))
 
 
 def sizes(text: str | None) -> list[int]:

@@ -90,7 +90,8 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
 
 
 def _what_they_are(rounded: str, learns: bool) -> str:
-    """`rounded`: the largest of the weights, where rounding made some of them differ from zero; else empty."""
+    """What the weights are where they say nothing. `rounded`: the largest of the weights, where rounding made some of
+    them differ from zero; else empty."""
     if rounded:
         return (
             f"what rounding leaves of zero, or an epsilon makes of that ({rounded} at most). It says nothing of what "

@@ -47,7 +47,8 @@ def at_the_call(lines: Sequence[Line], line: Line, first: Row) -> Line:
 
 
 def of(process: Process, line: Line, rows: list[Row], teacher: str) -> Thawed | None:
-    """`teacher`: what the method that computes the loss calls it."""
+    """What was seen of a teacher that trains since one of these rows and did not before; None where it always did.
+    `teacher`: what the method that computes the loss calls it."""
     still = [row for row in line.rows if row["step"] < rows[0]["step"]]
     if not still:
         return None

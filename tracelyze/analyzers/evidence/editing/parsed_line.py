@@ -89,7 +89,8 @@ def parse(text: str) -> ParsedLine | None:
 
 
 def of(place: Location | None) -> ParsedLine | None:
-    """The statement at a place, as far as its line says; None where there is no place."""
+    """The statement at a place, as far as its one line says (`own_statement.at` reads on where it goes on); None where
+    there is no place."""
     return parse(place.source) if place is not None else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.ranks import own_data
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -101,7 +101,7 @@ def _finding(process: Process, uneven: own_data.Uneven, values: dict[int, float]
     loader = next(iter(process.loaders.records()), None)
     what, place = uneven.what, process.loader_location(loader) if loader else None
     effect = uneven.effect.replace("{idles}", percent(1.0 - low / high))
-    loss = statement.name_of(process.longest.backward_location) or "loss"
+    loss = assignment.name_of(process.longest.backward_location) or "loss"
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.computed.targets import of_microbatches
 from tracelyze.analyzers.computed.targets.of_microbatches import OF_TORCH, Means
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.loss.means import divided
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -66,7 +66,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
     off = [abs(count / sum(counts) - 1 / len(counts)) * len(counts) for counts in steps for count in counts]
     most = max(max(counts) / max(min(counts), 1.0) for counts in steps)
     called = loss_calls.only_place(optimization.process, OF_TORCH)
-    written = statement.of(optimization.process, optimization.loss_location)
+    written = assignment.of(optimization.process, optimization.loss_location)
     begins = called or written or optimization.loss_location
     own = divided.by_own_count(optimization.process, begins, "tokens", means.divided)
     return Finding(

@@ -69,7 +69,8 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
 def _grown(
     optimization: Optimization, between: tuple[int, int], ratio: float, base: float, runaway: bool, limits: Limits
 ) -> Finding:
-    """`between`: the first row that may be above the early level, and the first that was measured to be."""
+    """The finding about norms that grew above their early level. `between`: the first row that may be above the early
+    level, and the first that was measured to be."""
     first = between[0]
     begin, seen = (timing.step_at(optimization, row) for row in between)
     since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"

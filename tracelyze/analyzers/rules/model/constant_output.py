@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence.editing.remade import lines
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
@@ -113,7 +113,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
 def _terms(process: Process, line: Line) -> str:
     """The terms of what the backward is called on, as the script adds them up."""
     backward = process.location("backward")
-    return lines.terms(process, statement.of(process, backward)) or lines.terms(process, line.location)
+    return lines.terms(process, assignment.of(process, backward)) or lines.terms(process, line.location)
 
 
 RULE = Rule(

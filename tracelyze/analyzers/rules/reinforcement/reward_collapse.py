@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.evidence.editing.remade import signs
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -43,7 +43,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if divergence is not None and not jumped and not _is_worse(reward, divergence, limits):
         return Passed("the reward fell, and the policy stayed as close to its reference as before")
     kl = limits.against("kl") if jumped else ()
-    line, backward = statement.of_last(process)
+    line, backward = assignment.of_last(process)
     return [
         Finding(
             rule=RULE.id,
@@ -96,7 +96,7 @@ def _from_the_start(
     apart = divergence.blocks(BLOCKS) if divergence is not None else np.zeros(1)
     if divergence is None or apart[-1] <= 0 or apart[-1] < limits["kl"] * apart[0]:
         return Passed("the reward fell, and nothing shows that the policy moved away from its reference")
-    line, backward = statement.of_last(process)
+    line, backward = assignment.of_last(process)
     turned = signs.without_minus(process, line) or signs.with_minus(process, line)
     found = Finding(
         rule=RULE.id,

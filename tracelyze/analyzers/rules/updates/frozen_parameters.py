@@ -61,7 +61,8 @@ def _made_at(process: Process, row: Row) -> Location | None:
 
 
 def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limits) -> Finding:
-    """`ran`: forward does run a module that holds some of the tensors, so that something cuts it off from the loss."""
+    """The finding about tensors that no backward reached. `ran`: forward does run a module that holds some of the
+    tensors, so that something cuts it off from the loss."""
     share = row["missed_elements"] / max(1, row["held_elements"])
     process = optimization.process
     change = script_lines.cut(process) if ran else _made_at(process, row)

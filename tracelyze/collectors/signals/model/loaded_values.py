@@ -65,7 +65,8 @@ class LoadedValues:
         return bool(self._loaded or self._pending.waiting)
 
     def keep(self, module: Any, missing: set[str], row: dict[str, Any]) -> None:
-        """`row`: what is known of this load. `missing`: names that were not in it."""
+        """Keep samples of the values that a load has left in a module. `row`: what is known of this load. `missing`:
+        names that were not in it."""
         self._loaded = [one for one in self._loaded if one.module() not in (None, module)]
         if len(self._loaded) >= LOOKS:
             return

@@ -28,8 +28,8 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
     first, second = pairs[0]
     place = second if second.line < step.line or first.line > step.line else first
     there, other = (
-        recorded_text.statement(process, place),
-        recorded_text.statement(process, first if place is second else second),
+        recorded_text.line_at(process, place),
+        recorded_text.line_at(process, first if place is second else second),
     )
     if not there or not other or there != other or not edits.CLEAR.fullmatch(there[1]):
         return None

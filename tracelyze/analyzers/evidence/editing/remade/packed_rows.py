@@ -32,8 +32,9 @@ APART: Final = (
 
 
 def example(process: Process, place: Location | None, end: float | None, cut: bool, numbered: bool) -> str:
-    """`place`: where the model is called; `end`: the id in which all samples end, if one is known; `cut`: rows begin
-    anywhere in a sample; `numbered`: a mask numbers the samples of a row."""
+    """An example that keeps the samples of packed rows apart. `place`: where the model is called; `end`: the id in
+    which all samples end, if one is known; `cut`: rows begin anywhere in a sample; `numbered`: a mask numbers the
+    samples of a row."""
     library = frameworks.transformers(process)
     if library and numbered:
         return ABOVE + BY_NUMBER + MASK

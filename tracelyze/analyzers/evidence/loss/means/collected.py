@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
-from tracelyze.analyzers.evidence.loss import statement
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Collected(NamedTuple):
 
 def divided(process: Process, backward: Location | None) -> Collected | None:
     """The only line of the function that reads the loss behind the only one that divides it by a name or a number."""
-    loss = statement.name_of(backward)
+    loss = assignment.name_of(backward)
     if backward is None or not loss:
         return None
     lines = recorded_text.of_function(process, backward)

@@ -67,7 +67,8 @@ def _begin(one: dis.Instruction) -> tuple[int | None, int | None]:
 
 
 def _is_dropped(chain: list[str], given: frozenset[str]) -> bool:
-    """`chain`: `["labels", "masked_fill"]`; `given`: what the last call is given by name."""
+    """Whether the last call of a line does nothing but return what the line drops. `chain`: `["labels",
+    "masked_fill"]`; `given`: what the last call is given by name."""
     if len(chain) < 2 or (len(chain) == 2 and chain[0] in _OWN) or given & _IN_PLACE:
         return False
     last = chain[-1]

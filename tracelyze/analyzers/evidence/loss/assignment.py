@@ -1,4 +1,4 @@
-"""The statement that computes a loss which the script writes out: the recording knows where its backward began."""
+"""The assignment that computes a loss which the script writes out: the recording knows where its backward began."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def of(process: Process, backward: Location | None) -> Location | None:
 
 
 def of_last(process: Process) -> tuple[Location | None, Location | None]:
-    """That of the training that began last, and its backward: a policy is trained after its pretraining."""
+    """The assignment of the loss in the training that began last, and its backward: a policy is trained after its
+    pretraining."""
     backward = process.optimizations[-1].backward_location if process.optimizations else None
     return of(process, backward), backward
 

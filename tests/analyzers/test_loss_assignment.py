@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelyze.analyzers.evidence.loss import handed_back, statement
+from tracelyze.analyzers.evidence.loss import assignment, handed_back
 
 PLAIN = ["out = net(x)", "loss = (out - y).square().mean()", "optimizer.zero_grad()", "loss.backward()"]
 
@@ -32,7 +32,7 @@ def test_the_nearest_assignment(make, lines: list[str], expected: int | None) ->
         "source": lines[-1].strip(), "excerpt_line": 10, "excerpt": "\n".join(lines),
     }  # fmt: skip
     process = make.process(make.steps(), sites=[site])
-    found = statement.of(process, process.location("backward"))
+    found = assignment.of(process, process.location("backward"))
     assert (None if found is None else found.line - 10) == expected
 
 
@@ -74,7 +74,7 @@ def test_a_loss_that_a_function_hands_back(make, helper: list[str], call: str, e
         ),
     ]  # fmt: skip
     process = make.process(make.steps(), sites=sites)
-    found = statement.of(process, process.location("backward"))
+    found = assignment.of(process, process.location("backward"))
     assert found is not None
     inside = handed_back.inside(process, found, "loss")
     assert inside.line - 1 == (len(text) - 2 if expected is None else expected)
