@@ -13,7 +13,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from tracelyze.collectors.program.call_sites import Sites
-from tracelyze.collectors.program.lines import sample_lines
+from tracelyze.collectors.program.lines import named_calls, sample_lines
+from tracelyze.collectors.program.lines.loops import stream_loops
 
 SOURCE = Path(__file__).read_text(encoding="utf-8").splitlines()
 
@@ -181,3 +182,89 @@ def test_the_line_that_asks_for_the_worker_where_there_is_none(stream: Any, text
     sites: Any = SimpleNamespace(at=lambda role, code, line: found.append(line))
     sample_lines.asked_when_made(stream, sites)
     assert [text in SOURCE[line - 1] for line in found] == [True] * (text is not None)
+
+
+def in_shards(self: Any) -> Any:
+    shards = sorted(self.shards)
+    for shard in shards:  # shards
+        for row in shard:
+            if row is None:
+                continue
+            yield row
+
+
+def handed_on(self: Any) -> Any:
+    for shard in self.shards:  # handed on
+        yield from shard
+
+
+def for_ever(self: Any) -> Any:
+    while True:
+        for row in self.rows:
+            yield row + row
+
+
+def twice(self: Any) -> Any:
+    for row in self.rows:
+        yield row
+    for row in self.more:
+        yield row
+
+
+def with_a_rest(self: Any) -> Any:
+    held = []
+    for row in self.rows:
+        held.append(row)
+        if len(held) > 9:
+            yield held.pop()
+    yield from held
+
+
+@pytest.mark.parametrize(
+    ("stream", "line"),
+    [(in_shards, "# shards"), (handed_on, "# handed on"), (for_ever, ""), (twice, ""), (with_a_rest, "")],
+)
+def test_the_loop_by_which_a_stream_yields_all_it_has(stream: Any, line: str) -> None:
+    found = stream_loops.outermost(stream.__code__)
+    assert (found is None) == (not line)
+    assert found is None or SOURCE[found - 1].endswith(line)
+
+
+def as_planes(rows: Any) -> Any:
+    labels = torch.from_numpy(rows[1])
+    planes = torch.from_numpy(rows[0]).float()  # planes
+    return planes, labels
+
+
+def batches(rows: Any) -> Any:
+    for at in range(0, len(rows), 8):
+        yield as_planes(rows[at : at + 8])
+
+
+def of_numbers(rows: Any) -> Any:
+    for row in rows:
+        yield torch.tensor(row)  # numbers
+
+
+@pytest.mark.parametrize(("maker", "line"), [(batches, "# planes"), (of_numbers, "# numbers")])
+def test_the_line_that_makes_a_batch_of_a_generator(maker: Any, line: str) -> None:
+    rows: list[dict[str, Any]] = []
+    functions = [as_planes.__code__, batches.__code__, of_numbers.__code__]
+    sample_lines.of_batches(maker.__code__, functions, Sites(rows.append))
+    assert told(rows, "batch-sample") == [line.removeprefix("# ")]
+
+
+class Lit:
+    def configure_optimizers(self) -> Any:
+        optimizer = object()
+        if not optimizer:
+            return None
+        return {  # returned
+            "optimizer": optimizer,
+        }
+
+
+def test_what_configure_optimizers_returns() -> None:
+    (line,) = named_calls.optimizers_returned(Lit.configure_optimizers.__code__)
+    assert SOURCE[line - 1].endswith("# returned")
+    assert named_calls.optimizers_returned(as_planes.__code__) == []

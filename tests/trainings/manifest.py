@@ -866,6 +866,7 @@ SETTINGS: Final = (
     ),
     pair("churn_table", "few-leave", "class-imbalance", consequences=STUCK),
     pair("churn_table", "blank-held", "validation-nonfinite", lines=("measure(model(x[:held]), y[:held])",)),
+    pair("idle_gauges", "idle-held", "validation-nonfinite", lines=("return (rows - low) / (high - low)",)),
     pair("churn_table", "tight-clip", "clipping-always-active", fast=True),
     pair("churn_table", "queries", "softmax-wrong-dim", lines=(".softmax(self.dim)",)),
     faulty("seeded_every_epoch", "same-order-every-epoch", lines=("torch.manual_seed(1234)",), fast=True),
@@ -910,6 +911,13 @@ SETTINGS: Final = (
             ("raw-generator", "yield counts[rows], wet[rows]"),
         )
     ),
+    pair(
+        "moss_tiles",
+        "raw-bytes",
+        "input-normalization",
+        consequences=(*BLOW_UP, *STUCK),
+        lines=("planes = torch.tensor(",),
+    ),
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),
     pair("two_ranks", "past-wrapper", "ranks-out-of-sync", lines=("loss = (called(x) - y).square().mean()",)),
@@ -944,7 +952,7 @@ SETTINGS: Final = (
         "letters_read_early", "corrupted-copy", consequences=MISFED, lines=("self.slots[number].clone()",), fast=True
     ),
     faulty("shared_memory_feed", "corrupted-copy", consequences=MISFED, lines=("share_memory_()",)),
-    pair("worker_stream", "whole-file", "duplicated-batches", lines=("def __iter__(self):",), fast=True),
+    pair("worker_stream", "whole-file", "duplicated-batches", lines=("for line in mine:",), fast=True),
     pair("worker_stream", "asks-early", "duplicated-batches", lines=("worker = get_worker_info()",), fast=True),
 )
 

@@ -55,13 +55,18 @@ def gap(optimization: Optimization, limits: Limits) -> tuple[float, float] | Non
 def batch_location(optimization: Optimization, samples: float, layer: str = "") -> Location | None:
     """The loader of batches that are forwarded whole: its line sets their size. Else the line that makes the layer, or
     the first batch normalisation, or that of the backward."""
-    process, loader = optimization.process, optimization.loader
-    made_at = process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
+    process = optimization.process
     return (
-        made_at
+        loader_of_size(optimization, samples)
         or (process.module_location(layer) if layer else normalisation(process))
         or optimization.backward_location
     )
+
+
+def loader_of_size(optimization: Optimization, samples: float) -> Location | None:
+    """The line that makes the loader, if it makes batches of this size."""
+    loader = optimization.loader
+    return optimization.process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
 
 
 def with_size(outcome: OneOutcome, optimization: Optimization) -> OneOutcome:

@@ -26,6 +26,13 @@ def sample(process: Process, loader: Mapping[str, Any]) -> Location | None:
     return process.site(loader.get("sample_at")) or process.site(loader.get("read_by"))
 
 
+def of_a_generator(process: Process) -> Location | None:
+    """The line that makes a batch numbers, in the only generator that gives a loop its batches, or in a function that
+    it calls; None beside a loader, whose samples are made elsewhere."""
+    fed = process.location("loader") is not None
+    return None if fed or len(process.locations("batches")) != 1 else script_lines.only(process, "batch-sample")
+
+
 def entering(process: Process) -> Location | None:
     """The line by which a batch enters a training without a loader: where its generator hands it out, or where the
     loop makes what the model is called with; else where it draws what to take, else the call itself."""

@@ -47,6 +47,15 @@ _POOLED: Final = (
     "sampler = DistributedSampler(dataset)\n"
     "loader = DataLoader(dataset, batch_size=per_rank, sampler=sampler)  # per_rank: one number"
 )
+_BY_HAND: Final = (
+    "Divide the samples evenly, not the files or the parts that they come in: put those of all ranks together in the "
+    "same order on every rank, and take every nth of them."
+)
+_NTH: Final = (
+    "rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()\n"
+    "even = len(samples) // ranks * ranks  # samples: those of all ranks\n"
+    "own = samples[rank:even:ranks]  # as many on each"
+)
 _WEIGHTS: Final = (
     "All ranks count equally in the average, so samples in small batches weigh more, and ranks with small batches wait "
     "for the others."
@@ -54,7 +63,9 @@ _WEIGHTS: Final = (
 _ALONE: Final = (
     "Once it is done, the others have no one to average with: they hang, or the last steps use only part of the data."
 )
-_DEALS: Final = re.compile(r"\[[\w.() ]*rank[\w.() ]*::")  # files[rank::world]
+_DEALS: Final = re.compile(  # files[rank::world], range(rank, files, world)
+    r"\[[\w.() ]*rank[\w.() ]*::|\b(?:range|islice)\((?:[\w.]+,)?\s*[\w.() ]*rank\b[\w.() ]*,[^,]+,"
+)
 
 
 class Uneven(NamedTuple):
@@ -72,6 +83,7 @@ class Uneven(NamedTuple):
 IN_THE_MEAN: Final = Uneven("samples per batch in the mean", _WEIGHTS, _DIVIDE, _DIVIDED)
 IN_SIZE: Final = Uneven("samples per batch", _WEIGHTS, _DIVIDE, _DIVIDED)
 IN_SIZE_OF_OWN_DATA: Final = Uneven("samples per batch", _WEIGHTS, _WEIGH, _WEIGHED)
+IN_SIZE_BY_HAND: Final = Uneven("samples per batch", _WEIGHTS, _BY_HAND, _NTH)
 IN_NUMBER: Final = Uneven("batches per epoch", _ALONE, _DIVIDE, _DIVIDED)
 IN_NUMBER_OF_OWN_DATA: Final = Uneven("batches per epoch", _ALONE, _SHORTEST, _CUT)
 JOINED: Final = Uneven(
@@ -93,12 +105,13 @@ def are_joined(steps: list[int], lengths: list[float], least: float, share: floa
 
 
 def dealt(process: Process, loader: Location | None) -> Location | None:
-    """The only line of the function that makes the loader which deals out files or parts by rank."""
-    lines = recorded_text.of_function(process, loader) if loader is not None else {}
-    found = [at for at, line in lines.items() if _DEALS.search(line.split("#")[0])]
-    if loader is None or len(found) != 1:
-        return None
-    return Location(loader.file, found[0], loader.function, lines[found[0]].strip())
+    """The only line which deals out files or parts by rank: of the function that makes the loader, else of all."""
+    if loader is None:
+        lines = [one for one in recorded_text.matching(process, _DEALS) if _DEALS.search(one.source.split("#")[0])]
+        return lines[0] if len(lines) == 1 else None
+    text = recorded_text.of_function(process, loader)
+    found = [at for at, line in text.items() if _DEALS.search(line.split("#")[0])]
+    return Location(loader.file, found[0], loader.function, text[found[0]].strip()) if len(found) == 1 else None
 
 
 def samples(loader: dict[str, Any]) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.schedules import units
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import returned
 from tracelyze.diagnosis import Confidence, Evidence, Finding, Mark, Severity
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ def about_rate(
     affected = np.arange(len(optimization.steps)) >= first
     stepped = (optimization.process.site(scheduler["site"]) if scheduler else None) or optimization.step_location
     made = optimization.process.site(scheduler["made_at"]) if scheduler and not fault.at_step else None
+    code, in_lightning = fault.code, made is not None and made.function == returned.CONFIGURE
+    # Steps of optimizer and scheduler in one line: the framework makes both. Otherwise the script does so itself.
+    together = scheduler is not None and scheduler["steps"] and stepped == optimization.step_location
+    about_units = in_lightning and together and units.in_lightning(code) != code
+    given = returned.with_interval(optimization.process, made, units.interval(code)) if about_units else None
+    code = units.in_lightning(code) if in_lightning else code
     marks = [Mark(float(begin), "from here on")] if first else []
     rates = pictures.over_steps(optimization, "Learning rate", "rate", {"learning rate": "lr"}, marks)
     return Finding(
@@ -79,16 +86,16 @@ def about_rate(
         confidence=confidence or ("certain" if severity == "critical" or first else "likely"),
         title=fault.title,
         summary=fault.what,
-        fix=fault.fix,
-        fix_code=units.in_lightning(fault.code) if made and made.function == "configure_optimizers" else fault.code,
-        diff=fault.diff,
+        fix=f"{fault.fix} {units.BY_LIGHTNING}" if given else fault.fix,
+        fix_code=given.code or code if given else code,
+        diff=given.diff if given and fault.diff is None else fault.diff,
         setting=fault.setting,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
         cost=timing.cost_of(optimization, affected) if first or severity == "critical" else None,
-        location=made or stepped,
+        location=given.line if given else made or stepped,
         seen_at=stepped,
         charts=rates + pictures.loss(optimization),
         false_alarm=fault.false_alarm,

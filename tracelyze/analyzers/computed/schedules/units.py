@@ -18,11 +18,18 @@ _IN_LIGHTNING: Final = {
     '# "interval": "epoch", which Lightning takes without it, if the length of the schedule counts epochs',
 }
 """The end of configure_optimizers, from which Lightning steps the scheduler itself."""
+BY_LIGHTNING: Final = "Lightning steps it once per epoch unless what is returned says otherwise."
 
 
 def in_lightning(code: str) -> str:
     """The example for a scheduler that Lightning steps; as it is where it is about something else."""
     return _IN_LIGHTNING.get(code, code)
+
+
+def interval(code: str) -> str:
+    """How often an example says that the scheduler is to be stepped, in Lightning's words; empty where it leaves that
+    open, or is about something else."""
+    return {PER_EPOCH: "epoch", PER_BATCH: "step"}.get(code, "")
 
 
 def of_length(horizon: int | None, batches: int, epochs: int | None, about: float) -> str:

@@ -6,11 +6,13 @@ from the part that was looked at. What was met is known.
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import percent
 
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Finding
 
 _COPIES: Final = re.compile(
-    r"=.*(?:\b\w*(?:over_?sampl|re_?sampl|up_?sampl|duplicat|replicat|repeat|augment|rebalanc|smote|tile\b)\w*)\s*\(",
+    r"=.*(?:\b\w*(?:over_?sampl|re_?sampl|up_?sampl|duplicat|replicat|repeat|augment|balanc|smote|tile\b)\w*)\s*\(",
     re.IGNORECASE,
 )
+_ONCE: Final = re.compile(r"\breplace(?:ment)?\s*=\s*False")
 
 
 def told(finding: Finding, found: Overlap, process: Process) -> Finding:
@@ -50,11 +53,26 @@ def told(finding: Finding, found: Overlap, process: Process) -> Finding:
 
 
 def _made_above(process: Process, split: Location | None) -> Location | None:
-    """The only line above the split, in its function, that assigns what a function named after copies returns."""
+    """The only line above the split, in its function, that assigns what a function named after copies returns; else the
+    only one that gives data to a function of the script which draws some of them again, and takes them back."""
     lines = recorded_text.of_function(process, split) if split is not None else {}
-    found = [
+    above = [
         Location(split.file, number, split.function, text.strip())
         for number, text in lines.items()
-        if split is not None and number < split.line and _COPIES.search(text.split("#")[0])
+        if split is not None and number < split.line
     ]
-    return script_lines.only_of(found)
+    repeating = {one.function for one in process.locations("repeats") if not _ONCE.search(one.source)}
+    named = [one for one in above if _COPIES.search(one.source.split("#")[0])]
+    return script_lines.only_of(named or [one for one in above if _gives_back(one) in repeating])
+
+
+def _gives_back(line: Location) -> str:
+    """The function of `X, y = function(X, y, ...)`; empty for a line that does not assign what it gives."""
+    parsed = parsed_line.of(line)
+    made = parsed.statement if parsed is not None else None
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.value, ast.Call):
+        return ""
+    targets = made.targets[0].elts if isinstance(made.targets[0], ast.Tuple) else made.targets
+    given = {one.id for one in made.value.args if isinstance(one, ast.Name)}
+    back = all(isinstance(one, ast.Name) and one.id in given for one in targets)
+    return parsed_line.name_of(made.value.func) if back else ""

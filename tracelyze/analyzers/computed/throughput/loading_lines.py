@@ -33,10 +33,14 @@ class Place(NamedTuple):
     slow: Location | None = None
     told: str = ""
     first: str = ""
+    loader: Location | None = None
+    """The line that makes the loader, beside a `change` elsewhere."""
 
     def fix(self, workers: str) -> str:
         """What to do, `workers` included."""
-        return f"{self.first} Besides, {workers[0].lower()}{workers[1:]}" if self.first else workers
+        beside = self.loader is not None and self.change is not None and self.loader.file == self.change.file
+        where = f"at line {self.loader.line} " if self.loader is not None and beside else ""
+        return f"{self.first} Besides, {where}{workers[0].lower()}{workers[1:]}" if self.first else workers
 
 
 def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, most: float) -> Place:
@@ -64,7 +68,7 @@ def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, m
     reader = process.site(waiting.loader.get("read_by"))
     apart = reader is not None and reader.function not in (line.function, MODULE)
     result = f"what {reader.function} (line {reader.line}) makes" if reader is not None and apart else "the result"
-    return Place(line, told=told, first=_CHEAPER.format(left=percent(left), result=result))
+    return Place(line, told=told, first=_CHEAPER.format(left=percent(left), result=result), loader=change)
 
 
 def of_a_batch(process: Process, waiting: Waiting) -> Location | None:

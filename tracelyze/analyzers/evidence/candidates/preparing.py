@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _DIVIDES: Final = re.compile(r"[^/]/[^/]|\bstd\s*\(")
 _REPORTS: Final = re.compile(r"\s*(?:print|log\w*\.\w+|logging\.\w+|writer\.\w+|wandb\.\w+)\s*\(")
 _QUIET: Final = re.compile(r"\s*with\s+(?:np|numpy)\.errstate\(.*[\"']ignore[\"']")
+_DEFINES: Final = re.compile(r"\s*(?:async\s+)?def\b")
+_HELD_OUT: Final = re.compile(r"(?:\b|_)(?:val|valid|validation|test|eval|dev|held_?out|holdout)(?:\b|_)")
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
 _SPREADS_CODE: Final = (
     "scaled = (values - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
@@ -50,6 +52,19 @@ def lines_of(process: Process) -> list[Location]:
     lines = [one for one in lines if one.file_function not in home and not _REPORTS.match(one.source)]
     opened = [one for one in lines if not bounds.is_bounded(process, one)]
     return _together(opened) or _together([one for one in opened if _is_quiet(process, one)])
+
+
+def for_validation(process: Process) -> Location | None:
+    """The first of them that divides, if its function prepares what is evaluated: it reads samples, or a line calls it
+    in an evaluation, or about data of a validation."""
+    lines = sorted(lines_of(process), key=lambda one: one.line)
+    found = next((one for one in lines if "/" in one.source), lines[0] if lines else None)
+    if found is None or found.file_function in process.functions("dataset", "sample", "collate", "batch-sample"):
+        return found
+    called = re.compile(rf"\b{re.escape(found.function)}\s*\(")
+    evaluating = process.functions("evaluation", "forward") - process.functions("backward", "training-call")
+    calls = [one for one in recorded_text.matching(process, called) if not _DEFINES.match(one.source)]
+    return found if any(one.file_function in evaluating or _HELD_OUT.search(one.source) for one in calls) else None
 
 
 def _together(lines: list[Location]) -> list[Location]:

@@ -1,1 +1,1 @@
-"""What ranks are given: their batches side by side, and the line that gives each of them a part of the samples."""
+"""What ranks and workers are given: batches side by side, and the line that gives each a part of the samples."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence.editing import own_saves
+from tracelyze.analyzers.evidence.editing.storing import named_parameters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures.states import adapter_files
 from tracelyze.diagnosis import Evidence, Finding
@@ -104,7 +105,8 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
     came = "A model that loads it evaluates with mean 0 and variance 1, or with statistics from another training."
     if evaluated is not None:
         came = f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
-    missing = int(row["statistics_missing"])
+    missing, site = int(row["statistics_missing"]), process.site(row["site"])
+    parameters = named_parameters.line(process, site)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -116,16 +118,18 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
             "out."
         ),
         fix="Save model.state_dict(), which includes the buffers, and load it with strict=True.",
-        fix_code=own_saves.of_model(
-            process, process.site(row["site"]), own_saves.shown(bool(row["optimizer"])), row.get("keys")
-        ),
+        fix_code=parameters.code
+        if parameters is not None
+        else own_saves.of_model(process, site, own_saves.shown(bool(row["optimizer"])), row.get("keys")),
         first_step=int(rows[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
             Evidence("running statistics missing", missing, "tensors"),
             Evidence("running statistics that training changed", int(row["statistics"]), "tensors"),
         ],
-        location=process.site(row["site"]),
+        location=parameters.line if parameters is not None else site,
+        seen_at=site,
+        diff=parameters.diff if parameters is not None else None,
         false_alarm="Statistics that are re-estimated after loading, before anything is evaluated.",
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence.ranks import divided_streams
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import times
@@ -62,6 +63,8 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
     workers = int(loader["num_workers"])
     asked = script_lines.only(process, "worker-asked")
     method = asked.function if asked is not None and asked.function != "__init__" else None
+    reader = process.site(loader.get("read_by"))
+    divided = None if asked is not None else divided_streams.by_the_loop(process, reader)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -73,25 +76,19 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
             f"and reads all of it, so an epoch is {workers} times too long, and the model trains on the same batch "
             "several times in a row." + (ASKED.format(line=asked.line) if asked else "")
         ),
-        fix="Let each worker yield its own part of the stream: in the dataset's __iter__, check which worker it runs "
-        "in.",
+        fix=divided.fix if divided is not None else divided_streams.FIX,
         fix_code=f"self.{method}()  # first in __iter__, which runs in each worker"
         if method
-        else (
-            "import itertools  # at the top of the file\n\n"
-            "# in the dataset: call today's __iter__ samples, and add\n"
-            "def __iter__(self):\n"
-            "    worker = torch.utils.data.get_worker_info()\n"
-            "    first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"
-            "    yield from itertools.islice(self.samples(), first, None, every)"
-        ),
+        else divided.code
+        if divided is not None
+        else divided_streams.CODE,
         first_step=one.step + 1,
         evidence=[
             Evidence("neighbouring batches that are equal", pairs, "pairs", *limits.against("pairs")),
             Evidence("num_workers", workers, role="setting"),
             Evidence("dataset", loader["dataset"], role="setting"),
         ],
-        location=asked or process.site(loader.get("read_by")) or process.loader_location(loader),
+        location=asked or (divided.line if divided is not None else reader) or process.loader_location(loader),
         seen_at=process.site(loader.get("site")),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="A stream meant to repeat every batch once per worker.",

@@ -76,8 +76,9 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
             "x = (x - mean) / (std + 1e-8)"
         )
     )
-    place = (pixels.line(process) if bytes_ else None) or batch_lines.sample(process, optimization.loader) or seen
-    fix, code = FIX, lines.named(code, process, batch_lines.sample(process, optimization.loader) or seen)
+    made = batch_lines.sample(process, optimization.loader) or batch_lines.of_a_generator(process) or seen
+    place = (pixels.line(process) if bytes_ else None) or made
+    fix, code = FIX, lines.named(code, process, made)
     if bytes_ and place is not None and place == pixels.line(process):
         fix, code = pixels.remedy(process, place)
     if field.shifted_bytes:

@@ -54,6 +54,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     sizes = {rank: one.usual for rank, one in ranks.items()}
     apart = own_data.differs([(one.samples, one.usual) for one in ranks.values()], limits["mean"])
     if max(sizes.values()) > (1 + limits["mean"]) * min(sizes.values()):
+        if not process.longest.loader:
+            return [_finding(process, own_data.IN_SIZE_BY_HAND, sizes)]
         return [_finding(process, own_data.IN_SIZE_OF_OWN_DATA if apart else own_data.IN_SIZE, sizes)]
     counts = [one.steps for one in ranks.values()]
     lengths = {rank: float(one.length) for rank, one in ranks.items() if one.length}
@@ -98,7 +100,7 @@ def gather(process: Process) -> Batches | None:
 def _finding(process: Process, uneven: own_data.Uneven, values: dict[int, float]) -> Finding:
     least, most = min(values, key=lambda rank: values[rank]), max(values, key=lambda rank: values[rank])
     low, high = values[least], values[most]
-    loader = next(iter(process.loaders.records()), None)
+    loader = process.longest.loader or None
     what, place = uneven.what, process.loader_location(loader) if loader else None
     effect = uneven.effect.replace("{idles}", percent(1.0 - low / high))
     loss = assignment.name_of(process.longest.backward_location) or "loss"

@@ -85,7 +85,9 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
     whence = batch_statistics.why_unset(averaged)
     if load is not None:
-        whence = f"load_state_dict was not given {load['missing']} of its {load['expected']} names."
+        whence = (
+            f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
+        )
     harm = _harm_without_measurement(process, row, serves, trained_so, limits)
     fix, code = batch_statistics.remedy(process, row, serves, trained_so)
     return Finding(

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.candidates import preparing
 from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.evidence.loss import empty_losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -27,6 +28,11 @@ FIX = (
 FIX_CODE = """for name, buffer in model.named_buffers():
     assert torch.isfinite(buffer).all(), name
 assert torch.isfinite(x).all(), "input"  # x: a validation batch"""
+
+DIVIDES = (
+    " {function} (line {line}) divides, or takes a logarithm or a root, of what nothing keeps away from 0: samples of "
+    "validation may be 0, or all equal, where those of training are not."
+)
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -54,6 +60,8 @@ def check(process: Process, _limits: Limits) -> Outcome:
     if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
     count, empty = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process)
+    divides = None if empty or filtered or _normalises(process) else preparing.for_validation(process)
+    fix, code = preparing.remedy(process, divides) if divides else (FIX, FIX_CODE)
     return [
         Finding(
             rule=RULE.id,
@@ -64,16 +72,17 @@ def check(process: Process, _limits: Limits) -> Outcome:
             summary=(
                 f"The first one came after step {begin}. "
                 + (empty.told if empty else _told(process, filtered=filtered))
+                + (DIVIDES.format(function=divides.function, line=divides.line) if divides else "")
             ),
-            fix=empty.fix if empty else FIX,
-            fix_code=empty.code if empty else FIX_CODE,
+            fix=empty.fix if empty else fix,
+            fix_code=empty.code if empty else code,
             first_step=begin,
             last_step=int(np.nan_to_num(steps[np.flatnonzero(bad)[-1]])),
             evidence=[
                 Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
                 Evidence("training loss there", _finite(around)),
             ],
-            location=(empty.line if empty else None) or _evaluation(process),
+            location=(empty.line if empty else divides) or _evaluation(process),
             seen_at=_evaluation(process),
             charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")])
             if optimization

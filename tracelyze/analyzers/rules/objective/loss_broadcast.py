@@ -95,7 +95,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch broadcasts both to "
             f"{product}: {prod(product):,} differences instead of {count:,}, nearly all against another sample's "
-            "target. The network learns to predict the mean of all targets, whatever the input."
+            f"target. The network learns {_learned(line.function)}, whatever the input."
             + ("" if by_hand else " torch warns of it once, where warnings are shown.")
         ),
         remedy=Remedy(fix, code, place, edit),
@@ -110,6 +110,15 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         false_alarm="Differences of all pairs on purpose: then write [:, None] into both, which says so.",
     )
     return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
+
+
+def _learned(loss: str) -> str:
+    """The constant at which such a loss is least over all targets."""
+    if loss in ("mse_loss", "poisson_nll_loss", "gaussian_nll_loss"):
+        return "to predict the mean of all targets"
+    if loss in ("l1_loss", "smooth_l1_loss", "huber_loss"):
+        return f"to predict {'the median' if loss == 'l1_loss' else 'a middle value'} of all targets"
+    return "the one answer that suits all targets together"
 
 
 RULE = Rule(

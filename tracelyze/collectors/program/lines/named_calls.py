@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line
+from tracelyze.collectors.program.lines.instructions import CONSTANTS, FUNCTIONS, METHODS, by_line
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
@@ -50,6 +50,19 @@ def first_statement(code: CodeType) -> int | None:
 def yields(code: CodeType) -> list[int]:
     """The lines in which a generator hands something out."""
     return sorted({line for line, one in by_line(code) if one.opname == "YIELD_VALUE"})
+
+
+def optimizers_returned(code: CodeType) -> list[int]:
+    """The lines in which configure_optimizers returns what a framework is to step."""
+    if code.co_name != "configure_optimizers":
+        return []
+    found: set[int] = set()
+    nothing = False  # `return None`, also the one at the end that nobody writes
+    for line, one in by_line(code):
+        if one.opname == "RETURN_VALUE" and not nothing:
+            found.add(line)
+        nothing = one.opname in CONSTANTS and one.argval is None
+    return sorted(found)
 
 
 def functions_around(kind: type) -> Iterator[CodeType]:

@@ -65,6 +65,17 @@ def sample(dataset: Any, collate: Any, sites: Sites) -> int | None:
     return None
 
 
+def of_batches(maker: CodeType, functions: list[CodeType], sites: Sites) -> None:
+    """Record the line that makes a batch the numbers that the model is given: in a function of the file which this
+    generator of batches names, else in the generator itself."""
+    asked = [one for one in functions if one.co_name in maker.co_names and one is not maker]
+    for code in [*asked, maker]:
+        for line in _lines(code):
+            if CONVERTS.intersection(line.methods) and not any(_LABEL.match(name) for name in line.stored):
+                sites.at("batch-sample", code, line.number)
+                return
+
+
 def ignores_index(dataset: Any) -> bool | None:
     """Whether `__getitem__` never reads the index that it is given, as one that draws its samples. None where its code
     is not the script's own, or takes its arguments as a whole."""

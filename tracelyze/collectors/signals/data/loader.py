@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.program.lines import definitions, sample_generators, sample_lines
+from tracelyze.collectors.program.lines.loops import stream_loops
 from tracelyze.collectors.program.loading import open_files
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
@@ -111,6 +112,7 @@ class Loader(Signal):
             sample_lines.draws(loader.dataset, loader.collate_fn, sites)
             if row["iterable"]:
                 sample_lines.asked_when_made(loader.dataset, sites)
+                stream_loops.note(loader.dataset, sites)
             sample_lines.worker_seed(getattr(loader, "worker_init_fn", None), sites)
             if own is not None:
                 row["stored_prints"] = sample_generators.prints_of_stored(self.torch, loader.dataset)

@@ -278,8 +278,13 @@ class Evaluation(Signal):
             totals = [self.torch.stack([one.double() for one in late[name]]).sum() for name in names]
             self._late.append((row, Readback(self.torch, totals, lambda r, v: _add_late(r, names, v, losses))))
         else:
-            self.context.emit("evals", row)
+            self._emit(row)
         self._note_function(site)
+
+    def _emit(self, row: dict[str, Any]) -> None:
+        if not all(math.isfinite(row[name] or 0.0) for name in ("loss", "read_sum")):
+            self.program.sites.wanted.add("singular")  # A division may have made it so.
+        self.context.emit("evals", row)
 
     def _note_function(self, site: int | None) -> None:
         """The first statement of the function that evaluates, beside which a missing eval() or no_grad() belongs."""
@@ -296,21 +301,18 @@ class Evaluation(Signal):
         while self._late and (wait or self._late[0][1].arrived()):
             row, readback = self._late.popleft()
             readback.fill(row)
-            self.context.emit("evals", row)
+            self._emit(row)
 
     def _holder(self, model: Model) -> int | None:
         """An optimizer that has stepped and holds one of the model's parameters; None if there is none."""
         known = self.program.trainings.holder(model.number)
-        if known is None:
-            known = self._held.get(model.number)
-        checks = self._rechecks.get(model.number, 0)
-        module = model.module()
+        known = self._held.get(model.number) if known is None else known
+        checks, module = self._rechecks.get(model.number, 0), model.module()
         if known is not None or checks >= RECHECKS or module is None:
             return known
         self._rechecks[model.number] = checks + 1
         holders = {id(p): tracked.index for tracked in self.program.optimizers.tracked() for p in tracked.parameters()}
-        found = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
-        self._held[model.number] = found
+        found = self._held[model.number] = next((holders[id(p)] for p in module.parameters() if id(p) in holders), None)
         return found
 
 

@@ -16,6 +16,7 @@ from tracelyze.collectors.program.lines import (
     construction,
     moved_biases,
     named_calls,
+    sample_lines,
     script_text,
     slices,
     slopes,
@@ -192,6 +193,7 @@ class ScriptLines(Signal):
             ("autocast-text", regions.lines),
             ("array-cast", arrays.casts),
             ("ignored", ignored.lines),
+            ("optimizers-returned", named_calls.optimizers_returned),
         ):
             for line in read(code)[:MAX_SITES]:
                 sites.at(role, code, line)
@@ -229,6 +231,7 @@ class ScriptLines(Signal):
                 sites.at("batches", maker, named_calls.first_statement(maker) or maker.co_firstlineno)
                 for handed in named_calls.yields(maker)[:MAX_SITES]:
                     sites.at("yields", maker, handed)
+                sample_lines.of_batches(maker, text.functions, sites)
             for line in named_calls.methods(code, "zero_grad")[:MAX_SITES]:
                 self.program.sites.add("zero_grad", code.co_filename, line, code.co_name)
             for line in named_calls.softmaxes(code)[:MAX_SITES]:

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-CODE: Final = """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
+_IMPORTED: Final = "import math  # at the top of the file\n\n"
+CODE: Final = (
+    _IMPORTED
+    + """groups = math.gcd(channels, max(1, channels // 16))  # of about 16 channels
 nn.GroupNorm(groups, channels)  # for nn.BatchNorm2d(channels)"""
+)
 
 
 class Made(NamedTuple):
@@ -37,4 +41,4 @@ def in_place(process: Process, place: Location | None) -> Made | None:
             parts[call] = f"{holder}GroupNorm(math.gcd({channels}, max(1, {channels} // 16)), {channels})"
     if not parts:
         return None
-    return Made(place, "# groups of about 16 channels\n" + own.dedented(own.parsed.with_parts(parts)))
+    return Made(place, _IMPORTED + "# groups of about 16 channels\n" + own.dedented(own.parsed.with_parts(parts)))

@@ -17,6 +17,9 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "trainable": frozenset({"requires_grad"}),
     "anomaly": frozenset({"set_detect_anomaly", "detect_anomaly"}),
     "buffer": frozenset({"from_numpy", "frombuffer", "share_memory_"}),
+    "parameters-text": frozenset({"named_parameters"}),
+    "repeats": frozenset({"choice", "choices", "resample", "fit_resample", "multinomial", "repeat", "tile"})
+    | {"repeat_interleave"},
     "split": frozenset({"random_split", "train_test_split", "Subset", "permutation", "randperm"}),
     "shuffle": frozenset({"shuffle"}),
     "average": frozenset({"lerp_", "_foreach_lerp_", "update_parameters"}),
