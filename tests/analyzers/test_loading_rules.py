@@ -100,7 +100,7 @@ def test_the_line_of_the_dataset_that_is_slow(make) -> None:
     assert "mostly in __getitem__, seen most often at line 12: row = json.loads(line)." in finding.summary
     assert finding.location.line == 12  # two workers would leave most of the wait
     assert finding.fix.startswith("Make samples cheaper: ")
-    assert "Besides, load in 2 worker processes" in finding.fix
+    assert "Besides, at line 30 load in 2 worker processes" in finding.fix, "the line that the example changes"
     assert (finding.diff, finding.setting) == (None, None), "an edit of another line than the one that is named"
     many = looked(6, 6, 6, 1, 6, 6, cpus=16, wait=0.4)  # workers would leave a tenth of it
     assert ("line 12" in many.summary, many.location.line, many.seen_at.line) == (True, 30, 12)

@@ -69,6 +69,12 @@ def loader_of_size(optimization: Optimization, samples: float) -> Location | Non
     return optimization.process.site(loader["made_at"]) if loader.get("batch_size") == samples else None
 
 
+def said_of_size(optimization: Optimization, samples: float, beside: Location | None) -> str:
+    """The line that sets the size of the batches, in brackets, beside one of the same file."""
+    place = loader_of_size(optimization, samples)
+    return f" (line {place.line})" if place is not None and beside is not None and place.file == beside.file else ""
+
+
 def with_size(outcome: OneOutcome, optimization: Optimization) -> OneOutcome:
     """A finding that says which setting the size of the loader's batches is; not one that stands at the layers, which
     are to be others."""
@@ -186,6 +192,13 @@ def unset_by_a_load(process: Process, save: dict[str, Any]) -> int | None:
         if row["modules"] and not row["training"] and any(missed):
             return int(row["step"])
     return None
+
+
+def without(evaluated: int | None) -> str:
+    """What comes of a file that lacks them. `evaluated`: the step after which a model that loaded it was, if any."""
+    if evaluated is None:
+        return "A model that loads it evaluates with mean 0 and variance 1, or with statistics from another training."
+    return f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
 
 
 def frozen_at(process: Process) -> Location | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.candidates import bounds
@@ -22,6 +22,10 @@ _REPORTS: Final = re.compile(r"\s*(?:print|log\w*\.\w+|logging\.\w+|writer\.\w+|
 _QUIET: Final = re.compile(r"\s*with\s+(?:np|numpy)\.errstate\(.*[\"']ignore[\"']")
 _DEFINES: Final = re.compile(r"\s*(?:async\s+)?def\b")
 _HELD_OUT: Final = re.compile(r"(?:\b|_)(?:val|valid|validation|test|eval|dev|held_?out|holdout)(?:\b|_)")
+_MAY: Final = (
+    "{0.function} (line {0.line}) divides, or takes a logarithm or a root, of what nothing keeps away from 0: samples "
+    "of validation may be 0, or all equal, where those of training are not."
+)
 _SPREADS: Final = "Divide by no standard deviation that may be 0: add an epsilon, or take the statistics of all data."
 _SPREADS_CODE: Final = (
     "scaled = (values - mean) / (std + 1e-6)  # finite where all values are equal, and their deviation is 0"
@@ -52,6 +56,21 @@ def lines_of(process: Process) -> list[Location]:
     lines = [one for one in lines if one.file_function not in home and not _REPORTS.match(one.source)]
     opened = [one for one in lines if not bounds.is_bounded(process, one)]
     return _together(opened) or _together([one for one in opened if _is_quiet(process, one)])
+
+
+class Prepared(NamedTuple):
+    """What is behind a validation that is no number: sentences, what to change, an example, and the line."""
+
+    told: str
+    fix: str
+    code: str
+    line: Location
+
+
+def behind_validation(process: Process, told: str) -> Prepared | None:
+    """The line that :func:`for_validation` finds, with what it may do; `told`: what is known besides."""
+    found = for_validation(process)
+    return Prepared(f"{told} {_MAY.format(found)}", *remedy(process, found), found) if found is not None else None
 
 
 def for_validation(process: Process) -> Location | None:

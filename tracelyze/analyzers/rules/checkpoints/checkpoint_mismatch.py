@@ -102,11 +102,9 @@ def _missing(process: Process, short: list[Row]) -> Finding:
 
 def _without_statistics(process: Process, rows: list[Row], evaluated: int | None) -> Finding:
     row = rows[-1]
-    came = "A model that loads it evaluates with mean 0 and variance 1, or with statistics from another training."
-    if evaluated is not None:
-        came = f"A model that loaded it evaluates with mean 0 and variance 1 after step {evaluated:,}."
     missing, site = int(row["statistics_missing"]), process.site(row["site"])
-    parameters = named_parameters.line(process, site)
+    shown = own_saves.of_model(process, site, own_saves.shown(bool(row["optimizer"])), row.get("keys"))
+    saved = named_parameters.saved(process, site, shown)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -114,22 +112,20 @@ def _without_statistics(process: Process, rows: list[Row], evaluated: int | None
         title=f"Checkpoints lack BatchNorm's running statistics, {plural(missing, 'tensor')}",
         summary=(
             f"{row['file'] or 'The file'} holds every parameter of the model, but none of the running means and "
-            f"variances gathered in training ({plural(missing, 'buffer')}). {came} named_parameters() leaves buffers "
-            "out."
+            f"variances gathered in training ({plural(missing, 'buffer')}). {batch_statistics.without(evaluated)} "
+            "named_parameters() leaves buffers out."
         ),
         fix="Save model.state_dict(), which includes the buffers, and load it with strict=True.",
-        fix_code=parameters.code
-        if parameters is not None
-        else own_saves.of_model(process, site, own_saves.shown(bool(row["optimizer"])), row.get("keys")),
+        fix_code=saved.code,
+        diff=saved.diff,
         first_step=int(rows[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
             Evidence("running statistics missing", missing, "tensors"),
             Evidence("running statistics that training changed", int(row["statistics"]), "tensors"),
         ],
-        location=parameters.line if parameters is not None else site,
+        location=saved.line,
         seen_at=site,
-        diff=parameters.diff if parameters is not None else None,
         false_alarm="Statistics that are re-estimated after loading, before anything is evaluated.",
     )
 

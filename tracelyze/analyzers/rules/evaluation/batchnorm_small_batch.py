@@ -44,7 +44,6 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
     if backwards < limits["backwards"] or size > limits["samples"] or not all_in_train:
         return Passed(f"{shown} per forward, {plural(int(backwards), 'backward')} per step")
     made = group_norms.in_place(optimization.process, batch_statistics.normalisation(optimization.process))
-    sized = batch_statistics.loader_of_size(optimization, float(size))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -55,8 +54,7 @@ def _check(optimization: Optimization, limits: Limits) -> OneOutcome:
             "time: its batch statistics are noisy, and so are the running statistics that validation uses. "
             "Accumulation makes the batch larger for the optimizer, not for BatchNorm."
         ),
-        fix="Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or enlarge micro-batches"
-        + (f" (line {sized.line})." if made and sized is not None and sized.file == made.place.file else "."),
+        fix=f"{group_norms.FIX}{batch_statistics.said_of_size(optimization, size, made and made.place)}.",
         fix_code=made.code if made else group_norms.CODE,
         first_step=timing.step_at(optimization, int(np.argmax(known))),
         last_step=timing.last_step(optimization),

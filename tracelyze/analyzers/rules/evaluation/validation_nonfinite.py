@@ -29,11 +29,6 @@ FIX_CODE = """for name, buffer in model.named_buffers():
     assert torch.isfinite(buffer).all(), name
 assert torch.isfinite(x).all(), "input"  # x: a validation batch"""
 
-DIVIDES = (
-    " {function} (line {line}) divides, or takes a logarithm or a root, of what nothing keeps away from 0: samples of "
-    "validation may be 0, or all equal, where those of training are not."
-)
-
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """The first validation loss that is not finite, and whether training's own still was."""
@@ -59,9 +54,9 @@ def check(process: Process, _limits: Limits) -> Outcome:
     filtered = optimization is not None and hidden_nan.may_hide(process)
     if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
-    count, empty = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process)
-    divides = None if empty or filtered or _normalises(process) else preparing.for_validation(process)
-    fix, code = preparing.remedy(process, divides) if divides else (FIX, FIX_CODE)
+    told = _told(process, filtered=filtered)
+    divides = None if filtered or _normalises(process) else preparing.behind_validation(process, told)
+    count, cause = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process) or divides
     return [
         Finding(
             rule=RULE.id,
@@ -69,20 +64,16 @@ def check(process: Process, _limits: Limits) -> Outcome:
             confidence="likely" if filtered else "certain",
             title=f"{count} of {plural(len(losses), 'validation loss')} are NaN or Inf"
             + ("" if filtered else ", but training losses are finite"),
-            summary=(
-                f"The first one came after step {begin}. "
-                + (empty.told if empty else _told(process, filtered=filtered))
-                + (DIVIDES.format(function=divides.function, line=divides.line) if divides else "")
-            ),
-            fix=empty.fix if empty else fix,
-            fix_code=empty.code if empty else code,
+            summary=f"The first one came after step {begin}. {cause.told if cause else told}",
+            fix=cause.fix if cause else FIX,
+            fix_code=cause.code if cause else FIX_CODE,
             first_step=begin,
             last_step=int(np.nan_to_num(steps[np.flatnonzero(bad)[-1]])),
             evidence=[
                 Evidence("validation losses that are not finite", count, "passes", 0, "a loss is a number"),
                 Evidence("training loss there", _finite(around)),
             ],
-            location=(empty.line if empty else divides) or _evaluation(process),
+            location=(cause.line if cause else None) or _evaluation(process),
             seen_at=_evaluation(process),
             charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")])
             if optimization

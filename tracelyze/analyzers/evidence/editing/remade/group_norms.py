@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
+FIX: Final = "Use GroupNorm or LayerNorm, freeze BatchNorm in eval mode when fine-tuning, or enlarge micro-batches"
 _IMPORTED: Final = "import math  # at the top of the file\n\n"
 CODE: Final = (
     _IMPORTED

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 class Saved(NamedTuple):
     """The line that makes a dictionary of parameters by their names, and the edit that takes the whole state."""
 
-    line: Location
+    line: Location | None
     code: str
     diff: Diff | None
+
+
+def saved(process: Process, save: Location | None, else_shown: str) -> Saved:
+    """:func:`line`, else the line that saves, with another example."""
+    return line(process, save) or Saved(save, else_shown, None)
 
 
 def line(process: Process, save: Location | None) -> Saved | None:
