@@ -108,7 +108,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
             Evidence("parameters that never changed", shown),
             Evidence("of the first of them", len(still[0].step), "measurements"),
             Evidence("size of these weights", 0)
-            if at_zero
+            if np.isposinf(np.median(still[0].expected))
             else Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
