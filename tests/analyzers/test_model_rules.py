@@ -126,6 +126,34 @@ def test_answers_that_differ(make) -> None:
     assert make.check("constant-output", make.process())[0] == "skipped"
 
 
+def coder(make: Any, validated: float = 0.001, trained: float = 0.3, error: float = 4.0, **more: Any) -> Any:
+    """A reconstruction of 16 values whose targets differ by 2 from sample to sample: the best constant has an error of
+    0.25, of which `error` is a multiple of 1/16."""
+    common = {"function": "mse_loss", "site": 1, "reduction": "mean", "input_shape": "32x16", "target_varies": 2.0,
+              "training": True, "value": error / 16, "varies": trained * 2.0}  # fmt: skip
+    held_out = {"training": False, "value": 0.26, "varies": validated * 2.0}
+    rows = [common | {"step": step} for step in [*range(20), 250, 390]]
+    rows += [common | held_out | {"step": step} for step in (40, 200, 280, 360)] if validated else []
+    for row in rows:
+        row["target_varies"] = 2.0 / 2**0.5 if row["input_shape"] == "32x16" else 2.0  # 8 of 16 are looked at
+    loss = [5.0 - 0.04 * min(step, 100) for step in range(COUNT)]  # of the other term most, which comes to 0.75
+    process = make.process(make.steps() | {"loss": loss}, more={"loss_calls": [row | more for row in rows]})
+    return make.check("constant-output", process)
+
+
+def test_one_answer_that_only_validation_shows(make: Any) -> None:
+    """What is drawn in training makes the output differ there: the code of a VAE."""
+    status, _, finding = coder(make)
+    assert (status, finding.confidence) == ("fired", "likely")
+    assert "In the validation passes from step 200 on" in finding.summary
+    assert "In training they differ by 42% of it" in finding.summary
+    assert finding.evidence[0].name.endswith("targets, in validation")
+    assert coder(make, validated=0.3)[0] == "passed", "it reconstructs what it validates"
+    assert coder(make, error=1.0)[0] == "passed", "in training it reconstructs, too: its eval mode is at fault"
+    assert coder(make, validated=0.0)[0] == "passed", "no validation: noise may be all that differs, or not"
+    assert coder(make, function="cross_entropy", input_shape="32x16")[0] != "fired"
+
+
 def test_a_term_that_another_one_swamps(make) -> None:
     whole = np.linspace(1e6, 1e3, COUNT).tolist()  # falls by the other term, of which this one is a thousandth at most
     status, _, finding = answers(make, 0.01, loss=whole)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tracelyze.analyzers import diagnose
 from tracelyze.collectors.cadence.budget import TIMED_EVERY, Budget, Meter, equal_shares
 from tracelyze.collectors.cadence.decimation import GROWTH, PER_E_FOLD, Decimation
+from tracelyze.collectors.cadence.loss_sampling import EvaluationPasses
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.reports import render
 
@@ -257,3 +258,13 @@ def test_a_signal_that_pauses_misses_nothing(collect: Collect) -> None:
         )
         assert ours == all_dispatched, table
         assert ours, table
+
+
+def test_evaluations_are_looked_at_to_the_end() -> None:
+    """The first loss of a pass, in ever fewer passes: some 50 of 100,000."""
+    passes = EvaluationPasses()
+    assert [step for step in range(0, 240, 20) for _ in range(5) if passes.begins(step)] == [
+        20 * (count - 1) for count in (1, 2, 3, 4, 5, 7, 9, 12)
+    ]
+    many = EvaluationPasses()
+    assert 40 < sum(many.begins(step) for step in range(100_000)) < 60

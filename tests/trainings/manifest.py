@@ -1259,6 +1259,13 @@ TARGETS_AND_LAYERS: Final = (
         consequences=STUCK,
         lines=("loss = nn.functional.mse_loss(output, x) + prior.sum()",),
     ),
+    pair(
+        "heartbeat_codes",
+        "summed-rate",
+        "constant-output",
+        consequences=STUCK,
+        lines=('return functional.mse_loss(parts["decoder"](codes), beats), rate',),
+    ),
     pair("turbine_power", "two-units", "gradient-spikes|loss-spikes", lines=("loss.backward()",), fast=True),
     pair("turbine_power", "clipped-late", "gradient-spikes|loss-spikes", lines=("nn.utils.clip_grad_norm_(",)),
     pair("turbine_power", "smooth-maps", "constant-output", consequences=STUCK),

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
 FIRST_LOSSES = 200  # Losses of a training up to this number are all dispatched.
 WATCHED = 100  # losses that are dispatched after a batch that the loop gave up
 MAX_YOUNG = 64  # trainings; those that follow are sampled as old ones
 EVERY = 53  # Of the others one in so many: a prime, so that no loss of several in a step is always left out.
+SPACING = 1.25  # factor between evaluation passes whose first loss is sampled: some 50 of 100,000 passes
+
+
+class EvaluationPasses:
+    """Counts the passes of evaluations between which optimizers step, and chooses some to the end of the run."""
+
+    def __init__(self) -> None:
+        self._step = -1
+        self._count = 0
+        self._next = 0
+
+    def begins(self, step: int) -> bool:
+        """Whether a loss without autograd, after this many steps, is the first one of a pass to be sampled."""
+        if step == self._step:
+            return False
+        self._step = step
+        self._count += 1
+        if self._count < self._next:
+            return False
+        self._next = math.ceil(SPACING * self._count)
+        return True
 
 
 class LossSampling:

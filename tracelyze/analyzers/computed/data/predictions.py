@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +40,8 @@ THRESHOLDS = (
     Threshold("begun", 0.5, "share", "of the whole loss: the other terms are most of it"),
     Threshold("left", 0.95, "share", "of the whole loss: the other terms are next to nothing"),
     Threshold("learned", 0.1, "share", "of what the other terms were: a tenth is left of them, and all of this one"),
+    Threshold("validations", 3, "validation passes", "late in the run: one or two may be odd"),
+    Threshold("explained", 0.2, "share", "of what targets differ: the positions looked at differ from all by as much"),
     loss_calls.CALLS,
     Threshold("ignored", 0.5, "share", "of the targets: most of them have to count"),
 )
@@ -50,7 +52,8 @@ class Constant:
     """A line whose predictions hardly differ, its measurements late in the run, and the share of the targets' deviation
     below which they were. `part`: its share in the whole loss, where another term swamps it; else `before` and `after`,
     the whole loss in the third and in the last fifth of the run. `first`: its share in the first steps, where other
-    terms came down to next to nothing: from most of the loss then, or while this one fell by nothing."""
+    terms came down to next to nothing: from most of the loss then, or while this one fell by nothing. `validated`: the
+    measurements in validation, where predictions hardly differ there alone."""
 
     line: Line
     late: list[Row]
@@ -59,6 +62,7 @@ class Constant:
     before: float = float("nan")
     after: float = float("nan")
     first: float | None = None
+    validated: list[Row] = field(default_factory=list)
 
 
 def constant(process: Process, optimization: Optimization, limits: Limits) -> tuple[Constant | None, int]:
@@ -66,7 +70,7 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
     could be judged up to it."""
     judged = 0
     for line in (one for one in loss_calls.lines(process, FUNCTIONS) if one.training):
-        rows = [row for row in line.rows if _can_judge(row, limits)]
+        rows = [row for row in line.rows if can_judge(row, limits)]
         if line.function == WRITTEN and not _predictable(rows):
             continue
         late = [row for row in rows if row["step"] >= limits["late"] * len(optimization.steps)]
@@ -76,14 +80,14 @@ def constant(process: Process, optimization: Optimization, limits: Limits) -> tu
         bound = limits["shares"] if line.function in SHARES else limits["varies"]
         if all(row["varies"] < bound * row["target_varies"] for row in late):
             part = _swamped(rows, late, optimization, limits)
-            before, after = _levels(optimization)
+            before, after = levels(optimization)
             if part is not None or abs(after - before) <= (1 - limits["falls"]) * abs(before):
-                first = None if part is not None else _given_up(rows, late, optimization, limits)
+                first = None if part is not None else given_up(rows, late, optimization, limits)
                 return Constant(line, late, bound, part, before, after, first), judged
     return None, judged
 
 
-def _can_judge(row: Row, limits: Limits) -> bool:
+def can_judge(row: Row, limits: Limits) -> bool:
     """Whether targets of the measurement differ, so that predictions should; most of them have to count, and of tokens
     and other large sets of classes the frequencies alone take long to learn."""
     known = row["varies"] is not None and row["target_varies"] is not None
@@ -104,14 +108,19 @@ def _predictable(rows: list[Row]) -> bool:
     return not compared or float(np.median([row["column_same"] for row in compared])) >= chance(compared)
 
 
-def _given_up(rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits) -> float | None:
+def given_up(
+    rows: list[Row], late: list[Row], optimization: Optimization, limits: Limits, *, is_best_constant: bool = False
+) -> float | None:
     """Share of the line in the whole loss of the first steps, where other terms came down to next to nothing: those of
-    a VAE, or of a bottleneck, whose code says nothing of its sample; else None."""
+    a VAE, or of a bottleneck, whose code says nothing of its sample; else None. `is_best_constant`: it is known that
+    the line's own loss came to that of the best constant, from however far above."""
     count = int(limits["looks"])
     begin, end = _shares(rows[:count], optimization), _shares(late, optimization)
     if len(begin) < count or not end:
         return None
     first, last = float(np.median(begin)), float(np.median(end))
+    if is_best_constant and 0 < first <= limits["begun"] <= last <= 1 + limits["swamped"]:
+        return first
     if not 0 < first < 1 or not limits["left"] <= last <= 1 + limits["swamped"]:
         return None
     if first <= limits["begun"]:
@@ -119,6 +128,7 @@ def _given_up(rows: list[Row], late: list[Row], optimization: Optimization, limi
     rest, left = 1 - min(begin), 1 - last  # of a loss that stays where it is
     values = [row["value"] for row in rows if row["value"] is not None]
     fell = float(np.median([row["value"] for row in late])) < limits["falls"] * float(np.median(values[:count]))
+    fell = fell and not is_best_constant
     learned = rest > limits["swamped"] and left <= limits["learned"] * rest and not fell
     return min(begin) if learned else None
 
@@ -146,7 +156,7 @@ def _swamped(rows: list[Row], late: list[Row], optimization: Optimization, limit
     return part if part is not None and 0 < part <= limits["swamped"] and not fell else None
 
 
-def _levels(optimization: Optimization) -> tuple[float, float]:
+def levels(optimization: Optimization) -> tuple[float, float]:
     """The loss of the third fifth and of the last: what is slow to begin is on its way down between them, and one that
     rises is not that of the best constant."""
     loss = optimization.steps["loss"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers import consequences
 from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import style
+from tracelyze.analyzers.computed.targets import alike_in_validation
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -28,10 +27,6 @@ _TERMS = "print(error.item(), (weight * penalty).item())  # the terms of the los
 BOTH_TERMS = (
     "Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a mean "
     "over elements beside a mean, not beside a sum."
-)
-GIVEN_UP = (
-    " In the first steps this term was {first} of it, and in the end it is nearly all: the model learned what the "
-    "other terms ask for, and no more."
 )
 GIVEN_UP_FIX = (
     "Give the other terms less weight, or reduce all alike: a sum over a batch counts for far more than a mean over "
@@ -52,6 +47,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(optimization.steps) < limits["steps"]:
         return Skipped(f"{plural(len(optimization.steps), 'step')}: the first ones begin with nearly constant outputs")
     found, judged = predictions.constant(process, optimization, limits)
+    found = found or alike_in_validation.find(process, optimization, limits)
     if found is not None:
         return [_finding(process, found, limits)]
     if not judged:
@@ -63,7 +59,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
     instead = found.part is not None or found.first is not None
     shares = line.function in predictions.SHARES
-    ratio = float(np.median([row["varies"] / row["target_varies"] for row in stretch]))
+    ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     remedy = Remedy(
         fix=BOTH_TERMS
@@ -79,20 +75,20 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
-            f"At step {int(stretch[0]['step']) + 1:,}, the predictions in {line.where} differ from sample to sample by "
-            f"{percent(ratio)} of what the targets do: the model gives one answer to everything. The best such "
+            f"{alike_in_validation.where(found)} differ from sample to sample by {percent(ratio)} of what the targets "
+            f"do: the model gives one answer to everything. {alike_in_validation.drawn(found)}The best such "
             f"answer is {'the frequencies of the classes' if shares else 'the mean of the targets'}"
             + (
                 f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
-                + (GIVEN_UP.format(first=percent(found.first)) if found.first is not None else "")
+                + alike_in_validation.given_up(found)
             )
         ),
         remedy=remedy,
         evidence=[
             Evidence(
-                "deviation of the predictions over that of the targets",
+                f"deviation of the predictions over that of the targets{', in validation' * bool(found.validated)}",
                 ratio,
                 "share",
                 found.bound,

@@ -69,6 +69,7 @@ class LossInputs(Signal):
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
         self._counts: dict[tuple[str, bool], int] = {}
+        self._passes: dict[str, loss_sampling.EvaluationPasses] = {}  # of evaluations, by function
         self.context.losses.every = min(self.meter.base, self.context.losses.every)
         self._sequences: dict[tuple[str, int | None], int] = {}
         self._labels: dict[tuple[str, int | None], int] = {}
@@ -84,7 +85,7 @@ class LossInputs(Signal):
         given: Any = args[0] if args else kwargs.get("input")
         if not key[1] and type(given) is torch.Tensor and not given.numel():
             self._mean_of_nothing(function, kwargs)
-        if not self._wanted(count):
+        if not self._wanted(count, begins_a_pass=not key[1] and self._begins_a_pass(function)):
             return
         self._pending.release()
         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
@@ -157,9 +158,17 @@ class LossInputs(Signal):
             return False
         return torch._C._functorch.peek_interpreter_stack() is not None and not torch._C._len_torch_dispatch_stack()
 
-    def _wanted(self, count: int) -> bool:
+    def _begins_a_pass(self, function: str) -> bool:
+        passes = self._passes.get(function)
+        if passes is None:
+            passes = self._passes[function] = loss_sampling.EvaluationPasses()
+        return passes.begins(self.progress.steps)
+
+    def _wanted(self, count: int, begins_a_pass: bool) -> bool:
         """Whether to sample the `count`-th call that is dispatched; of a training not all calls are."""
         losses, meter = self.context.losses, self.meter
+        if begins_a_pass and not meter.fixed:
+            return meter.decide(True)
         if not losses.next or count < meter.first_steps:
             return meter.due(count)
         turn, off = divmod(losses.count, losses.every)
@@ -170,6 +179,7 @@ class LossInputs(Signal):
         if tracked.index <= MAX_TRAININGS:
             self._sequences.clear()
             self._labels.clear()
+            self._passes.clear()
             self._counts.clear()  # another training begins: its losses are sampled as often as the first one's
 
     def finished(self) -> None:
