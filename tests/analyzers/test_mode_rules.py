@@ -241,6 +241,50 @@ def test_train_is_to_be_called_above_the_loop(make) -> None:
     assert place(loops[2]).location.line == 7, "the override, where no loop is known"
 
 
+FIT = """\
+def fit(net, epochs):
+    net.train()
+    for epoch in range(epochs):
+        one_epoch(net)
+        validate(net)"""
+EPOCH = """\
+def one_epoch(net):
+    for x, y in loader:
+        loss = criterion(net(x), y)
+        loss.backward()"""
+
+
+@pytest.mark.parametrize(
+    ("fit", "place"),
+    [
+        (FIT, 2),
+        (FIT.replace("one_epoch(net)", "other_epoch(net)"), 23),  # what the loop calls is not known to train
+        (FIT.replace("    net.train()", "    if warm:\n        net.train()"), 23),
+    ],
+)
+def test_train_is_called_once_in_front_of_the_epochs_that_call_the_training(make, fit: str, place: int) -> None:
+    def site(number: int, role: str, text: str, first: int, part: str) -> dict[str, Any]:
+        at, source = next((at, line) for at, line in enumerate(text.split("\n"), first) if part in line)
+        name = text.partition("def ")[2].partition("(")[0]
+        return {"site": number, "role": role, "file": "loop.py", "line": at, "function": name,
+                "source": source.strip(), "excerpt": text, "excerpt_line": first}  # fmt: skip
+
+    sites = [
+        site(1, "epochs", fit, 1, "for epoch"),
+        site(2, "train-mode", fit, 1, "train()"),
+        site(3, "training-call", EPOCH, 21, "net(x)"),
+        site(4, "forward", EPOCH, 21, "net(x)"),
+        site(5, "backward", EPOCH, 21, "backward"),
+    ]
+    count = len(make.steps()["loss"])
+    modes = {"model_in_train": [1.0] * 50 + [0.0] * (count - 50), "modules_sensitive": [4.0] * count}
+    columns = make.steps() | modes | {"modules_in_train": [4.0] * 50 + [0.0] * (count - 50)}
+    finding = make.check("train-in-eval-mode", make.process(columns, sites=sites))[2]
+    assert finding.location.line == place
+    if place == 2:
+        assert finding.diff.added == ["    for epoch in range(epochs):", "        net.train()"]
+
+
 def test_forward_past_the_hooks(make) -> None:
     def answer(*events: dict[str, Any]) -> Any:
         return make.check("direct-forward-call", make.process(events=list(events)))

@@ -36,10 +36,12 @@ class Once(NamedTuple):
 
 
 def once_before_epochs(process: Process, forward: Location | None) -> Once | None:
-    """The call in front of the loop over epochs that holds the place where the model is called in training."""
-    loops = [one for one in process.locations("epochs") if forward is not None and _holds(one, forward)]
+    """The call in front of the loop over epochs that holds the place where the model is called in training, or the
+    call of the function in which it is."""
+    epochs = process.locations("epochs")
+    loops = [one for one in epochs if forward is not None and _holds(one, forward)]
     if forward is None or len(loops) != 1:
-        return None
+        return _in_the_caller(process, forward, epochs) if forward is not None and not loops else None
     (loop,) = loops
     lines = recorded_text.of_function(process, forward)
     depth = recorded_text.indent_of(lines.get(loop.line, ""))
@@ -52,6 +54,26 @@ def once_before_epochs(process: Process, forward: Location | None) -> Once | Non
         return None
     place = Location(loop.file, at, loop.function, lines[at].strip())
     return Once(place, loop, match["model"], _moved(loop, lines, at, match) if at == loop.line - 1 else None)
+
+
+def _in_the_caller(process: Process, forward: Location, epochs: list[Location]) -> Once | None:
+    """The only line of the script that switches to train mode, in front of the loop over epochs, in another function,
+    that calls the one which trains."""
+    switches = process.locations("train-mode")
+    if len(epochs) != 1 or len(switches) != 1 or epochs[0].file_function == forward.file_function:
+        return None
+    loop, place = epochs[0], switches[0]
+    if place.file_function != loop.file_function or place.line > loop.line:
+        return None
+    lines = recorded_text.of_function(process, loop)
+    depth = recorded_text.indent_of(lines.get(loop.line, ""))
+    match = _TRAIN.match(lines.get(place.line, ""))
+    body = [text for at, text in lines.items() if at > loop.line and recorded_text.indent_of(text) > depth]
+    calls = re.compile(rf"(?<!\w){re.escape(forward.function)}\(")
+    if match is None or len(match["indent"]) > depth or not any(calls.search(text) for text in body):
+        return None
+    moved = _moved(loop, lines, place.line, match) if place.line == loop.line - 1 else None
+    return Once(place, loop, match["model"], moved)
 
 
 def _holds(loop: Location, place: Location) -> bool:
