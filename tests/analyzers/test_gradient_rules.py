@@ -71,6 +71,38 @@ def test_one_of_two_optimizers_behind_one_backward_is_cleared_after_its_step(mak
     assert (diff.line, diff.removed, diff.added) == (49, [], ["    opt_centers.zero_grad()"])
 
 
+BESIDE = [  # lines of a loop, from line 40 on, and that behind which opt_b is cleared, which never is
+    (["opt_a.zero_grad()", "loss.backward()", "opt_b.step()", "opt_a.step()"], 40),
+    (["loss.backward()", "opt_b.step()", "opt_a.step()", "opt_a.zero_grad(set_to_none=True)"], 43),
+    (["loss.backward()", "opt_a.step()", "opt_a.zero_grad()", "opt_b.step()"], 43),  # it still has to use them
+    (["if step % 4 == 0:", "    opt_a.zero_grad()", "loss.backward()", "opt_b.step()", "opt_a.step()"], 43),
+]
+
+
+@pytest.mark.parametrize(("lines", "behind"), BESIDE)
+def test_an_optimizer_is_cleared_beside_the_other_one(make, lines: list[str], behind: int) -> None:
+    text = "\n".join(f"    {line}" for line in lines)
+    roles = {"zero_grad": "zero_grad(", "backward": "backward(", "step": ".step("}
+    sites = [
+        {"site": at, "role": role, "line": at, "source": line.strip(), "file": "train.py", "excerpt": text,
+         "excerpt_line": 40}
+        for at, line in enumerate(lines, 40) for role, call in roles.items() if call in line
+    ]  # fmt: skip
+    at = {one["source"]: one["site"] for one in sites}
+    both = [
+        {"optimizer": index, "name": "SGD", "backward_site": at["loss.backward()"], "site": at[f"opt_{name}.step()"]}
+        for index, name in enumerate("ab")
+    ]
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "grads_carried": [0, 0] + [8 * (index % 2) for index in range(COUNT - 2)],
+    }
+    finding = make.check("partial-zero-grad", make.process(steps, optimizers=both, sites=sites))[2]
+    assert (finding.location.line, finding.diff.line) == (behind, behind + 1)
+    arguments = "set_to_none=True" if "set_to_none=True" in text else ""
+    assert finding.diff.added == [f"    opt_b.zero_grad({arguments})"]
+
+
 TWICE = {  # lines of a loop, and at which of them (from line 40 on) the one is cleared that never is: opt_b
     "side by side": "opt_a.zero_grad(); opt_a.zero_grad(); loss.backward(); opt_a.step(); opt_b.step()",
     "behind the steps": "loss.backward(); opt_a.step(); opt_b.step(); opt_a.zero_grad(); opt_a.zero_grad()",

@@ -58,6 +58,7 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
         which, kept = "All", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
     repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
     said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
+    beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -84,8 +85,8 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        location=repeat[0] if repeat else optimization.zero_grad_location or optimization.step_location,
-        seen_at=optimization.step_location if repeat else None,
+        location=beside[0] if beside else optimization.zero_grad_location or optimization.step_location,
+        seen_at=optimization.step_location if beside else None,
         charts=pictures.over_steps(
             optimization,
             "Gradients that an earlier step had already used",
@@ -94,7 +95,7 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
-        diff=repeat[1] if repeat else (edits.clear_after_own_step if whole else edits.clear_all)(optimization),
+        diff=beside[1] if beside else (edits.clear_after_own_step if whole else edits.clear_all)(optimization),
     )
 
 

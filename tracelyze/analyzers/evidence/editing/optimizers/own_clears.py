@@ -1,5 +1,5 @@
-"""The clearing of an optimizer in place of another one's that stands there twice: a line that was copied, and its name
-not changed."""
+"""The clearing of an optimizer beside that of another one, or in place of one that stands there twice: a line that was
+copied, and its name not changed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,28 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
         return None
     arguments = there[1][there[1].index("(") :]
     return place, Diff(place.file, place.line, ["".join(there)], [f"{there[0]}{own[:-1]}{arguments}"])
+
+
+def beside_another(optimization: Optimization) -> tuple[Location, Diff] | None:
+    """The line that clears another optimizer once for each step of this one, and the edit that clears this one behind
+    it. None where a line of the script clears this one, or where the line stands elsewhere than the only backward."""
+    process, step = optimization.process, optimization.step_location
+    stepped = edits.STEP.fullmatch(step.source) or edits.SCALER_STEP.fullmatch(step.source) if step else None
+    backwards, clears = process.locations("backward"), process.locations("zero_grad")
+    if step is None or stepped is None or len(backwards) != 1 or not clears:
+        return None
+    own, (backward,) = f"{stepped['optimizer']}.zero_grad(", backwards
+    if any(own in one.source for one in process.locations("clear-text") + clears):
+        return None
+    place = max(clears, key=lambda one: one.line)
+    there, filled = recorded_text.line_at(process, place), recorded_text.line_at(process, backward)
+    functions = {one.file_function for one in (*clears, backward, step)}
+    if not there or not filled or there[0] != filled[0] or len(functions) > 1 or not edits.CLEAR.fullmatch(there[1]):
+        return None
+    if backward.line < place.line < step.line or backward.line > step.line:
+        return None
+    arguments = there[1][there[1].index("(") :]
+    return place, Diff(place.file, place.line + 1, [], [f"{there[0]}{own[:-1]}{arguments}"])
 
 
 def _lines(optimization: Optimization, role: str, below: Location, above: Location) -> list[int]:
