@@ -36,6 +36,33 @@ def test_lines(tmp_path: Path) -> None:
     assert named_arguments.lines(names["main"].__code__) == [3, 7, 11, 14]  # type: ignore[attr-defined]
 
 
+REWARDING = """\
+def alone(model):
+    return GRPOTrainer(model=model, reward_funcs=correctness)
+def several(model):
+    return GRPOTrainer(
+        model,
+        reward_funcs=[short,
+                      polite, "a/model"],
+    )
+def made(model):
+    return GRPOTrainer(model, reward_funcs=partial(correctness, 3))
+def none(model):
+    return GRPOTrainer(model, args="reward_funcs")
+"""
+
+
+def test_functions_that_give_rewards(tmp_path: Path) -> None:
+    path = tmp_path / "tune.py"
+    path.write_text(REWARDING)
+    linecache.checkcache()
+    names: dict[str, object] = {}
+    exec(compile(REWARDING, str(path), "exec"), names)
+    found = {name: named_arguments.reward_functions(names[name].__code__)  # type: ignore[attr-defined]
+             for name in ("alone", "several", "made", "none")}  # fmt: skip
+    assert found == {"alone": {"correctness"}, "several": {"short", "polite"}, "made": set(), "none": set()}
+
+
 def test_what_rules_ask_for_is_looked_for() -> None:
     asked = {name for rule in RULES for name in rule.settings}
     assert asked == named_arguments.NAMES

@@ -156,10 +156,12 @@ class ScriptLines(Signal):
             for line in kept.kept(code)[:MAX_SITES]:
                 sites.at("kept", code, line)
         datasets = frozenset[str]().union(*(text.datasets for text in texts.values()))
-        for code in itertools.chain(codes, *(text.functions for text in texts.values())):
+        functions = list(itertools.chain(codes, *(text.functions for text in texts.values())))
+        rewarding = set[str]().union(*(map(named_arguments.reward_functions, functions)))
+        for code in functions:
             if id(code) not in self._named:
                 self._named[id(code)] = code
-                self._note_named(code, datasets)
+                self._note_named(code, datasets, rewarding)
             if divisions and id(code) not in self._divides:
                 self._divides[id(code)] = code
                 for line in singular.singular(code)[:MAX_SITES]:
@@ -167,10 +169,10 @@ class ScriptLines(Signal):
                 for line in arrays.singular(code)[:MAX_SITES]:
                     sites.at("singular-array", code, line)
 
-    def _note_named(self, code: CodeType, datasets: frozenset[str]) -> None:
+    def _note_named(self, code: CodeType, datasets: frozenset[str], rewarding: set[str]) -> None:
         """Lines of a function that do something by a name."""
         sites = self.program.sites
-        if roles.REWARDS.search(code.co_name):
+        if roles.REWARDS.search(code.co_name) or code.co_name in rewarding:
             sites.at("reward", code, code.co_firstlineno)
             for line in rounding.compares(code)[:MAX_SITES]:
                 sites.at("reward-compared", code, line)

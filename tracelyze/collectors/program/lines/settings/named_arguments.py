@@ -20,6 +20,7 @@ NAMES: Final = frozenset({
 OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
 LOOKED_FOR: Final = NAMES | OF_LOSSES
 LONGEST_CALL: Final = 200  # lines
+REWARDS: Final = "reward_funcs"  # the functions that trl's trainers call for rewards, whatever these are called
 
 
 def lines(code: CodeType) -> list[int]:
@@ -42,6 +43,18 @@ def lines(code: CodeType) -> list[int]:
             if pattern.search(linecache.getline(code.co_filename, line)):
                 found[line] = None
     return list(found)
+
+
+def reward_functions(code: CodeType) -> set[str]:
+    """Names of functions that a call in this one is given to compute rewards, alone or in a list."""
+    consts = code.co_consts
+    if not any(one == REWARDS or (type(one) is tuple and REWARDS in one) for one in consts):
+        return set()
+    numbers = [line for line, _ in by_line(code)]
+    text = "".join(linecache.getline(code.co_filename, at) for at in range(min(numbers), max(numbers) + 1))
+    given = re.findall(rf"\b{REWARDS}\s*=(?!=)\s*(\[[^\]]*\]|[\w.]+)(?!\w|\s*\()", text)
+    unquoted = (re.sub(r"""(["']).*?\1""", "", one) for one in given)  # names of models of rewards
+    return {name for one in unquoted for name in re.findall(r"(?<![.\w])[A-Za-z_]\w*(?![\w(.])", one)}
 
 
 def named_arguments(code: CodeType, one: dis.Instruction) -> tuple[str, ...]:
