@@ -50,12 +50,28 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
         ("self.losses.append(loss)", "self.losses.append(loss.detach())"),
         ('history["aux"].append(aux)', 'history["aux"].append(aux.detach())'),
         ("cache[step] = out", "cache[step] = out.detach()"),
-        ("outputs.append((out, y))", None),
+        ("outputs.append((out, y))", "outputs.append((out.detach(), y))"),
+        ("outputs.append((out * 2, y))", None),
         ("running += loss * len(x)", None),
     ],
 )
 def test_what_keeps_a_graph(make: Any, line: str, instead: str | None) -> None:
     assert found(make, line) == [(10, instead)]
+
+
+def test_a_size_cannot_be_detached(make: Any) -> None:
+    assert found(make, "rows = len(out)", "kept.append((loss, rows))")[-1] == (11, None)
+    assert found(make, "rows = out.shape[0]", "kept.append((loss, rows))")[-1] == (11, None)
+
+
+def test_outputs_are_kept_without_a_graph_as_well(make: Any) -> None:
+    def said(line: str) -> str:
+        optimization = loop_of(make, line)
+        return kept_tensors.outputs(kept_tensors.lines(optimization), optimization.backward_location)
+
+    assert said("kept.append((loss, out))").startswith(" An output takes its own memory")
+    assert said("kept.append(loss)") == ""
+    assert said("running += loss") == ""
 
 
 def test_what_no_backward_has_emptied_comes_first(make: Any) -> None:
@@ -107,7 +123,7 @@ def test_what_the_loss_is_made_of_keeps_its_graph(make: Any, lines: str) -> None
 
 
 def test_lines_that_follow_each_other_are_one_edit(make: Any) -> None:
-    lines = ["losses.append(loss)", "outputs.append(out)", "pairs.append((out, y))", "auxs.append(aux)"]
+    lines = ["losses.append(loss)", "outputs.append(out)", "pairs.append((2 * out, y))", "auxs.append(aux)"]
     kept = kept_tensors.lines(loop_of(make, *lines))
     edit = kept_tensors.edit(kept)
     assert [one.location.line for one in kept] == [10, 11, 12, 13]

@@ -32,7 +32,9 @@ AGAIN: Final = re.compile(
     r"(?P<list>[\w.]+)\s*(?:=\s*(?P=list)\s*\+|\+=)\s*\[(?P<entry>[A-Za-z_]\w*)\]"
 )
 """A sum or a list that is made anew of itself and one more value."""
+SEVERAL: Final = re.compile(r"[(\[]\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)+\s*,?\s*[)\]]")  # names in brackets
 HEAD: Final = re.compile(r"\s*(?:async )?(?:def|class) (?P<name>\w+)")
+SIZES: Final = re.compile(r"\blen\(|\.(?:size|numel|dim)\(|\.(?:shape|ndim)\b")
 LENGTH: Final = re.compile(r"\blen\([^()]*\)")
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
 """What makes a number, or a tensor without a graph, of a tensor."""
@@ -84,7 +86,10 @@ def _plain(optimization: Optimization, line: Location) -> Diff | None:
     stored = STORED.fullmatch(text.strip())
     if stored is None or not stored["list"] or _holds_several(optimization, line, stored["value"]):
         return None
-    return _diff(line, text, stored)
+    around = recorded_text.around(optimization.process, line)
+    return _diff(line, text, stored) or _diff_of_several(
+        line, text, stored, _graphs(optimization, backward), _counted(around)
+    )
 
 
 def _holds_several(optimization: Optimization, line: Location, name: str) -> bool:
@@ -126,7 +131,8 @@ def _told(optimization: Optimization) -> list[Kept]:
         location = Location(backward.file, number, backward.function, line.strip())
         emptied = holding.intersection(used) <= behind_loss and not stored["sum"]
         averaged = None if retains(optimization) else averages.detached(optimization, location)
-        found.append(Kept(location, _diff(location, line, stored) or averaged, emptied))
+        plain = _diff(location, line, stored) or _diff_of_several(location, line, stored, holding, _counted(text))
+        found.append(Kept(location, plain or averaged, emptied))
     return found
 
 
@@ -265,3 +271,31 @@ def _diff(location: Location, line: str, stored: re.Match[str], part: str = "val
     end = recorded_text.indent_of(line) + stored.end(part)
     # A tensor as before, also in a sum: the script may call its methods further down.
     return Diff(location.file, location.line, [line], [f"{line[:end]}.detach(){line[end:]}"])
+
+
+def _counted(text: dict[int, str]) -> set[str]:
+    """Names that some line gives a size of a tensor, which is a number and cannot be detached."""
+    return set().union(*(names for names, value in _assignments(text) if SIZES.search(value)), set())
+
+
+def _diff_of_several(
+    location: Location, line: str, stored: re.Match[str], holding: set[str], counted: set[str]
+) -> Diff | None:
+    """The edit of an append of several names in brackets: those that hold a graph are detached."""
+    value = stored["value"]
+    if not stored["list"] or "#" in line or not SEVERAL.fullmatch(value) or counted.intersection(NAME.findall(value)):
+        return None
+    begin = recorded_text.indent_of(line) + stored.start("value")
+    detached = re.sub(r"[A-Za-z_]\w*", lambda name: f"{name[0]}.detach()" if name[0] in holding else name[0], value)
+    return Diff(location.file, location.line, [line], [f"{line[:begin]}{detached}{line[begin + len(value) :]}"])
+
+
+def outputs(stored: list[Kept], loss: Location | None) -> str:
+    """A sentence about whole outputs beside the loss, or in its place, in what an edit stores: without a graph they are
+    kept all the same. Empty where numbers alone are stored."""
+    match = edits.BACKWARD.match(loss.source) if loss is not None else None
+    given = [found["value"] for one in stored if one.diff and (found := STORED.fullmatch(one.location.source))]
+    names = [name for value in given if SEVERAL.fullmatch(value) for name in NAME.findall(value)]
+    if match is None or set(names) <= {match["loss"]}:
+        return ""
+    return " An output takes its own memory without a graph, too: keep numbers of it, or only the last few."
