@@ -157,6 +157,25 @@ def test_an_example_reads_the_keys_that_the_file_has(make, keys: str, load: dict
     assert finding.fix_code.splitlines() == ["checkpoint = torch.load(path)", code]
 
 
+@pytest.mark.parametrize(("rates", "lost"), [((0.1, 0.02, 0.1), True), ((0.1, 0.02, 0.02), False)])
+def test_a_schedule_that_starts_over_is_lost_as_well(make, rates: tuple[float, ...], lost: bool) -> None:
+    """Where the file holds neither: a schedule that goes on by its epoch needs no state."""
+    weights = {"optimizer": False, "optimizer_restored": False, "file": "last.pt"}
+    first, before, after = rates
+    facts = {"step": 200, "optimizer": 0, "same_model": True, "steps": 1}
+    columns = make.steps() | {"lr": [first] + [before] * 199 + [after] * (len(make.steps()["loss"]) - 200)}
+    process = make.process(
+        columns,
+        more={"checkpoints": [SAVE | weights, LOAD | weights], "schedules": [{"scheduler": 0, "name": "StepLR"}]},
+        events=[{"kind": "resumed", "name": "last.pt", "step": 201, "text": json.dumps(facts)}],
+        optimizers=ADAM,
+    )
+    finding = make.check("resume-discontinuity", process)[2]
+    assert ("optimizer and scheduler" in finding.title) is lost
+    assert ("neither optimizer nor scheduler" in finding.summary) is lost
+    assert ('"scheduler": scheduler.state_dict()' in finding.fix_code) is lost
+
+
 @pytest.mark.parametrize(
     ("optimizers", "effect"), [(ADAM, "starts with empty state"), (SGD, "rate is back at its initial value")]
 )

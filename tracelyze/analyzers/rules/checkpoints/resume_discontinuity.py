@@ -70,6 +70,9 @@ def _lost(process: Process, row: Row, facts: Row, schedules: bool, limits: Limit
     if lost:
         return Lost(lost, resumed_states.IN_FILE)
     if row["progress"] and not row["optimizer"] and not row["optimizer_restored"] and resumed_states.has_state(process):
+        known = row["scheduler"] or row["scheduler_restored"] or not schedules
+        if facts and not known and resumed_states.starts_over(process, facts):
+            return Lost(["optimizer", "scheduler"], resumed_states.NEITHER_IN_FILE)
         return Lost(["optimizer"], resumed_states.NOT_IN_FILE)
     if facts.get("renewed") and resumed_states.has_state(process):
         over = row["scheduler"] and schedules and resumed_states.starts_over(process, facts)

@@ -45,6 +45,10 @@ HALF_IN_FILE: Final = How(
     "Save the state of the optimizer as well, and restore both.",
 )
 NOT_IN_FILE: Final = How("{file} records how far training got, but holds no optimizer state.")
+NEITHER_IN_FILE: Final = How(
+    "{file} records how far training got, but holds neither optimizer nor scheduler state.",
+    "Save the states of the optimizer and the scheduler along with the weights, and restore all of them.",
+)
 RENEWED: Final = How(
     "An optimizer restored its state from {file}, but then another one was made, which steps in its place with no "
     "state at all.",
@@ -254,13 +258,14 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read, made = process.site(row["site"]), process.site(of_optimizer.get("made_at"))
     fix = lost.how.fix.format(**words)
-    written = _written(process, row) if lost.how is NOT_IN_FILE else None
+    written = _written(process, row) if lost.how in (NOT_IN_FILE, NEITHER_IN_FILE) else None
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
     if lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
         fix += OPTIMIZER_FIRST
-    saved = own_saves.with_state(process, written, {"optimizer": "optimizer.state_dict()"}, "") if written else ""
+    states = {name: f"{name}.state_dict()" for name in lost.names}
+    saved = own_saves.with_state(process, written, states, "") if written else ""
     return Finding(
         rule=rule,
         severity=lost.severity,
