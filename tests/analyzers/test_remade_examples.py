@@ -11,7 +11,7 @@ from tracelyze.analyzers import context
 from tracelyze.analyzers.computed.schedules import units, zero_rates
 from tracelyze.analyzers.evidence import drawn_timesteps
 from tracelyze.analyzers.evidence.datasets import masked_by_id
-from tracelyze.analyzers.evidence.editing import own_copies
+from tracelyze.analyzers.evidence.editing import own_copies, trainer_examples
 from tracelyze.analyzers.evidence.editing.optimizers import one_clip
 from tracelyze.analyzers.evidence.editing.remade import (
     everywhere,
@@ -216,6 +216,15 @@ def test_a_region_holds_all_calls_of_the_model(make: Any) -> None:
     process = make.process(sites=sites_of(source, **{"training-call": "loss = ", "forward": "held = "}))
     assert regions.said(process).endswith("in validation as well: lines 2 and 3.")
     assert regions.said(make.process(sites=sites_of(source, forward="held = "))) == ""
+
+
+def test_a_trainer_opens_the_region_itself(make: Any) -> None:
+    source = "def main():\n    trainer.train()\n    trainer.evaluate()\n"
+    sites = sites_of(source, **{"step": ".train()", "training-call": ".train()", "forward": ".evaluate()"})
+    process = make.process(sites=sites)
+    assert regions.said(process) == ""
+    example = trainer_examples.in_example(regions.with_float32_weights(process.longest), process)
+    assert example.splitlines()[1:] == ["TrainingArguments(output_dir, bf16=True)  # beside what it is given today"]
 
 
 @pytest.mark.parametrize(

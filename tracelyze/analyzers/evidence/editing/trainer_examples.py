@@ -21,7 +21,7 @@ _CLIP: Final = re.compile(
 _RATE: Final = re.compile(
     r"^optimizer = torch\.optim\.\w+\(model\.parameters\(\), lr=(?P<rate>[\d.e+-]+)\)$", re.MULTILINE
 )
-_BFLOAT16: Final = re.compile(r"^with torch\.autocast\([^)]*bfloat16\):\n(?:[ \t]+.*\n?)+", re.MULTILINE)
+_BFLOAT16: Final = re.compile(r"^with torch\.autocast\([^)]*bfloat16\):(?:  #.*)?\n(?:[ \t]+.*\n?)+", re.MULTILINE)
 _SCHEDULER: Final = re.compile(r"\Ascheduler\.step\(\)  # behind the loop over batches.*\Z", re.DOTALL)
 _PER_BATCH: Final = re.compile(r"\Ascheduler\.step\(\)  # right behind optimizer\.step\(\).*\Z", re.DOTALL)
 _INTERVAL: Final = (

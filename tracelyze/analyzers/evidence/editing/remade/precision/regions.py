@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ def remedy(optimization: Optimization) -> tuple[str, str, Location | None]:
 
 
 def said(process: Process) -> str:
-    """A sentence that names the lines, where there are several: inputs that are cast for one call are cast for all."""
+    """A sentence that names the lines, where there are several: inputs that are cast for one call are cast for all. A
+    trainer opens the region itself."""
+    if trainer_examples.trainer_of(process)[0]:
+        return ""
     places = {one.file_line for role in _CALLS for one in process.locations(role)}
     numbers = sorted(line for _, line in places)
     if len(numbers) < 2 or len({file for file, _ in places}) > 1:
