@@ -378,6 +378,18 @@ def test_an_order_that_is_drawn_and_thrown_away(make, line: str, edit: str | Non
         assert [text.strip() for text in found[1].added] == [edit] if found[1] is not None else not edit
 
 
+def test_a_validation_repeats_no_more_than_the_training_says(make) -> None:
+    """Without autograd nothing tells what made the input of its loss: the training does."""
+    place = {"site": 33, "role": "sigmoid", "file": "net.py", "line": 33, "function": "forward"}
+    site = place | {"source": "return torch.sigmoid(self.out(x))"}
+    trained = calls(made_by="Sigmoid", lowest=0.0, highest=1.0, **SIGMOIDS)
+    held_out = calls(made_by=None, lowest=0.0, highest=1.0, **SIGMOIDS | {"training": False})
+    held_out = [row | {"step": 8 * at} for at, row in enumerate(held_out * 10)]
+    finding = make.check("double-sigmoid", make.process(sites=[site], more={"loss_calls": trained + held_out}))[2]
+    assert "at line 33 and" in finding.title
+    assert "besides" not in finding.summary
+
+
 def test_the_line_of_the_first_sigmoid(make) -> None:
     """The module's where the model ends with one, else that of the only function in the text."""
 

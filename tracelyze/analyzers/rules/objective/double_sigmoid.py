@@ -58,7 +58,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         return squashed_twice.of_sigmoids(process, line, bad, limits, RULE.id)
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
-    squashed = softmax_axes.line_of_sigmoid(process, bad[0]["made_by"]) if seen else None
+    made_by = bad[0]["made_by"] if seen or line.training else _made_in_training(process, line)
+    squashed = softmax_axes.line_of_sigmoid(process, made_by) if made_by in SQUASHING else None
     of_loss = squashed_names.given_scores(process, line.location, "sigmoid") if seen else None
     of_model = None if of_loss or line_edits.of_a_part(line.location) else squashed
     of_model_diff = line_edits.without_activation(process, of_model, "Sigmoid")
@@ -90,6 +91,14 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         lost=0.0,  # scores of the right class still rise, only more slowly
     )
     return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
+
+
+def _made_in_training(process: Process, evaluated: Line) -> str:
+    """The squashing that makes the input of the same loss in training: without autograd, as in validation, nothing
+    tells what made it."""
+    same = [line for line in loss_calls.lines(process, (evaluated.function,)) if line.training]
+    made = {row["made_by"] for line in same for row in line.rows}
+    return str(made.pop()) if len(made) == 1 else ""
 
 
 def _first(place: Location | None) -> str:
