@@ -153,6 +153,9 @@ def test_the_line_that_splits_one_augmented_dataset(make, made: str, plain: str 
     assert finding.location.line == 21
     own = f"val_set = Subset({plain}, val_set.indices)"
     assert (own in finding.fix_code) if plain else ("make_dataset(plain_transform)" in finding.fix_code)
+    named = {"site": 9, "role": "data", "line": 19, "source": "test_set = Photos(path, transform=plain)"}
+    beside = judge(make, "augmented-validation", BOTH, more={"batches": looks(["x", "y"])}, sites=[*sites, named])[2]
+    assert beside.location.line == 21, "another object, which is tested on, is none that both share"
     other = [row | {"source": row["loader"]} for row in BOTH]
     apart = judge(make, "augmented-validation", other, more={"batches": looks(["x", "y"])}, sites=sites)[2]
     assert (apart.location, "make_dataset" in apart.fix_code) == (None, True), "two objects: no split made them"

@@ -103,6 +103,49 @@ def test_an_optimizer_is_cleared_beside_the_other_one(make, lines: list[str], be
     assert finding.diff.added == [f"    opt_b.zero_grad({arguments})"]
 
 
+ROUNDS = {  # lines of a loop in which opt_d is never cleared, and the line to clear it before, where it is known
+    "real_loss.backward(); x = 1; fake_loss.backward(); opt_d.step(); loss_g.backward(); opt_g.step()": 40,
+    "loss_g.backward(); opt_g.step(); loss_d.backward(); opt_d.step()": 42,
+    "for one in parts:;     loss_d.backward(); opt_d.step(); loss_g.backward(); opt_g.step()": None,
+    "loss_d.backward(); opt_d.step(); loss_g.backward(); opt_g.step(); loss_d.backward()": 40,
+}
+
+
+@pytest.mark.parametrize("lines", ROUNDS)
+@pytest.mark.parametrize("rule", ["grads_carried", "grads_mixed"])
+def test_one_of_several_optimizers_is_cleared_before_its_first_backward(make, lines: str, rule: str) -> None:
+    """Not right behind its step, where the generator's backward fills its gradients, nor before its last backward."""
+    text = lines.split("; ")
+    part = {
+        "file": "train.py",
+        "function": "main",
+        "excerpt": "\n".join(f"        {one}" for one in text),
+        "excerpt_line": 40,
+    }
+    sites = [
+        {"site": 7 + at, "role": role, "line": 40 + at, "source": one.strip(), **part}
+        for at, one in enumerate(text)
+        for role in ("backward", "step")
+        if f"{role}(" in one
+    ]
+    own = {
+        name: next(site["site"] for site in sites if f"{name}.step" in site["source"]) for name in ("opt_d", "opt_g")
+    }
+    both = [{"optimizer": at, "name": "Adam", "site": own[name]} for at, name in enumerate(("opt_d", "opt_g"))]
+    count = sum("real" in one or "fake" in one for one in text) or 1
+    steps = make.steps() | {
+        "optimizer": [index % 2 for index in range(COUNT)],
+        "backwards": [1 if index % 2 else count for index in range(COUNT)],
+        rule: [0, 0] + [8 * (1 - index % 2) for index in range(COUNT - 2)],
+    }
+    found = make.check("partial-zero-grad", make.process(steps, optimizers=both, sites=sites))[2]
+    before = ROUNDS[lines]
+    assert (f"right before line {before}" in found.fix_code) == (before is not None)
+    if rule == "grads_carried" and before is not None:
+        assert (found.location.line, found.diff.line, found.diff.removed) == (before, before, [])
+        assert found.diff.added == ["        opt_d.zero_grad()"]
+
+
 TWICE = {  # lines of a loop, and at which of them (from line 40 on) the one is cleared that never is: opt_b
     "side by side": "opt_a.zero_grad(); opt_a.zero_grad(); loss.backward(); opt_a.step(); opt_b.step()",
     "behind the steps": "loss.backward(); opt_a.step(); opt_b.step(); opt_a.zero_grad(); opt_a.zero_grad()",

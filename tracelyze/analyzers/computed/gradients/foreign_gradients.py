@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import called, pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import own_backwards
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
@@ -28,6 +29,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
     begin = max(1, timing.step_at(optimization, first) - 1)  # A row is about the step before it.
     name = timing.name_of(optimization) or " of this optimizer"
     tensors = int(np.median(present[mixed]))
+    own, before = called.assigned(optimization.made_at) or "optimizer", own_backwards.cleared_before(optimization)
     return Finding(
         rule=rule,
         severity="critical",
@@ -41,7 +43,7 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
             "the sum of two losses that work against each other."
         ),
         fix="Clear each optimizer's gradients right before its own backward, and detach what the other model made.",
-        fix_code=_cleared(optimization),
+        fix_code=before.code if before else f"{own}.zero_grad()  # right before the first backward of its own loss",
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(mixed)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -67,16 +69,3 @@ def finding(optimization: Optimization, rule: str, limits: Limits) -> Finding | 
         ),
         false_alarm="Two losses that one optimizer is to follow in sum, each with a step of another optimizer between.",
     )
-
-
-def _cleared(optimization: Optimization) -> str:
-    """This optimizer's zero_grad in front of the backward that comes before its step, in the script's own lines."""
-    step = optimization.step_location
-    own = called.assigned(optimization.made_at) or "optimizer"
-    places = optimization.process.locations("backward")
-    above = [one for one in places if step and one.file_function == step.file_function]
-    above = [one for one in above if step and one.line < step.line]
-    if step is None or not above or not step.source.startswith(own):
-        return f"{own}.zero_grad()  # right before the backward of its own loss"
-    backward = max(above, key=lambda one: one.line)
-    return f"{own}.zero_grad()  # right before line {backward.line}\n{backward.source}\n{step.source}"

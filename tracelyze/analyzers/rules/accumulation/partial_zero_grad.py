@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import called, edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.optimizers import own_clears
+from tracelyze.analyzers.evidence.editing.optimizers import own_backwards, own_clears
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -59,6 +59,12 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
     repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
     said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
     beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
+    behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
+    before = own_backwards.cleared_before(optimization) if alone and whole and not beside and not behind else None
+    code = "optimizer.zero_grad()      # not: model.head.zero_grad()"
+    if alone:
+        code = f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
+    cleared = optimization.zero_grad_location or optimization.step_location
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -73,10 +79,8 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
                 else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
             )
         ),
-        fix="Clear everything the optimizer holds, with its own zero_grad().",
-        fix_code=f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
-        if alone
-        else "optimizer.zero_grad()      # not: model.head.zero_grad()",
+        fix=before.fix if before else "Clear everything the optimizer holds, with its own zero_grad().",
+        fix_code=before.code if before else code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -85,8 +89,8 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
             Evidence("tensors with old gradients", tensors, "tensors", 0, "none in a loop that clears its gradients"),
             Evidence("tensors with gradients", of, "tensors"),
         ],
-        location=beside[0] if beside else optimization.zero_grad_location or optimization.step_location,
-        seen_at=optimization.step_location if beside else None,
+        location=beside[0] if beside else before.place if before else cleared,
+        seen_at=optimization.step_location if beside or before else None,
         charts=pictures.over_steps(
             optimization,
             "Gradients that an earlier step had already used",
@@ -95,7 +99,7 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
             [Mark(float(begin), "first old gradients")],
         ),
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
-        diff=beside[1] if beside else (edits.clear_after_own_step if whole else edits.clear_all)(optimization),
+        diff=beside[1] if beside else behind or (before.diff if before else None),
     )
 
 

@@ -91,7 +91,7 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         fix_code=f"{handed.made}{code}\nresult = {model}.load_state_dict({state}, strict=False)\n"
         "print(result.unexpected_keys)  # not in the model: should be none that you meant to load\n"
         "print(result.missing_keys)  # not given, such as a new head",
-        first_step=int(row["step"] or 0) + 1,
+        first_step=max(1, int(row["step"] or 0)),  # what is evaluated before the next step follows from it, too
         first_second=row["time"],
         evidence=[
             Evidence("weights missing", row["missing"] / row["expected"], "share", *limits.against("missing")),

@@ -83,8 +83,7 @@ def _finding(
         fix_code=one_dataset.example(process, loader["dataset"]) if shared else one_dataset.EXAMPLE,
         first_step=drawing[0].step,
         evidence=evidence,
-        location=script_lines.validation_set(process, loader["dataset"])
-        or (one_dataset.split(process) if shared else None)
+        location=(one_dataset.split(process) if shared else script_lines.validation_set(process, loader["dataset"]))
         or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(process.longest) if process.optimizations else [],
