@@ -281,10 +281,72 @@ def test_a_copy_that_only_a_metric_is_computed_of(make) -> None:
     assert "averages over 4" not in once.summary, "it is not updated all the time"
     assert once.fix.startswith("Update the average")
     status, reason, _ = by_weights(make, slow, 1.0, 0.7 + 0.4 * LEARNED)
-    assert (status, "moves, by 5%" in reason) == ("passed", True), "the model itself has learned little"
+    assert (status, "move, by 5%" in reason) == ("passed", True), "the model itself has learned little"
     assert by_weights(make, [0.0, 0.0, 0.0, 0.3, 0.6, 0.9], 1.0, LEARNED)[0] == "passed", "an average that begins late"
     assert by_weights(make, [0.0] * 2, 0.0)[0] == "skipped"
     assert by_weights(make, [0.0] * 6, 0.0, trained=[False, True] * 3)[0] == "skipped", "beside the model"
+
+
+def put_in(make: Any, moved: list[float], apart: float, losses: list[float], sites: Any = None) -> Any:
+    """Weights that the model itself is evaluated with, every 40 steps, at a distance of 1 from its own."""
+    evals = make.evals(6, 40) | {"loss": losses, "trained": [True] * 6, "model": [0] * 6}
+    rows = [
+        {
+            "step": 40 * i + 40,
+            "model": 0,
+            "changed": float(bool(one)),
+            "moved": one,
+            "of_moved": 0.2 * i,
+            "apart": apart,
+        }
+        for i, one in enumerate(moved)
+    ]
+    models = [{"model": 0, "name": "Net", "parameters": 4, "elements": 899}]
+    tables = {"links": [{"optimizer": 0, "model": 0}], "put_in": rows}
+    steps = make.steps() | {"loss": LEARNED.tolist()}
+    return make.check("ema-not-updated", make.process(steps, evals=evals, models=models, more=tables, sites=sites))
+
+
+def test_weights_that_are_put_into_the_model_to_evaluate_it(make) -> None:
+    slow, high, low = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05], [1.1] * 6, [0.3] * 6
+    status, _, finding = put_in(make, slow, 1.0, high)
+    assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
+    assert "uses weights that are put into the model for it and taken out again" in finding.summary
+    assert finding.title == "The averaged weights moved 5% as far as the model in 200 steps"
+    forgotten = put_in(make, [0.0] * 6, 1.0, high)
+    assert (forgotten[0], "have not changed in 200 steps" in forgotten[2].title) == ("fired", True)
+    assert put_in(make, [0.0] * 6, 1.0, low)[0] == "skipped", "perhaps the best weights so far"
+    assert put_in(make, slow, 0.0, high)[0] == "skipped", "the model's own weights"
+    assert put_in(make, [0.0, 0.1, 0.3, 0.5, 0.7, 0.9], 0.3, low)[0] == "passed", "an average that follows"
+
+
+@pytest.mark.parametrize(
+    ("made", "line", "fix"),
+    [
+        ("ema = EMAHandler(net, momentum=0.0003)", 12, "Give the model a larger weight than 0.0003"),
+        ("ema = EMA(net, 0.9997)", 12, "Lower its decay"),
+        ("ema = EMA(net, decay=0.99)", 50, "Line 50 updates the average too seldom"),
+        ("ema = EMA(net, options)", 12, "Lower its decay"),
+    ],
+)
+def test_the_line_of_an_average_that_is_too_slow(make, made: str, line: int, fix: str) -> None:
+    """It moves by 0.01 in 40 steps, where it is 1 away: by a weight of 0.00025."""
+    sites = [
+        {"site": 61, "role": "average-made", "file": "a.py", "line": 12, "function": "main", "source": made},
+        {
+            "site": 62,
+            "role": "average-update",
+            "file": "a.py",
+            "line": 50,
+            "function": "main",
+            "source": "ema.update()",
+        },
+    ]
+    finding = put_in(make, [0.0, 0.01, 0.02, 0.03, 0.04, 0.05], 1.0, [1.1] * 6, sites)[2]
+    assert (finding.location.line, finding.fix.startswith(fix)) == (line, True)
+    assert ("ran about once in 40 steps" in finding.summary) == (line == 50)
+    if "0.9997" in made:
+        assert "ema = EMA(net, 0.958)" in finding.fix_code
 
 
 def test_copies_that_follow_and_baselines(make) -> None:

@@ -76,3 +76,48 @@ def test_copies_that_stand_still(how: str, status: str, collect: Collect) -> Non
     diagnosis = diagnose(done.run, select=("ema-not-updated",))
     (check,) = diagnosis.checks
     assert check.status == status, check
+
+
+PUT_IN = """
+import sys
+import torch
+from torch import nn
+how = sys.argv[1]
+torch.manual_seed(0)
+x, y = torch.randn(640, 6), torch.randn(640, 1)
+net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+mean = [weight.detach().clone() for weight in net.parameters()]
+for step in range(240):
+    pick = torch.randint(0, 640, (32,))
+    loss = nn.functional.mse_loss(net(x[pick]), y[pick])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for kept, now in zip(mean, net.parameters()):
+            kept.lerp_(now, 0.1)
+    if step % 40 == 39:
+        own = [weight.data.clone() for weight in net.parameters()]
+        for kept, weight, back in zip(mean, net.parameters(), own):
+            if how == "copied":
+                weight.data.copy_(kept)
+            elif how == "replaced":
+                weight.data = kept.clone()
+        net.eval()
+        with torch.no_grad():
+            print(nn.functional.mse_loss(net(x), y).item())
+        for weight, back in zip(net.parameters(), own):
+            weight.data.copy_(back)
+        net.train()
+"""
+
+
+@pytest.mark.parametrize(("how", "differs"), [("own", False), ("copied", True), ("replaced", True)])
+def test_weights_that_are_put_into_the_model_to_evaluate_it(how: str, differs: bool, collect: Collect) -> None:
+    (process,) = collect(sys.executable, "-c", PUT_IN, how).run.processes
+    table = process.tables["put_in"]
+    assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
+    assert table["step"].tolist() == [40, 80, 120, 160, 200], "the last one is followed by no step"
+    assert ((table["apart"] > 0) == differs).all()
+    assert (table["moved"][1:] > 0).all()

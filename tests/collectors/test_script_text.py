@@ -330,6 +330,25 @@ def test_what_mixes_weights_into_others(text: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "made", "updated"),
+    [
+        ("ema = EMAHandler(model, momentum=1e-4)", True, False),
+        ("self.shadow = ExponentialMovingAverage(weights, 0.99)", True, False),
+        ("teacher = timm.utils.ModelEmaV3(model)", True, False),
+        ("x = Schema(EMA_DECAY)", False, False),
+        ("self.ema.update(model)", False, True),
+        ("model_ema.step()", False, True),
+        ("avg_model.update_parameters(model)", False, True),
+        ("loss_avg.update(loss.item()); schema.update(row)", False, False),
+    ],
+)
+def test_what_makes_and_updates_averages_of_weights(text: str, made: bool, updated: bool) -> None:
+    *_, function = codes(f"def train(self, model):\n    pass\n    {text}")
+    assert averages.making(function) == [3] * made
+    assert averages.updating(function) == [3] * updated
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("a.copy_(b.lerp(a, decay))", True),

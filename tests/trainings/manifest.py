@@ -1292,6 +1292,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("averaged_classifier", "slow-average", "ema-not-updated"),
     pair("ring_average", "slow-average", "ema-not-updated", lines=("mine.lerp_(theirs, 1 - decay)",)),
     pair("ring_average", "forgotten-average", "ema-not-updated"),
+    pair("shadow_weights", "once-an-epoch", "ema-not-updated", lines=("ema.update()",)),
+    pair("shadow_weights", "never-updated", "ema-not-updated", lines=("ema.update()",)),
     pair("hooks_in_turn", "clip-first", "clip-before-unscale", consequences=("clipping-freezes-updates",)),
 )
 

@@ -89,6 +89,8 @@ WRITTEN: Final = {
     "slope": "takes a gradient without a graph of it",
     "balance": "moves a bias by hand",
     "average": "mixes weights into others",
+    "average-made": "makes an average of weights",
+    "average-update": "updates what is named after one",
     "part-text": "gives an object another part",
     "autocast-text": "opens a region of autocast",
     "rebound": "computes an update and leaves the parameter as it was",

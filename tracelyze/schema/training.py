@@ -157,6 +157,19 @@ COPIES = Table(
     ),
 )
 
+PUT_IN = Table(
+    "put_in",
+    "Evaluations of a trained model, and its first call to train after them: some of its weights at both.",
+    (
+        Column("step", "int64", "", "optimizer steps (all optimizers) that were done before"),
+        Column("model", "int16", "", "the model (table models)"),
+        Column("changed", "float64", "share", "its tensors looked at that differ from those evaluated before"),
+        Column("moved", "float64", "", "distance of the evaluated weights from those of the first sample"),
+        Column("of_moved", "float64", "", "the same of those that train on"),
+        Column("apart", "float64", "", "distance of both: 0 where the model is evaluated with its own weights"),
+    ),
+)
+
 MODELS = Table(
     "models",
     "One row per outermost module that was called.",

@@ -37,6 +37,7 @@ class Standing:
     moved: float  # share of the model's way that the copy has made since the first sample
     steps: Floats  # of the process, at which its weights were sampled
     per_step: float  # part of what lies between it and the model that it makes in a step; 0 unless it does so steadily
+    put_in: bool = False  # into the trained model itself, for each evaluation
 
     @property
     def pace(self) -> str:
@@ -60,22 +61,34 @@ def judged_by_weights(process: Process, limits: Limits) -> Standing | float | No
     standing, shares = [], []
     for model in np.unique(process.evals["model"][rows]):
         own = table["model"] == model
-        steps, way = table["step"][own], table["of_moved"][own]
-        if len(steps) < limits["passes"] or steps[-1] - steps[0] < limits["steps"] or not way[-1] > 0:
+        share = share_of_the_way(table, own, limits)
+        if share is None:
             return None
-        shares.append(float(table["moved"][own][-1] / way[-1]))
-        behind = float(table["apart"][own][-1] / way[-1]) >= limits["behind"]
-        apart = table["apart"][own]
-        # The losses of a GAN need not fall while it learns; its generator goes away from a copy that stands.
-        learned = _has_learned(process, limits) or apart[-1] >= limits["parts"] * apart[0] > 0
-        slow = shares[-1] <= limits["follows"] and behind and learned
-        if slow or (table["changed"][own][1:] == 0).all():
+        shares.append(share)
+        if hardly_moves(process, table, own, limits) or (table["changed"][own][1:] == 0).all():
             of_model = rows[process.evals["model"][rows] == model]
-            standing.append(Standing(of_model, shares[-1], steps, _per_step(table, own)))
+            standing.append(Standing(of_model, share, table["step"][own], per_step(table, own)))
     return standing[0] if len(standing) == len(shares) else max(shares)
 
 
-def _per_step(table: Table, own: Mask) -> float:
+def share_of_the_way(table: Table, own: Mask, limits: Limits) -> float | None:
+    """How far the evaluated weights have moved, by how far the model has; None of a few samples."""
+    steps, way = table["step"][own], table["of_moved"][own]
+    if len(steps) < limits["passes"] or steps[-1] - steps[0] < limits["steps"] or not way[-1] > 0:
+        return None
+    return float(table["moved"][own][-1] / way[-1])
+
+
+def hardly_moves(process: Process, table: Table, own: Mask, limits: Limits) -> bool:
+    """Whether the evaluated weights stay behind a model that learns."""
+    way, apart = table["of_moved"][own][-1], table["apart"][own]
+    # The losses of a GAN need not fall while it learns; its generator goes away from a copy that stands.
+    learned = _has_learned(process, limits) or apart[-1] >= limits["parts"] * apart[0] > 0
+    moved = float(table["moved"][own][-1] / way)
+    return bool(moved <= limits["follows"] and apart[-1] / way >= limits["behind"] and learned)
+
+
+def per_step(table: Table, own: Mask) -> float:
     """The share of its distance to the model that an averaged copy moves in a step: about 1 - decay. 0 unless it moves
     in all samples."""
     on, steps = np.diff(table["moved"][own]), np.diff(table["step"][own])

@@ -36,6 +36,7 @@ _TABLES: Final = {
     "new_rows": "rows added to embeddings",
     "optimizers": "optimizers",
     "parameters": "updates of single tensors",
+    "put_in": "weights that the model is evaluated with",
     "reach": "gradients of the model's tensors",
     "references": "calls of a second model",
     "replays": "trial calls of the model",

@@ -62,7 +62,8 @@ CLASSES: Final = (
     "model.state_loads.StateLoads",
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",
-    "model.copies.Copies",
+    "model.followers.copies.Copies",
+    "model.followers.put_in.PutIn",
     "model.calls_past_modules.CallsPastModules",
     "probing.probe.Probe",
 )

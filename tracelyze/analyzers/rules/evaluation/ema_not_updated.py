@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed import averages, put_in
 from tracelyze.analyzers.computed import copies as copies_of_the_model
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     Indices = npt.NDArray[np.intp]
     Level = copies_of_the_model.Standing | tuple[float, float] | None
 
-SLOW = ", or so slowly that it is"
 HARM = "the evaluated model, perhaps also the saved one, is not the trained one."
 
 
@@ -29,12 +29,13 @@ def check(process: Process, limits: Limits) -> Outcome:
     """Weights or losses of an untrained copy of the trained model, pass by pass; the model itself is not validated."""
     evals = process.evals
     standing = copies_of_the_model.judged_by_weights(process, limits)
+    standing = put_in.judged(process, limits) if standing is None else standing
     if isinstance(standing, copies_of_the_model.Standing):
         return [_finding(process, standing.rows, standing, limits)]
     measured = validation.passes(process) & np.isfinite(evals["loss"])
     copies = measured & (evals["trained"] == 0)
     if standing is not None and not copies.any():
-        return Passed(f"the copy that is evaluated moves, by {percent(standing)} of what the model does")
+        return Passed(f"the weights that are evaluated move, by {percent(standing)} of what the model's do")
     if not copies.any():
         return Skipped("no copy of the trained model is validated", "not-applicable")
     if (measured & (evals["trained"] == 1)).any():
@@ -59,22 +60,19 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> Finding:
-    evals, optimization, average = process.evals, process.longest, copies_of_the_model.mixing(process)
+    evals, optimization, advice = process.evals, process.longest, None
     losses, validated = evals["loss"][rows], process.site(evals["site"][rows[0]])
     first, last, updated = int(evals["after_step"][rows[0]]), int(evals["after_step"][rows[-1]]), ""
+    what = "a copy of the model that no optimizer holds"
     if isinstance(level, copies_of_the_model.Standing):
         first, last, updated = int(level.steps[0]), int(level.steps[-1]), level.pace
-    made = f"from step {first:,} to step {last:,}, uses a copy of the model that no optimizer holds"
+        advice = averages.advice(process, level.per_step, last)
+        what = "weights that are put into the model for it and taken out again" if level.put_in else what
+    average = advice.place if advice else averages.place(process, bool(updated))
+    made = f"from step {first:,} to step {last:,}, uses {what}"
     count = Evidence("validations of the copy", len(rows), "passes", *limits.against("passes"))
     if isinstance(level, copies_of_the_model.Standing):
-        title = f"The copy of the model that is evaluated has not changed in {plural(last - first, 'step')}"
-        if level.moved:
-            way = percent(level.moved)
-            title = f"The averaged copy moved {way} as far as the model in {plural(last - first, 'step')}"
-        seen = f"its weights have moved only {percent(level.moved)} as far as the model's since the first one"
-        seen += f". {updated} That is too slow for this run: it is about" if updated else SLOW
-        if not level.moved:
-            seen = "its weights have not moved since the first one, while the model's have. It is still"
+        title, seen = averages.words(level, advice)
         evidence = [
             Evidence("distance moved by the copy over that of the model", level.moved, "share",
                      *limits.against("follows"), role="most"),
@@ -82,14 +80,16 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
         ]  # fmt: skip
     elif level is None:
         title = f"The copy of the model that is validated has not changed in {plural(last - first, 'step')}"
-        seen = f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated{SLOW}"
+        seen = (
+            f"each gives the same loss, {number(losses[0])}. The average of the weights is never updated{averages.SLOW}"
+        )
         evidence = [count, Evidence("their loss", float(losses[0]), role="basis")]
     else:
         start, end = level
         title = f"The averaged copy has barely moved after {plural(last, 'step')}: its decay is too slow"
         seen = (
             f"their loss only went from {number(losses[0])} to {number(losses[-1])}, while the training loss fell from "
-            f"{number(start)} to {number(end)}. The average of the weights is hardly updated{SLOW}"
+            f"{number(start)} to {number(end)}. The average of the weights is hardly updated{averages.SLOW}"
         )
         share = float(np.ptp(losses)) / (start - end)
         evidence = [
@@ -98,7 +98,7 @@ def _finding(process: Process, rows: Indices, level: Level, limits: Limits) -> F
             Evidence("training loss at its end and start", end / start, "share", *limits.against("falls"), role="most"),
             count,
         ]  # fmt: skip
-    fix, code = copies_of_the_model.remedy(process, average, bool(updated))
+    fix, code = advice[2:] if advice else copies_of_the_model.remedy(process, average, bool(updated))
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -130,7 +130,7 @@ RULE = Rule(
     check=check,
     verify="Record the run again: the copy's validation loss changes from pass to pass.",
     absent="No copy of the model is validated.",
-    needs=(("evals.trained", "evals.loss"), ("evals.trained", "copies.moved")),
+    needs=(("evals.trained", "evals.loss"), ("evals.trained", "copies.moved"), ("evals.trained", "put_in.moved")),
     thresholds=(
         Threshold("passes", 3, "passes", "two equal losses may be a pass that was made twice"),
         Threshold("steps", 50, "steps", "an average may begin late"),

@@ -185,6 +185,8 @@ class ScriptLines(Signal):
         for role, read in (
             ("ends", equalities.ends),
             ("average", averages.mixing),
+            ("average-made", averages.making),
+            ("average-update", averages.updating),
             ("setting", named_arguments.lines),
             ("mask-given", given_masks.lines),
             ("shift", slices.shifts),

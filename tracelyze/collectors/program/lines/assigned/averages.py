@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_stored
+from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, name_taken, names_stored
 
 _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
 _MIXES: Final = frozenset({"mul_", "copy_"})
+_MAKERS: Final = re.compile(  # what libraries and scripts call a class of averages of weights
+    r"(?=.*[a-z]|EMA$)(?:\w*EMA(?:[A-Z_]\w*)?|\w*Ema(?:[A-Z]\w*)?|ExponentialMovingAverage|(?:Stochastic)?WeightAveraging"
+    r"|AveragedModel)"
+)
+_UPDATES: Final = frozenset({"update", "step", "update_parameters", "update_ema"})
+_AVERAGES: Final = frozenset({"ema", "swa", "polyak", "shadow"})
+_AVERAGED: Final = frozenset({"avg", "average", "averaged"})  # of these parts of a model; others are of a loss
+_PARTS: Final = frozenset({"model", "net", "weights", "params", "parameters"})
 
 
 def mixing(code: CodeType) -> list[int]:
@@ -40,3 +50,31 @@ def mixing(code: CodeType) -> list[int]:
         elif mixed == line and variables.intersection(names_stored(one)):
             anew.add(line)
     return sorted(anew if anew and not puts_together and not trains else in_place)
+
+
+def making(code: CodeType) -> list[int]:
+    """Lines of a function that call a class named after averages of weights."""
+    names = {name for name in code.co_names if _MAKERS.fullmatch(name)}
+    found: dict[int, None] = {}
+    for line, one in by_line(code) if names else ():
+        if one.opname in TAKES and one.argval in names:
+            text = linecache.getline(code.co_filename, line)
+            if not text or re.search(rf"\b{one.argval}\s*\(", text):  # no annotation
+                found[line] = None
+    return list(found)
+
+
+def updating(code: CodeType) -> list[int]:
+    """Lines of a function that update what is named after an average of weights."""
+    if not _UPDATES.intersection(code.co_names):
+        return []
+    found: dict[int, None] = {}
+    owner = ""
+    for line, one in by_line(code):
+        if one.opname in METHODS and one.argval in _UPDATES:
+            words = set(owner.lower().split("_"))
+            if words & _AVERAGES or (words & _AVERAGED and words & _PARTS):
+                found[line] = None
+        if one.opname != "CACHE":
+            owner = name_taken(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
+    return list(found)

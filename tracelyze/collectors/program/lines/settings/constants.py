@@ -22,7 +22,7 @@ from tracelyze.collectors.program.lines.settings.source_text import HIDDEN, Sour
 
 USING: Final = frozenset({
     "optimizer", "scheduler", "schedule", "dataloader", "clip", "setting", "average", "draw", "anomaly", "epochs",
-    "step-text", "dropout", "length", "scaler-text",
+    "step-text", "dropout", "length", "scaler-text", "average-made",
 })  # fmt: skip
 """Roles of lines that may use a setting by its name."""
 SOUGHT: Final = frozenset({"momentum"})

@@ -9,25 +9,20 @@ from typing import Any
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
+from tracelyze.collectors.signals.model.followers import sampled
+from tracelyze.collectors.signals.model.followers.sampled import GROWTH, MOST, RARE, TENSORS, Sampled
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
-from tracelyze.collectors.tensors.readback import Readback
-from tracelyze.collectors.tensors.safe_computing import every_nth, is_plain, may_compute, unseen
-
-RARE = 5  # steps between two calls: who is called more often is a teacher, a target network or a former policy
-GROWTH = 16  # samples while the number of steps doubles, nearly: the next one is a sixteenth of the steps later
-TENSORS, ELEMENTS = 8, 64  # of a model that are compared
-MOST = 8  # models that are known as trained, and as copies
+from tracelyze.collectors.tensors.safe_computing import is_plain, may_compute, unseen
 
 
-class Copy:
-    """What was sampled of one copy. The tensors are small ones of our own, and gone when the program's are."""
+class Copy(Sampled):
+    """What was sampled of one copy: gone when the program's tensors are."""
 
     def __init__(self, module: weakref.ref[Any], model: int, first: list[Any], first_of_model: list[Any]) -> None:
+        super().__init__(first, first_of_model)
         self.module = module
         self.model = model  # the trained one
-        self.first, self.first_of_model = first, first_of_model
-        self.before = first
 
 
 class Copies(Signal):
@@ -81,23 +76,16 @@ class Copies(Signal):
             self._copies[number] = None
             return
         with unseen(torch), torch.no_grad():
-            now = [every_nth(mine, ELEMENTS).clone() for mine, _ in pairs]
-            model = [every_nth(theirs, ELEMENTS).clone() for _, theirs in pairs]
+            now = sampled.numbers([mine for mine, _ in pairs])
+            model = sampled.numbers([theirs for _, theirs in pairs])
             if known is None:
                 known = self._copies[number] = Copy(self._watched(number, module), of[0], now, model)
-            if len(now) != len(known.first):
+            values = known.compared(torch, now, model)
+            if values is None:
                 self._copies[number] = None
                 return
-            changed = torch.stack([(a != b).any() for a, b in zip(now, known.before, strict=True)]).double().mean()
-            values = {
-                "changed": changed,
-                "moved": _distance(torch, now, known.first),
-                "of_moved": _distance(torch, model, known.first_of_model),
-                "apart": _distance(torch, now, model),
-            }
-            known.before = now
         row = {"step": self.progress.steps, "model": number, "of": of[0]}
-        self._pending.put([row], Readback.of_columns(torch, values))
+        self._pending.put([row], values)
 
     def _watched(self, number: int, module: Any) -> weakref.ref[Any]:
         """A reference that forgets what was sampled of the module when the program lets go of it."""
@@ -132,8 +120,3 @@ def _pairs(torch: Any, module: Any, model: Any) -> list[tuple[Any, Any]]:
     step = max(1, len(plain) // TENSORS)
     chosen = plain[::step][:TENSORS]
     return chosen if len({one.device for pair in chosen for one in pair}) == 1 else []
-
-
-def _distance(torch: Any, these: list[Any], those: list[Any]) -> Any:
-    squares = [(a.double() - b.double()).square().sum() for a, b in zip(these, those, strict=True)]
-    return torch.stack(squares).sum().sqrt()
