@@ -45,3 +45,39 @@ def test_both_are_cut_alike(make: Any, cut: str, line: int, edited: str) -> None
 )
 def test_what_is_not_cut_alike_or_not_given(make: Any, labels: str, given: str, call: str) -> None:
     assert judged(make, labels, given, call) is None
+
+
+def handed_out(make: Any, *lines: str) -> Any:
+    place = {"file": "a.py", "function": "get_batch", "excerpt": "\n".join(lines), "excerpt_line": 20}
+    return same_slice.handed_out(make.process(sites=[{"site": 1, "role": "draw", "line": 20, "source": "", **place}]))
+
+
+CUT = "torch.stack([data[i:i + block] for i in starts])"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "code"),
+    [
+        ((f"    a = {CUT}", f"    b = {CUT}", "    return a, b"), 21, "block"),
+        ((f"    b = {CUT}", f"    a = {CUT}", "", "    yield (a, b)"), 20, "block"),
+        (("    a = ids[s:s + n]", "    b = ids[s:s + n]", "    return (a, b), n"), 21, "b = ids[s + 1:s + n + 1]"),
+        (("    a = ids[s:end]", "    b = ids[s:end]", "    return a, b"), 21, "b = ids[s + 1:end + 1]"),
+    ],
+)
+def test_a_pair_that_is_made_by_one_expression(make: Any, lines: tuple[str, ...], line: int, code: str) -> None:
+    found = handed_out(make, *lines)
+    assert (found.place.line, found.diff) == (line, None)
+    assert "i + 1:i + block + 1" in found.code if "block" in code else found.code == code
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"    a = {CUT}", "    b = torch.stack([data[i + 1:i + 1 + block] for i in starts])", "    return a, b"),
+        (f"    a = {CUT}", f"    b = {CUT}", "    return a"),
+        ("    a = ids[:]", "    b = ids[:]", "    return a, b"),
+        (f"    a = {CUT}", f"    b = {CUT}", "    return a, b", f"    c = {CUT}", f"    d = {CUT}", "    return c, d"),
+    ],
+)
+def test_pairs_that_say_nothing_of_targets(make: Any, lines: tuple[str, ...]) -> None:
+    assert handed_out(make, *lines) is None

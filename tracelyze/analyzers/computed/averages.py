@@ -62,7 +62,8 @@ def advice(process: Process, per_step: float, steps: int) -> Advice | None:
 def place(process: Process, moves: bool) -> Location | None:
     """The line that mixes the weights of the model into the average; else the one that makes it, of one that moves, or
     that updates it."""
-    return copies.mixing(process) or script_lines.only(process, "average-made" if moves else "average-update")
+    known = script_lines.only(process, "average-made") if moves else script_lines.only(process, "average-update")
+    return copies.mixing(process) or known
 
 
 def words(standing: copies.Standing, advice: Advice | None) -> tuple[str, str]:

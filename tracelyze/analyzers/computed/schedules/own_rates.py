@@ -21,6 +21,8 @@ for group, rate in zip(optimizer.param_groups, rates):
     group["lr"] = rate * factor"""
 
 
+OF_CYCLE: Final = """# where the scheduler is made, with its other arguments as they are:
+scheduler = OneCycleLR(optimizer, max_lr=[group["lr"] for group in optimizer.param_groups])"""
 OF_IGNITE: Final = ("PiecewiseLinear", "LinearCyclicalScheduler", "CosineAnnealingScheduler")
 OF_EACH: Final = "Have get_lr() return a rate for each group, made of the group's own base rate."
 BY_BASE: Final = """# in get_lr(), where factor is what a rate is multiplied by:
@@ -34,11 +36,15 @@ def set_at(process: Process) -> Location | None:
     return script_lines.only(process, "rate-text", OF_GROUP) or script_lines.only(process, "rate-scheduler")
 
 
-def remedy(process: Process, place: Location | None, defined: Location | None = None) -> tuple[str, str]:
+def remedy(
+    process: Process, place: Location | None, defined: Location | None = None, scheduler: str | None = None
+) -> tuple[str, str]:
     """What to do, and an example: for a scheduler of ignite the line that makes it, for one group. `defined`: where a
-    scheduler of the script's own defines its rates."""
+    scheduler of the script's own defines its rates; `scheduler`: the class of the one that sets them."""
     if defined is not None:
         return OF_EACH, BY_BASE
+    if scheduler == "OneCycleLR":
+        return FIX, OF_CYCLE
     own = own_statement.at(process, place)
     text = own.with_argument(OF_IGNITE, "param_group_index", "0") if own is not None else ""
     if own is None or not text:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location
 
@@ -18,6 +20,10 @@ FIX: Final = (
     "Line {line} cuts {whole} as line {other} does: give the model all but the last token, and make its targets all "
     "but the first."
 )
+_MADE: Final = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>.*\[.*:.*\].*)$")
+_HANDED_OUT: Final = r"\s*(?:return|yield)\s*\(?\s*(?:\({0}, {1}\)|{0}, {1})\b"
+_NEAR: Final = 6  # lines below both, in which they are handed out
+LATER: Final = "Line {line} makes the targets as line {other} makes the inputs: take them one position later."
 UNKNOWN: Final = "the targets of this next-token model were not shifted."
 
 
@@ -44,6 +50,52 @@ def remedy(process: Process, loss: Location | None) -> Remedy | None:
         diff=Diff(loss.file, at, [cut[0]], [line]),
         why=f"lines {min(read, told)} and {max(read, told)} cut both out of {cut[4]} in the same way.",
     )
+
+
+def handed_out(process: Process) -> Remedy | None:
+    """Where two lines, one below the other, make by one expression the pair that a function hands out, such as inputs
+    and targets of a batch: the only such place. Text that is cut later may end sooner: what it is read from is to be
+    one longer, so that this is no edit."""
+    texts = {one.file_line: one for one in recorded_text.lines(process)}
+    found = [cut for one in texts.values() if (cut := _pair_at(texts, one)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _pair_at(texts: dict[tuple[str, int], Location], first: Location) -> Remedy | None:
+    second = texts.get((first.file, first.line + 1))
+    one, other = _MADE.match(first.source), _MADE.match(second.source) if second is not None else None
+    if second is None or one is None or other is None or one["name"] == other["name"]:
+        return None
+    if one.group("indent", "value") != other.group("indent", "value"):
+        return None
+    below = [texts.get((first.file, second.line + more)) for more in range(1, _NEAR + 1)]
+    for given, target, place, beside in ((one, other, second, first), (other, one, first, second)):
+        pattern = re.compile(_HANDED_OUT.format(re.escape(given["name"]), re.escape(target["name"])))
+        later = _one_later(place.source.strip())
+        if later and any(line is not None and pattern.match(line.source) for line in below):
+            return Remedy(
+                LATER.format(line=place.line, other=beside.line),
+                code=later,
+                place=Location(place.file, place.line, place.function, place.source.strip()),
+                why=f"lines {first.line} and {second.line} make both by the same expression.",
+            )
+    return None
+
+
+def _one_later(source: str) -> str:
+    """The statement with its only slice one position later; empty where there is none with a begin and an end."""
+    line = parsed_line.parse(source)
+    slices = [node for node in ast.walk(line.tree) if isinstance(node, ast.Slice)] if line is not None else []
+    whole = [node for node in slices if node.lower is not None and node.upper is not None and node.step is None]
+    if line is None or len(whole) != 1:
+        return ""
+    (only,) = whole
+    parts = {bound: f"{line.operand(bound)} + 1" for bound in (only.lower, only.upper) if bound is not None}
+    parts = {
+        bound: f"{line.text_of(bound)} + 1" if isinstance(bound, ast.BinOp) and isinstance(bound.op, ast.Add) else text
+        for bound, text in parts.items()
+    }
+    return line.with_parts(parts)
 
 
 def _names(name: str, source: str) -> bool:

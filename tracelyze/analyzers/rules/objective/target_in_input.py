@@ -62,7 +62,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
     equal = float(np.median([row["ids_equal"] for row in same]))
     shape, fall = loss_calls.shown(same[0]["target_shape"]), course.said(process, line.rows)
-    cut_alike = same_slice.remedy(process, line.location)
+    cut_alike = same_slice.remedy(process, line.location) or same_slice.handed_out(process)
     remedy = cut_alike or Remedy(FIX, line_edits.shifted(line.location), why=same_slice.UNKNOWN)
     fault = LossFault(
         title="Targets are not shifted: the model learns to copy its input, not to predict",

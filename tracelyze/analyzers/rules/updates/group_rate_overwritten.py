@@ -62,7 +62,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     lowest, highest = number(min(made)), number(max(made))
     set_at = None if scheduler else own_rates.set_at(process)
     defined = process.site(next((at for one in rows if (at := one.get("rates_at")) is not None), None))
-    fix, code = own_rates.remedy(process, set_at, defined)
+    fix, code = own_rates.remedy(process, set_at, defined, scheduler)
     return Finding(
         rule=RULE.id,
         severity="warning",
