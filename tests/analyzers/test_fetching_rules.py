@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.evidence.datasets import one_dataset
 from tracelyze.testing import SITES
 
 MIB = 2**20
@@ -159,6 +160,25 @@ def test_the_line_that_splits_one_augmented_dataset(make, made: str, plain: str 
     other = [row | {"source": row["loader"]} for row in BOTH]
     apart = judge(make, "augmented-validation", other, more={"batches": looks(["x", "y"])}, sites=sites)[2]
     assert (apart.location, "make_dataset" in apart.fix_code) == (None, True), "two objects: no split made them"
+
+
+def test_a_part_by_a_sampler_gets_a_dataset_of_its_own(make) -> None:
+    made, loader = "photos = Photos(path, transform=flips)", "val = DataLoader(photos, sampler=held)"
+    text = {"file": "train.py", "function": "main", "excerpt_line": 20, "excerpt": f"    {made}\n    {loader}"}
+    sites = [text | {"site": 20 + at, "line": 20 + at, "source": one} for at, one in enumerate((made, loader))]
+    sites = [one | {"role": role} for one, role in zip(sites, ("data", "dataloader"), strict=True)]
+    named = {
+        "site": 22,
+        "role": "data",
+        "file": "train.py",
+        "line": 22,
+        "source": "test = Photos(path, transform=plain)",
+    }
+    process = make.process(sites=[*sites, named | {"function": "main"}])
+    place = process.site(21)
+    plain = "plain = Photos(path, transform=plain_transform)\nval = DataLoader(plain, sampler=held)"
+    assert one_dataset.example(process, "Photos", place).startswith(plain)
+    assert one_dataset.example(process, "Others", place) == one_dataset.EXAMPLE
 
 
 @pytest.mark.parametrize(

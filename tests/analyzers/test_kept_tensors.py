@@ -204,6 +204,24 @@ def test_a_tracker_that_is_given_numbers_too(make: Any, source: str, instead: st
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
 
 
+@pytest.mark.parametrize(
+    ("loop", "known"),
+    [
+        ('out["loss"].backward()\nself.outs.append(out)', True),
+        ("out = {'loss': loss}\nself.outs.append(out)", True),
+        ("out = [loss, scores]\nself.outs.append(out)", False),
+    ],
+)
+def test_a_dictionary_is_kept_with_detached_entries(make: Any, loop: str, known: bool) -> None:
+    place = {"file": "a.py", "function": "main", "excerpt": loop, "excerpt_line": 7}
+    backward = {"site": 1, "role": "backward", "line": 7, "source": loop.split("\n", maxsplit=1)[0]} | place
+    keeps = {"site": 2, "role": "keeps", "line": 8, "source": "self.outs.append(out)"} | place
+    optimization = make.process(sites=[backward, keeps]).optimizations[0]
+    instead = kept_tensors.guarded(optimization, kept_tensors.lines(optimization))
+    entries = '{key: value.detach() if hasattr(value, "detach") else value for key, value in out.items()}'
+    assert instead == (f"self.outs.append({entries})" if known else "")
+
+
 METER = """\
     def update(self, err):
         m = err.mean()

@@ -100,6 +100,12 @@ def _holds_several(optimization: Optimization, line: Location, name: str) -> boo
     return any(made.search(text) for text in recorded_text.around(optimization.process, line).values())
 
 
+def _is_dictionary(optimization: Optimization, line: Location, name: str) -> bool:
+    """Whether the text of the function takes an entry of it by a plain key, or makes it with braces."""
+    taken = re.compile(rf"\b{re.escape(name)}(?:\s*=\s*\{{|\[[\"'])")
+    return any(taken.search(text) for text in recorded_text.around(optimization.process, line).values())
+
+
 def _graphs(optimization: Optimization, backward: Location) -> set[str]:
     """Names that hold a graph, in the function that calls backward."""
     match = edits.BACKWARD.match(backward.source)
@@ -183,9 +189,12 @@ def guarded(optimization: Optimization, stored: list[Kept]) -> str:
     found = STORED.fullmatch(statement)
     if line is None or found is None or not found["value"].isidentifier() or "#" in statement:
         return _of_a_call(optimization, line) if line is not None else ""
-    if _holds_several(optimization, line, found["value"]):
-        return ""
     name, (begin, end) = found["value"], found.span("value")
+    if _holds_several(optimization, line, name):
+        if not _is_dictionary(optimization, line, name):
+            return ""
+        entry = 'value.detach() if hasattr(value, "detach") else value'
+        return f"{statement[:begin]}{{key: {entry} for key, value in {name}.items()}}{statement[end:]}"
     return f'{statement[:begin]}{name}.detach() if hasattr({name}, "detach") else {name}{statement[end:]}'
 
 

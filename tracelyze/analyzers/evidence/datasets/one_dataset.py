@@ -31,9 +31,13 @@ def split(process: Process) -> Location | None:
     return script_lines.only(process, "split", r"\brandom_split\s*\(")
 
 
-def example(process: Process, dataset: str) -> str:
-    """Another object for the validation part, by the lines that make the dataset and split it; else a sketch."""
+def example(process: Process, dataset: str, loader: Location | None = None) -> str:
+    """Another object for the validation part, by the lines that make the dataset and split it, or that make the
+    loader which validates; else a sketch."""
     line, made = split(process), script_lines.only(process, "data", rf"\b{re.escape(dataset)}\s*\(")
+    apart = _by_samplers(process, dataset, loader) if line is None else ""
+    if apart:
+        return apart
     divided = own_statement.at(process, line)
     object_ = own_statement.at(process, made)
     parts = _parts(divided.parsed) if divided is not None else None
@@ -42,6 +46,23 @@ def example(process: Process, dataset: str) -> str:
         return EXAMPLE
     own = f"{parts[1]} = Subset({plain}, {parts[1]}.indices)"
     return f"# right below line {line.line}, the split, which stays as it is\n{own}"
+
+
+def _by_samplers(process: Process, dataset: str, loader: Location | None) -> str:
+    """The loader that validates on a part of the dataset by its sampler, with an object of its own; empty where the
+    only line that makes the one it is given is not known."""
+    own = own_statement.at(process, loader)
+    call = own.only_call("DataLoader") if own is not None else None
+    given = call.args[0] if call is not None and call.args else None
+    sampled = call is not None and any(one.arg in ("sampler", "batch_sampler") for one in call.keywords)
+    if own is None or loader is None or not isinstance(given, ast.Name) or not sampled:
+        return ""
+    assigned = rf"^{given.id}\s*=(?!=).*\b{re.escape(dataset)}\s*\("
+    object_ = own_statement.at(process, script_lines.only(process, "data", assigned))
+    plain = _without_transforms(object_.parsed, dataset, given.id) if object_ is not None else ""
+    if not plain:
+        return ""
+    return f"plain = {plain}\n{own.dedented(own.parsed.with_parts({given: 'plain'}))}  # in place of line {loader.line}"
 
 
 def _parts(line: ParsedLine) -> tuple[str, str] | None:

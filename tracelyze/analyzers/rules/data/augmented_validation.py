@@ -60,6 +60,7 @@ def _finding(
     process: Process, drawing: list[Part], share: float | None, compared: int, shared: bool, limits: Limits
 ) -> Finding:
     loader = next(row for row in process.loaders.records() if row["loader"] == drawing[0].loader)
+    made = process.loader_location(loader)
     names = draws.names(sorted({name for part in drawing for name in part.start}))
     detail = (
         f" At the same place of two passes, {share_of(share, plural(compared, 'batch', 'batches'))} differed."
@@ -80,12 +81,12 @@ def _finding(
             "different, harder data: the numbers are too pessimistic and noisy, and the best epoch is partly luck."
         ),
         fix="Give validation its own dataset without the random transforms; split the indices, not the object.",
-        fix_code=one_dataset.example(process, loader["dataset"]) if shared else one_dataset.EXAMPLE,
+        fix_code=one_dataset.example(process, loader["dataset"], made) if shared else one_dataset.EXAMPLE,
         first_step=drawing[0].step,
         evidence=evidence,
         location=(one_dataset.split(process) if shared else script_lines.validation_set(process, loader["dataset"]))
-        or process.loader_location(loader),
-        seen_at=process.loader_location(loader),
+        or made,
+        seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="Augmentation at test time, and tasks whose noise is drawn with the sample.",
     )
