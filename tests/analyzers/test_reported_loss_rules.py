@@ -81,6 +81,19 @@ def test_a_sum_that_is_never_reset(make: Any) -> None:
     assert "never reset" in among_the_losses[2].title, "divided by the length of an epoch: half of it is a usual loss"
 
 
+@pytest.mark.parametrize("length", [100, 200, 250])
+def test_a_sum_that_begins_anew_with_each_epoch(make: Any, length: int) -> None:
+    def running(losses: Any, begin: int, end: int) -> float:
+        return float(losses[(end - 1) // length * length : end].sum())
+
+    finding = logged(make, lambda losses, begin, end: running(losses, begin, end) / 20, count=1000)[2]
+    assert "a sum that is not reset when it is logged" in finding.title
+    assert "times 1/20" in finding.summary
+    assert "Reset" in finding.fix
+    mean = logged(make, lambda losses, b, end: running(losses, b, end) / ((end - 1) % length + 1), count=1000)
+    assert mean[0] == "passed", "the mean of the epoch so far"
+
+
 def test_means_smoothed_and_weighted_losses(make: Any) -> None:
     def smoothed(losses: Any, begin: int, end: int) -> float:
         weights = 0.9 ** np.arange(end)[::-1]

@@ -1171,6 +1171,7 @@ TARGETS_AND_LAYERS: Final = (
     pair("frost_warning", "left", "stops-short", lines=("for epoch in range(epochs):",)),
     pair("frost_warning", "limited"),
     pair("rain_gauge", "never-reset", "reported-loss-mismatch", fast=True),
+    pair("rain_gauge", "reset-by-epoch", "reported-loss-mismatch"),
     pair("rain_gauge", "times-batch", "reported-loss-mismatch"),
     pair("rain_gauge", "over-samples", "reported-loss-mismatch"),
     pair("more_words", "frozen-rows", "new-tokens-untrained", fast=True),

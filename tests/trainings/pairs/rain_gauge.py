@@ -1,7 +1,8 @@
 """Rain of the next hour from twelve readings; TensorBoard gets the mean loss of every 25 steps.
 
-Faults: `never-reset` goes on adding to the first sum; `times-batch` adds up losses of samples and divides by batches,
-`over-samples` adds up means of batches and divides by samples.
+Faults: `never-reset` goes on adding to the first sum, `reset-by-epoch` begins it anew with each epoch only;
+`times-batch` adds up losses of samples and divides by batches, `over-samples` adds up means of batches and divides by
+samples.
 """
 
 import argparse
@@ -15,7 +16,9 @@ from torch.utils.tensorboard import SummaryWriter
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", default="", choices=["", "never-reset", "times-batch", "over-samples"])
+    parser.add_argument(
+        "--fault", default="", choices=["", "never-reset", "reset-by-epoch", "times-batch", "over-samples"]
+    )
     args = parser.parse_args()
     torch.manual_seed(6)
     torch.set_num_threads(1)
@@ -28,6 +31,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
         running, done = 0.0, 0
         for epoch in range(5):
+            if args.fault == "reset-by-epoch":
+                running = 0.0
             for x, y in loader:
                 optimizer.zero_grad()
                 loss = criterion(model(x), y)
@@ -37,7 +42,7 @@ def main():
                 running += loss.item() * (len(x) if args.fault == "times-batch" else 1)
                 if done % 25 == 0:
                     writer.add_scalar("train/loss", running / (800 if args.fault == "over-samples" else 25), done)
-                    if args.fault != "never-reset":
+                    if not args.fault.startswith(("never", "reset")):
                         running = 0.0
             print(epoch, loss.item())
 

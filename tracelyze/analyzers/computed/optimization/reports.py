@@ -26,7 +26,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Match:
-    """What the values are a multiple of: the "last" loss, the "mean" since the value before, the "sum" of all."""
+    """What the values are a multiple of: the "last" loss, the "mean" since the value before, the "sum" of all, or, as
+    "growth", a running sum that begins anew at times."""
 
     kind: str
     factor: float
@@ -53,6 +54,24 @@ def among(series: Series, losses: Floats) -> float:
             slack = TOLERANCE * abs(value)
             inside += bool(before.min() - slack <= value <= before.max() + slack)
     return inside / len(series.values)
+
+
+def growing(series: Series, losses: Floats, spread: float, fewest: float) -> Match | None:
+    """The running sum that the values are a constant multiple of, although it begins anew at times, with an epoch say:
+    at least `fewest` values, and half of all, add to the value before what the losses in between sum up to."""
+    sums = np.concatenate(([0.0], np.cumsum(np.nan_to_num(losses))))
+    added = np.diff(series.values)
+    for ahead in (0, 1):
+        ends = np.minimum(series.done.astype(np.int64) + ahead, len(losses))
+        between = np.diff(sums[ends])
+        rises = (added > 0) & (between > 0)
+        if rises.sum() < max(fewest, len(added) / 2) or (added[~rises] > 0).any():
+            continue
+        ratios = added[rises] / between[rises]
+        usual = float(np.median(ratios))
+        if float(np.ptp(ratios)) <= spread * usual:
+            return Match("growth", usual, float(np.ptp(ratios)) / usual)
+    return None
 
 
 def multiple(series: Series, losses: Floats, spread: float) -> Match | None:

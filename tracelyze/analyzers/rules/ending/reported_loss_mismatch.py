@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import reports, style
-from tracelyze.analyzers.evidence import pictures, recorded_text
-from tracelyze.analyzers.evidence.loss.means import by_samples, collected
+from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.loss.means import by_samples, collected, running
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -21,6 +20,12 @@ DIVIDED = (
     " A step accumulates {parts} micro-batches: a mean over losses that are divided by {parts} already is smaller by "
     "that factor."
 )
+ANEW = "a running sum of the losses{}, which goes on after it is logged, and begins anew at other times only"
+SUMS = {  # title, what the values are, what of them was compared with losses
+    "sum": ("never reset", "the sum of all losses since the start{}: it is never reset, so it only grows",
+            "logged over the sum of all losses"),
+    "growth": ("not reset when it is logged", ANEW, "growth of the logged value over the losses that were added"),
+}  # fmt: skip
 TAKE_BACK = "Log losses as they are before they are divided for accumulation, or times {parts}."
 
 
@@ -41,9 +46,10 @@ def check(process: Process, limits: Limits) -> Outcome:
             continue
         inside = reports.among(one, losses)
         match = reports.multiple(one, losses, limits["spread"])
-        if match is not None and match.kind != "sum" and inside >= limits["inside"]:
+        if match is not None and match.kind not in SUMS and inside >= limits["inside"]:
             match = None  # a sum divided by the length of an epoch may pass through the range of the losses
-        if match is None or (match.kind != "sum" and max(match.factor, 1 / match.factor) < limits["factor"]):
+        match = match or reports.growing(one, losses, limits["spread"], limits["values"])
+        if match is None or (match.kind not in SUMS and max(match.factor, 1 / match.factor) < limits["factor"]):
             reasons.append(f"{one.name} lies among the losses of its steps, or is no multiple of them")
         else:
             return [_finding(process, one, match, limits)]
@@ -55,12 +61,15 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(process: Process, series: Series, match: Match, limits: Limits) -> Finding:
     times = number(match.factor) if match.factor >= 1 else f"1/{number(1 / match.factor)}"
     scaled = "" if times == "1" else f", times {times}"
-    what = {
-        "sum": f"the sum of all losses since the start{scaled}: it is never reset, so it only grows",
-        "mean": f"{times} times the mean loss of the steps since the value before",
-        "last": f"{times} times the loss of its step",
-    }[match.kind]
-    stale = match.kind == "sum"
+    title, sums, compared = SUMS.get(match.kind, ("", "", ""))
+    what = (
+        sums.format(scaled)
+        or {
+            "mean": f"{times} times the mean loss of the steps since the value before",
+            "last": f"{times} times the loss of its step",
+        }[match.kind]
+    )
+    stale = match.kind in SUMS
     parts = _divided_by(process, match, limits["spread"])
     own = collected.divided(process, process.longest.loss_location) if parts else None
     counted = by_samples.of(process.longest, match.factor)
@@ -68,7 +77,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         rule=RULE.id,
         severity="info",
         confidence="likely",
-        title=f"The logged {series.name} is " + ("a sum that is never reset" if stale else f"{times} times the loss"),
+        title=f"The logged {series.name} is " + (f"a sum that is {title}" if stale else f"{times} times the loss"),
         summary=(
             f"All {len(series.values)} values of {series.name} that were handed to {series.logger} are {what}. "
             "Training itself is not affected, but this curve cannot be compared with other runs, batch sizes or "
@@ -79,7 +88,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         else TAKE_BACK.format(parts=parts)
         if parts
         else counted.fix,
-        fix_code=f"{_sum_at(process)} = 0.0  # right behind the line that logs it"
+        fix_code=f"{running.sum_at(process)} = 0.0  # right behind the line that logs it"
         if stale
         else own.code
         if own
@@ -90,7 +99,7 @@ def _finding(process: Process, series: Series, match: Match, limits: Limits) -> 
         first_step=int(max(series.done[0], 1)),
         last_step=int(max(series.done[-1], 1)),
         evidence=[
-            Evidence("logged over the sum of all losses", match.factor) if stale else _times(match.factor, limits),
+            Evidence(compared, match.factor) if stale else _times(match.factor, limits),
             Evidence("spread of that factor", match.spread, "share", *limits.against("spread"), role="basis"),
             Evidence("values logged", len(series.values), "", *limits.against("values"), role="basis"),
             Evidence("last value logged", float(series.values[-1])),
@@ -112,19 +121,7 @@ def _divided_by(process: Process, match: Match, spread: float) -> int:
     """The number of micro-batches of a step, where the logged loss is smaller than the mean by just that; else 0."""
     backwards = process.longest.steps["backwards"]
     parts = float(np.median(backwards)) if len(backwards) else 0.0
-    return int(parts) if match.kind != "sum" and parts > 1 and abs(match.factor * parts - 1) <= spread else 0
-
-
-def _sum_at(process: Process) -> str:
-    """The name of the sum that a line logs, as `writer.add_scalar("loss", running_loss / count, step)`, or that a line
-    above it divides, as `mean = self.running_loss / count`."""
-    place = process.location("report")
-    text = recorded_text.around(process, place) if place else {}
-    lines = (
-        [place.source, *(text[number] for number in sorted(text, reverse=True) if number < place.line)] if place else []
-    )
-    named = (re.findall(r"(?<![\w.])([A-Za-z_][\w.]*) / ", line) for line in lines)
-    return next((names[0] for names in named if len(names) == 1), "running_loss")
+    return int(parts) if match.kind not in SUMS and parts > 1 and abs(match.factor * parts - 1) <= spread else 0
 
 
 RULE = Rule(
