@@ -465,3 +465,43 @@ def test_a_field_that_is_collected_below_the_loop(make, text: str, line: int) ->
     if line == 5:
         assert finding.diff.added == ['            sites.append(row["site"])']
         assert "Move line 5 into the loop over the samples (line 3)" in finding.fix
+
+
+LEFT = """\
+def join(rows):
+    xs, ys = [], []
+    for x, site, y in rows:
+        xs.append(x)
+        ys.append(y)
+    return {
+        "x": torch.stack(xs),
+        "site": torch.tensor([site]),
+        "y": torch.tensor(ys),
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "added"),
+    [
+        (LEFT, '"site": torch.tensor([site for x, site, y in rows]),'),
+        (
+            LEFT.replace("for x, site, y in rows", "for n, (x, site, y) in enumerate(rows)"),
+            '"site": torch.tensor([site for n, (x, site, y) in enumerate(rows)]),',
+        ),
+        (
+            LEFT.replace("x, site, y", "row").replace("[site]", "[row['site']]"),
+            """"site": torch.tensor([row['site'] for row in rows]),""",
+        ),
+        (LEFT.replace("[site]", "[default]"), None),
+        (LEFT.replace("[site]", "sites"), None),
+    ],
+)
+def test_a_variable_that_a_loop_over_samples_left(make, text: str, added: str | None) -> None:
+    counts = {"looks": 5, "last": 5, "first": 0, "extreme": 1, "chance": -6.0}
+    event = {"kind": "lone-row", "name": "site", "value": 0.0, "text": json.dumps(counts), "step": 400}
+    site = KEPT_AT | {"line": 1, "source": text.split("\n", maxsplit=1)[0].strip(), "excerpt": text, "excerpt_line": 1}
+    steps, more = make.steps() | {"loader": [0] * 400}, {"batches": fields("1", y="16")}
+    process = make.process(steps, sites=[site], events=[event], more=more, **ONE_ROW)
+    finding = make.check("batch-dimension-mismatch", process)[2]
+    assert ([one.strip() for one in finding.diff.added] if finding.diff else None) == ([added] if added else None)
+    assert finding.location.line == (8 if added else 1)

@@ -99,6 +99,25 @@ def keeps_the_last_list(rows: list[dict[str, Any]]) -> Any:
     return {"x": torch.tensor(xs), "vitals": torch.tensor(vitals)}
 
 
+def names_the_fields(samples: list[Any]) -> Any:
+    images = []
+    for image, shop, _ in samples:  # noqa: B007
+        images.append(image)
+    return {"image": torch.stack(images), "shop": torch.tensor([shop])}
+
+
+@pytest.mark.parametrize(("last", "known"), [(0.5, True), (torch.ones(2), True), (3, False)])
+def test_a_mapping_that_is_made_of_tuples(last: Any, known: bool) -> None:
+    lines = TimedLines(names_the_fields)
+    for batch in range(6):
+        lines.begin()
+        names_the_fields([(torch.full((2,), float(at)), mixed(batch, at), last) for at in range(8)])
+        lines.end()
+    assert lines.lone_rows is not None
+    found = lines.lone_rows.found.get("shop", {})
+    assert found.get("last") == (5 if known else None), "two whole numbers may be either"
+
+
 def made(found: dict[str, float]) -> lone_rows.LoneRows:
     rows = lone_rows.LoneRows(keeps_the_last.__code__)
     rows.found = {"1": found}

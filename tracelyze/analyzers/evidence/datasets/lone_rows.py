@@ -17,22 +17,49 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 _LOOP: Final = re.compile(r"\s*for (?P<sample>\w+) in \w+:\s*(?:#|$)")
+_HEAD: Final = re.compile(r"\s*(?P<head>for (?P<set>[\w, ()]+) in (?:\w+|enumerate\(\w+\))):\s*(?:#|$)")
 
 
 class BelowLoop(NamedTuple):
-    """A line that collects one field of the last sample, as it stands below the loop over all of them."""
+    """A line that takes one field of the last sample, as it stands below the loop over all of them; what to do."""
 
     place: Location
-    loop: Location
     diff: Diff
-
-    @property
-    def code(self) -> str:
-        """The loop with this line in it."""
-        return f"{self.loop.source}\n    ...\n    {self.place.source}  # in the loop"
+    fix: str
+    code: str
 
 
 def below_loop(process: Process, collates: Location | None, field: str) -> BelowLoop | None:
+    """The only line below a loop over the samples that takes this field of the last one."""
+    return _appended(process, collates, field) or _of_loop_variable(process, collates, field)
+
+
+def _of_loop_variable(process: Process, collates: Location | None, field: str) -> BelowLoop | None:
+    """The only line with this field, below a loop, which makes a list of nothing but what the loop set last:
+    `"shop": torch.tensor([shop])` below `for image, shop in samples:`."""
+    if collates is None:
+        return None
+    lines = {at: text for at, text in recorded_text.around(process, collates).items() if at >= collates.line}
+    found = []
+    for at, text in lines.items():
+        head = max((one for one in lines if one < at and _HEAD.match(lines[one])), default=0)
+        loop = _HEAD.match(lines.get(head, ""))
+        inside = [recorded_text.indent_of(one) for n, one in lines.items() if head < n <= at and one.strip()]
+        if loop is None or not inside or min(inside) > recorded_text.indent_of(lines[head]):
+            continue
+        names = "|".join(re.findall(r"\w+", loop["set"]))
+        lone = re.findall(rf"\(\[((?:{names})\b(?:\[[\"']?\w+[\"']?\]|\.\w+)*)\][,)]", text)
+        named = field.isdecimal() or re.search(rf"\b{re.escape(field)}\b", text) is not None
+        if named and len(lone) == 1:
+            rows = f"[{lone[0]} {loop['head']}]"
+            edited = text.replace(f"[{lone[0]}]", rows)
+            fix = f"Take {lone[0]} of every sample in line {at}: below the loop (line {head}) it is the last one's."
+            place = Location(collates.file, at, collates.function, text.strip())
+            found.append(BelowLoop(place, Diff(collates.file, at, [text], [edited]), fix, f"{rows}  # in line {at}"))
+    return found[0] if len(found) == 1 else None
+
+
+def _appended(process: Process, collates: Location | None, field: str) -> BelowLoop | None:
     """The only `append` of this field of a sample that follows right below the loop which sets that sample."""
     lines = recorded_text.around(process, collates) if collates is not None else {}
     found = []
@@ -49,7 +76,9 @@ def below_loop(process: Process, collates: Location | None, field: str) -> Below
         if recorded_text.indent_of(lines.get(end - 1, "")) > depth and " for " not in lines[end]:
             place = Location(collates.file, end, collates.function, lines[end].strip())
             at = Location(collates.file, head, collates.function, text.strip())
-            found.append(BelowLoop(place, at, Diff(collates.file, end, [lines[end]], [f"    {lines[end]}"])))
+            fix = f"Move line {place.line} into the loop over the samples (line {at.line})."
+            code = f"{at.source}\n    ...\n    {place.source}  # in the loop"
+            found.append(BelowLoop(place, Diff(collates.file, end, [lines[end]], [f"    {lines[end]}"]), fix, code))
     return found[0] if len(found) == 1 else None
 
 

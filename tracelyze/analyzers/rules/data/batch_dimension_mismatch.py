@@ -90,9 +90,7 @@ def _finding(
             f"one for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
             "sample, it is broadcast to all of them, and all but one train on another sample's data."
         ),
-        fix=f"Move line {below.place.line} into the loop over the samples (line {below.loop.line})."
-        if below
-        else "Stack the field like the others in collate_fn, one row for each sample.",
+        fix=below.fix if below else "Stack the field like the others in collate_fn, one row for each sample.",
         fix_code=(below.code if below else "")
         or own_expressions.stacked(process, collates)
         or (lone_rows.collected(process, collates, _element(name)) if of_last else "")

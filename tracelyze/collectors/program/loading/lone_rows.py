@@ -54,7 +54,8 @@ class LoneRows:
             return
         for key, one in tensors:
             if one.shape[0] == 1 and one.numel() <= _ELEMENTS and not one.is_complex():
-                values = [_numbers(torch, _part(sample, key), one.dtype) for sample in samples]
+                place = _place(torch, samples[0], key, one)
+                values = [_numbers(torch, _part(sample, place), one.dtype) for sample in samples]
                 if all(value is not None for value in values) and any(value != values[0] for value in values):
                     self._count(str(key), _numbers(torch, one, one.dtype), values)
 
@@ -99,12 +100,35 @@ def together(parts: list[Found]) -> Found:
     return whole
 
 
-def _part(sample: Any, key: Any) -> Any:
-    """The field of a sample that has this key or place."""
+def _place(torch: Any, sample: Any, key: Any, lone: Any) -> Any:
+    """The key or place of a sample whose values this field of a batch holds: its own, or, if a collate_fn makes a
+    mapping of tuples or the reverse, the only one with as many numbers, and if several have, of the same kind."""
+    named = isinstance(sample, dict)
+    if (named and key in sample) or not isinstance(sample, (dict, tuple, list)) or (not named and type(key) is int):
+        return key
+    places = list(sample.items() if named else enumerate(sample))[:_FIELDS]
+    alike = [(at, one) for at, one in places if len(_numbers(torch, one, lone.dtype) or ()) == lone.numel()]
+    if len(alike) > 1:
+        whole = not lone.is_floating_point()
+        alike = [(at, one) for at, one in alike if _is_whole(one) is whole]
+    return alike[0][0] if len(alike) == 1 else None
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a number, or a few of them, are integers by type."""
+    one = value[0] if type(value) in (list, tuple) else value
+    dtype = getattr(one, "dtype", None)
+    if dtype is not None:
+        return dtype.kind in "iub" if hasattr(dtype, "kind") else not dtype.is_floating_point
+    return isinstance(one, int)
+
+
+def _part(sample: Any, place: Any) -> Any:
+    """The field of a sample at this key or place."""
     if isinstance(sample, dict):
-        return sample.get(key)
-    known = isinstance(sample, (tuple, list)) and type(key) is int and key < len(sample)
-    return sample[key] if known else None
+        return sample.get(place)
+    known = isinstance(sample, (tuple, list)) and type(place) is int and place < len(sample)
+    return sample[place] if known else None
 
 
 def _numbers(torch: Any, value: Any, dtype: Any) -> list[float] | None:
