@@ -223,6 +223,7 @@ def test_a_train_method_that_nobody_calls(make) -> None:
     statistics = answer(event("train-not-called", 0, value=2.0))[2]
     assert "running statistics went on changing" in statistics.summary
     assert "model.eval() called it" not in statistics.summary
+    assert "all its parts were in train mode" in answer(event("train-not-called", 0, value=4.0))[2].summary
     assert answer(event("exit", 0))[0] == "passed"
 
 
@@ -239,6 +240,15 @@ def test_train_is_to_be_called_above_the_loop(make) -> None:
     assert (finding.location.line, finding.seen_at.line) == (20, 7)
     assert place(site(1, "epochs", 20, "main"), *loops[1:]).location.line == 22
     assert place(loops[2]).location.line == 7, "the override, where no loop is known"
+    earlier = [site(5, "loop", 12, "pretrain"), site(4, "backward", 15, "pretrain")]
+    steps, first = make.steps(), [index < 100 for index in range(400)]
+    steps |= {"optimizer": [0 if one else 1 for one in first], "step": [*range(1, 101), *range(1, 301)]}
+    optimizers = [{"optimizer": 0, "backward_site": 4}, {"optimizer": 1, "backward_site": 3}]
+    process = make.process(
+        steps, optimizers=optimizers, events=[event("train-not-called", 100)], sites=[*earlier, *loops[1:]]
+    )
+    finding = make.check("train-override-bypassed", process)[2]
+    assert (finding.location.line, finding.first_step) == (22, 1), "of the training that it is called in"
 
 
 FIT = """\

@@ -35,7 +35,7 @@ EVENT_KINDS: Final = {
     "loaded-weights": "how much of what a load set was left when the weights were used first, as JSON",
     "pretrained-mode": "a model is trained in the eval mode that from_pretrained left it in, as JSON",
     "train-not-called": "its own train() that freezes parts was not called before training; value: 1 where eval() was "
-    "called, and 2 more where parameters are frozen, and statistics are not",
+    "called, 2 more where parameters are frozen, and statistics are not, and 4 more where it sets modes alone",
     "train-called": "it was called after all; value: 1 where only eval() called it, which froze parameters",
     "direct-forward": "forward() was called past the hooks of its module",
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",

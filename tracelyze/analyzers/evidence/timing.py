@@ -28,6 +28,16 @@ def training_of(optimization: Optimization) -> str:
     return called.optimizer(optimization)
 
 
+def training_from(process: Process, step: int) -> tuple[Optimization | None, int]:
+    """The training that goes on after this step of the process, and how many steps of its own it had made by then."""
+    times = process.steps["time"]
+    if len(process.optimizations) < 2 or not 0 <= step < len(times):
+        return (process.longest if process.optimizations else None), step
+    found = [(one, int(np.searchsorted(one.steps["time"], times[step]))) for one in process.optimizations]
+    begun = [(one, made) for one, made in found if made < len(one.steps) and one.steps["time"][0] <= times[step]]
+    return begun[-1] if begun else (process.longest, step)
+
+
 def numbers(optimization: Optimization) -> Floats:
     """Step numbers, shape [steps]: as recorded, else counted from 1."""
     recorded = optimization.steps["step"]

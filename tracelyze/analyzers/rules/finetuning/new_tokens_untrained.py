@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import adapters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -13,7 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
 Row = dict[str, Any]
@@ -48,7 +46,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     added, used = row["rows"] - row["before"], int(row["used"])
-    optimization, begun = _training_from(process, int(row["begun"]))
+    optimization, begun = timing.training_from(process, int(row["begun"]))
     lasts = int(row["step"] - row["begun"])
     training = timing.training_of(optimization) if optimization is not None else ""
     held = _held(process, row)
@@ -110,16 +108,6 @@ def _held(process: Process, row: Row) -> _Held:
         "print(any(weight is one for group in optimizer.param_groups for one in group['params']))  # True",
         script_lines.only(process, "hook"),
     )
-
-
-def _training_from(process: Process, step: int) -> tuple[Optimization | None, int]:
-    """The training that goes on after this step of the process, and how many steps of its own it had made by then."""
-    times = process.steps["time"]
-    if len(process.optimizations) < 2 or not 0 <= step < len(times):
-        return (process.longest if process.optimizations else None), step
-    found = [(one, int(np.searchsorted(one.steps["time"], times[step]))) for one in process.optimizations]
-    begun = [(one, made) for one, made in found if made < len(one.steps) and one.steps["time"][0] <= times[step]]
-    return begun[-1] if begun else (process.longest, step)
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location
 
@@ -35,13 +36,16 @@ def check(process: Process, limits: Limits) -> Outcome:
     return [_finding(process, row, begin, until, later, limits)]
 
 
-def _loop(process: Process) -> Location | None:
-    """Where the only loop of the training begins: the one over epochs, else the one over batches; of a framework the
-    call that trains. Above it train() is to be called."""
+def _loop(process: Process, begin: int) -> Location | None:
+    """Where the only loop of the training begins that went on after `begin` steps of the process: the one over epochs,
+    else the one over batches; of a framework the call that trains. Above it train() is to be called."""
     backwards = process.locations("backward")
+    backward = backwards[0] if backwards else None
     if len({one.file_line for one in backwards}) != 1:
+        optimization, _ = timing.training_from(process, begin)
+        backward = optimization.backward_location if optimization is not None else None
+    if backward is None:
         return None
-    (backward, *_) = backwards
     for role in ("epochs", "loop", "loader"):
         heads = {one.line: one for one in process.locations(role) if one.file_function == backward.file_function}
         above = [heads[line] for line in sorted(heads) if line <= backward.line]
@@ -53,11 +57,15 @@ def _loop(process: Process) -> Location | None:
 def _finding(
     process: Process, row: dict[str, Any], begin: int, until: int, later: dict[str, Any] | None, limits: Limits
 ) -> Finding:
+    optimization, begun = timing.training_from(process, begin)
+    training = timing.training_of(optimization) if optimization is not None else ""
     name, by_eval = row["name"], bool(later and later.get("value"))
-    evaluated, statistics = bool(int(row["value"] or 0) & 1), bool(int(row["value"] or 0) & 2)
+    evaluated, statistics, modes = (bool(int(row["value"] or 0) & bit) for bit in (1, 2, 4))
     what = (
         "its frozen layers normalised by batches, and their running statistics went on changing"
         if statistics
+        else "all its parts were in train mode, and nothing was frozen"
+        if modes
         else "nothing in it was frozen: all its parameters were trainable"
     )
     override = Location(row["file"], int(row["line"]), "train", row["source"] or "") if row["file"] else None
@@ -79,12 +87,13 @@ def _finding(
         if evaluated or by_eval
         else "Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
-        first_step=begin + 1,
-        last_step=until,
+        first_step=begun + 1,
+        last_step=begun + until - begin,
+        trainings=[training] if training else [],
         evidence=[
             Evidence("steps before the first call of train()", until - begin, "steps", *limits.against("steps")),
         ],
-        location=_loop(process) or override,
+        location=_loop(process, begin) or override,
         seen_at=override,
         false_alarm="A train() that prepares for a later phase of training.",
     )

@@ -56,7 +56,7 @@ def untouched(module: Any) -> bool:
     """Whether nothing in a module was frozen yet: all parameters are trainable, and all parts in train mode. Of a
     `train` that names `requires_grad_`, parameters alone tell: a part may have been evaluated before it was put in."""
     trainable = all(parameter.requires_grad for parameter in module.parameters())
-    if _by_parameters(module):
+    if by_parameters(module):
         return trainable
     return all(part.training for part in module.modules()) and (trainable or only_statistics(module))
 
@@ -64,14 +64,15 @@ def untouched(module: Any) -> bool:
 def only_statistics(module: Any) -> bool:
     """Whether the constructor froze the parameters of normalisations whose running statistics follow batches in train
     mode all the same: a `train` that sets them to evaluate is what would hold these."""
-    if _by_parameters(module):
+    if by_parameters(module):
         return False
     parts = [part for part in module.modules() if getattr(part, "running_mean", None) is not None and part.training]
     held = [[one.requires_grad for one in part.parameters(recurse=False)] for part in parts]
     return any(flags and not any(flags) for flags in held)
 
 
-def _by_parameters(module: Any) -> bool:
+def by_parameters(module: Any) -> bool:
+    """Whether a module's own `train` names `requires_grad`: it freezes parameters, and not the modes of parts alone."""
     code = getattr(type(module).train, "__code__", None)
     return code is not None and not _GRADIENTS.isdisjoint(_names(code))
 

@@ -71,6 +71,7 @@ class CallsPastModules(Signal):
                 self._waiting.append((weakref.ref(module), name))
                 code = type(module).train.__code__
                 evaluated = (module in mode_overrides.evaluated) + 2.0 * mode_overrides.only_statistics(module)
+                evaluated += 4.0 * (not mode_overrides.by_parameters(module))
                 mode_overrides.evaluated.discard(module)
                 self._report("train-not-called", name, path, code.co_filename, code.co_firstlineno, evaluated)
 
