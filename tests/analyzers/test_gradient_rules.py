@@ -753,6 +753,9 @@ def test_a_function_without_a_derivative_between_loss_and_parameters(make) -> No
     assert "Line 10 calls it." in finding.summary
     assert finding.location.line == 10
     assert "(torch.sign(soft) - soft).detach()" in finding.fix_code
+    assert "tanh" in finding.fix
+    rounded = make.process(steps, evals={}, more={"events": [event | {"name": "round"}]})
+    assert "Train on the input of round(), and" in make.check("zero-gradients", rounded)[2].fix
     assert "Every path from the loss" not in make.check("zero-gradients", make.process(steps, sites=sites))[2].summary
 
 

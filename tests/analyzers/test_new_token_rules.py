@@ -58,7 +58,8 @@ def tune(model):
             13,
             'config = LoraConfig(r=4, lora_alpha=8, modules_to_save=["wte", "lm_head"])',
         ),
-        ('LoraConfig(r=4, modules_to_save=["score"])', 13, 'LoraConfig(r=8, modules_to_save=["wte", "lm_head"])'),
+        ('LoraConfig(r=4, modules_to_save=["score"])', 13, 'LoraConfig(r=4, modules_to_save=["wte", "score"])'),
+        ("LoraConfig(r=4, modules_to_save=kept)", 13, 'LoraConfig(r=8, modules_to_save=["wte", "lm_head"])'),
         ("lora(**options)", 14, 'LoraConfig(r=8, modules_to_save=["wte", "lm_head"])'),
     ],
 )

@@ -23,7 +23,7 @@ _OF_CLASSES: Final = ("cross_entropy", "nll_loss")
 _CLASSIFY: Final = (*_OF_CLASSES, "binary_cross_entropy", "binary_cross_entropy_with_logits", "multi_margin_loss")
 
 SAMPLED: Final = """weights = 1.0 / torch.bincount(labels)[labels]  # labels: the class of each training sample
-sampler = WeightedRandomSampler(weights, len(weights))
+sampler = torch.utils.data.WeightedRandomSampler(weights, len(weights))
 """
 """An example: rare classes more often, by the sampler of a loader."""
 _WEIGHED: Final = """counts = torch.bincount(labels).float()  # labels: the class of each training sample

@@ -39,8 +39,7 @@ FOLLOWED: Final = (
     "loss.backward()\nprint([n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()])"
 )
 STRAIGHT_THROUGH: Final = (
-    "Train on the input of {of}, or a smooth version such as its tanh, and use {of} only to evaluate; or let the "
-    "gradient bypass it."
+    "Train on the input of {of}{smooth}, and use {of} only to evaluate; or let the gradient bypass it."
 )
 PASSED_ON: Final = (
     "# soft: what it is given today. Forward this is {of}(soft), backward it is soft:\n"
@@ -101,12 +100,13 @@ class Stretch:
         names = (event["name"] or "").split(", ")
         line = script_lines.flat(process, names)
         of = " and ".join(f"{name}()" for name in names)
+        smooth = ", or on its tanh" if {"sign", "sgn"}.issuperset(names) else ""
         at = f" Line {line.line} calls it." if line is not None and len(names) == 1 else ""
         said = (
             f"Every path from the loss to the parameters goes through {of}, whose derivative is zero wherever it "
             "exists."
         )
-        return Cause(said + at, STRAIGHT_THROUGH.format(of=of), PASSED_ON.format(of=names[0]), line)
+        return Cause(said + at, STRAIGHT_THROUGH.format(of=of, smooth=smooth), PASSED_ON.format(of=names[0]), line)
 
 
 def longest(optimization: Optimization, trained: Mask) -> Stretch | Passed | Skipped:

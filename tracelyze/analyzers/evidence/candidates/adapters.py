@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import recorded_text, script_lines
@@ -29,8 +31,15 @@ def training_rows(process: Process, parameter: str) -> tuple[Location | None, st
         return wrapped, example
     own = own_statement.at(process, place)
     call = own.only_call("LoraConfig") if own is not None else None
-    if own is None or call is None or any(one.arg == "modules_to_save" for one in call.keywords):
+    if own is None or call is None:
         return place, example
+    given = next((one.value for one in call.keywords if one.arg == "modules_to_save"), None)
+    if given is not None:
+        listed = given.elts if isinstance(given, ast.List) else []
+        names = [one.value for one in listed if isinstance(one, ast.Constant)]
+        if not names or len(names) != len(listed) or embedding in names:
+            return place, example
+        kept = json.dumps([embedding, *names])
     text = own.with_argument(("LoraConfig",), "modules_to_save", kept)
     return place, own.dedented(text) + rows if text else example
 

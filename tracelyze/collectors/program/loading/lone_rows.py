@@ -106,7 +106,7 @@ def _place(torch: Any, sample: Any, key: Any, lone: Any) -> Any:
     named = isinstance(sample, dict)
     if (named and key in sample) or not isinstance(sample, (dict, tuple, list)) or (not named and type(key) is int):
         return key
-    places = list(sample.items() if named else enumerate(sample))[:_FIELDS]
+    places = list(sample.items() if isinstance(sample, dict) else enumerate(sample))[:_FIELDS]
     alike = [(at, one) for at, one in places if len(_numbers(torch, one, lone.dtype) or ()) == lone.numel()]
     if len(alike) > 1:
         whole = not lone.is_floating_point()
