@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers.computed.ranks import clip_norms
-from tracelyze.diagnosis import Exit
+from tracelyze.analyzers.evidence.ranks import alone
+from tracelyze.diagnosis import Exit, Location
 
 COUNT = 200
 DDP = [{"model": 0, "name": "DistributedDataParallel", "parameters": 4, "elements": 100}]
@@ -172,6 +173,38 @@ def test_the_line_of_what_a_rank_does_beside_what_all_do(make) -> None:
     usual = rank(make, 0, 0.03, 0.05, tables=seen(1, 1, 2, 2, 3))
     slow = rank(make, 1, 0.05, 0.03, tables=seen(4, 1, 4, 2, 2, 3, 3, 4))
     assert make.check("straggler", *named(usual, slow))[2].location.line == 40
+
+
+LOOP = """\
+    for x, y in loader:
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+        if dist.get_rank() == 0:
+            # beside the run
+            kept.append(spectrum(model.module))
+        total += loss.item()"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fix"),
+    [
+        (LOOP, 17, "Line 15 decides by the rank who does what line 17 calls"),
+        (LOOP.replace("dist.get_rank() == 0", "step % 10 == 0"), 17, ""),
+        (LOOP.replace("spectrum(", "spectrum_of("), None, ""),
+        (LOOP.replace("total +=", "spectrum(model); total +="), None, ""),
+    ],
+)
+def test_the_call_of_what_one_rank_alone_was_seen_in(make, text: str, line: int | None, fix: str) -> None:
+    site = {"site": 7, "role": "backward", "file": "t.py", "line": 12, "function": "main", "source": "loss.backward()"}
+    site |= {"excerpt": text, "excerpt_line": 10}
+    process = make.process(sites=[site], optimizers=[{"optimizer": 0, "name": "Adam", "backward_site": 7}])
+    called = alone.called(process, Location("t.py", 4, "spectrum", "s = torch.linalg.svdvals(p)"))
+    assert (called.place.line if called else None) == line
+    assert called is None or called.fix.startswith(fix)
+    assert called is None or bool(called.fix) is bool(fix)
+    assert alone.called(process, Location("t.py", 17, "main", "kept.append(x)")) is None
 
 
 def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.ranks import own_work
 from tracelyze.analyzers.computed.throughput import contention
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.ranks import blocks_of_ranks
+from tracelyze.analyzers.evidence.ranks import alone, blocks_of_ranks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Chart, Cost, Evidence, Finding
 from tracelyze.formatting import duration, number, percent
@@ -74,6 +74,7 @@ def _finding(
         why = f"It is not waiting for batches: it was seen in line {place.line} far more often than any other rank."
     else:
         why = "It is not waiting for batches: check what only this rank does in a step, and check its machine."
+    call = None if loads or larger else alone.called(process, place)
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
@@ -84,7 +85,7 @@ def _finding(
         summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",
-        fix=FIX if block is None else blocks_of_ranks.FIX.format(line=block.line),
+        fix=((call.fix if call else "") or FIX) if block is None else blocks_of_ranks.FIX.format(line=block.line),
         fix_code="" if block is None else blocks_of_ranks.in_turn(process, block),
         ranks=[rank],
         evidence=[
@@ -96,7 +97,8 @@ def _finding(
             Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps"), role="basis"),
         ],
         cost=Cost(seconds, lost / step),
-        location=block or ((slow.loads_at or process.location("loader")) if loads else place),
+        location=block or ((slow.loads_at or process.location("loader")) if loads else call.place if call else place),
+        seen_at=place if call else None,
         charts=_side_by_side(paces),
         false_alarm="A rank that does more on purpose.",
     )
