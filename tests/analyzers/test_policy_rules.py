@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.evidence.editing.remade import signs
+from tracelyze.diagnosis import Location
+
 ENTROPY, ADVANTAGE, RATIO = "entropy-collapse", "advantage-not-detached", "ratio-always-one"
 SAMPLER, CUT_OFF = "sampler-mismatch", "completions-truncated"
 FALLING, STEADY = np.geomspace(1.6, 0.2, 20), np.linspace(1.6, 1.2, 20)
@@ -43,6 +46,30 @@ def test_entropy_that_the_loss_punishes(make: Any) -> None:
 )
 def test_entropy_that_it_does_not(make: Any, losses: list[dict[str, Any]], status: str) -> None:
     assert make.check(ENTROPY, process(make, losses))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("made", "added"),
+    [
+        ("loss = policy + c.value * value + c.ent * entropy", "loss = policy + c.value * value - c.ent * entropy"),
+        ("loss = (policy if p else 0.0) + beta * dist.entropy().mean() + 0.5 * value",
+         "loss = (policy if p else 0.0) - beta * dist.entropy().mean() + 0.5 * value"),
+        ("loss += 0.01 * torch.stack(entropies).mean()", "loss -= 0.01 * torch.stack(entropies).mean()"),
+        ("loss = policy - bonus * entropy.mean()", None),  # a weight below zero
+        ("loss = policy + bonus * -entropy", None),
+        ("loss = policy + 0.5 * center + 0.1 * agent", None),
+    ],
+)  # fmt: skip
+def test_the_line_that_adds_the_entropy(make: Any, made: str, added: str | None) -> None:
+    text = f"        {made}\n        loss.backward()"
+    site = {"site": 7, "role": "backward", "file": "t.py", "line": 12, "function": "main", "source": "loss.backward()"}
+    site |= {"excerpt": text, "excerpt_line": 11}
+    optimizers = [{"optimizer": 0, "name": "Adam", "backward_site": 7}]
+    found = signs.entropy_subtracted(
+        make.process(sites=[site], optimizers=optimizers), Location("t.py", 12, "main", "loss.backward()")
+    )
+    assert ([one.strip() for one in found[1].added] if found else None) == ([added] if added else None)
+    assert found is None or found[0].line == 11
 
 
 def test_advantages_that_are_not_detached(make: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.evidence.editing.remade import packed_rows
 from tracelyze.testing import SITES
 
 EOS, BOS, PROMPT = "eos-never-target", "doubled-bos", "prompt-in-loss"
@@ -378,3 +379,26 @@ def test_what_cannot_be_told_is_skipped(make: Any, rule: str) -> None:
 
 def test_attention_that_cannot_be_read(make: Any) -> None:
     assert make.check(PACKED, process(make, parts=3.0))[0] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "line"),
+    [
+        ("rows = []\nfor at in range(0, n, size):\n    rows.append(ids[at : at + size])", "__init__", 12),
+        ("return [t[i:i+block] for i in range(0, len(t), block)]", "group", 10),
+        (
+            "for at in range(0, n, size):\n    x = ids[at : at + size]\n    y = ids[at + 1 : at + 1 + size]",
+            "main",
+            None,
+        ),
+        ("a = ids[at : at + size]\nb = ids[at : at + size]", "__init__", None),
+    ],
+)
+def test_the_line_that_cuts_packed_rows(make, text: str, function: str, line: int | None) -> None:
+    place = {"file": "t.py", "line": 10, "function": function, "source": text.split("\n", maxsplit=1)[0]}
+    sites = [
+        {"site": 1, "role": "labels", "excerpt": text, "excerpt_line": 10} | place,
+        {"site": 2, "role": "backward", "file": "t.py", "line": 40, "function": "main", "source": "loss.backward()"},
+    ]
+    found = packed_rows.cut_out(make.process(sites=sites))
+    assert (found.line if found else None) == line

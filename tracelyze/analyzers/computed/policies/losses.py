@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.editing.remade import signs
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
@@ -101,6 +102,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
     optimization = process.longest if process.optimizations else None
     backward = optimization.backward_location if optimization is not None else None
     line = script_lines.only(process, "entropy", r"^(?!.*\bprint\()")
+    added = signs.entropy_subtracted(process, backward)
     return Finding(
         rule=rule,
         severity="warning",
@@ -113,8 +115,11 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
             "same thing does not explore."
         ),
         fix="Subtract the entropy: the loss is minimised, and the entropy should stay large.",
-        fix_code="# in the line that adds the entropy to the loss; its other terms, and its weight, stay as they are:\n"
+        fix_code=""
+        if added
+        else "# in the line that adds the entropy to the loss; its other terms, and its weight, stay as they are:\n"
         "loss = loss - entropy_weight * dist.entropy().mean()",
+        diff=added[1] if added else None,
         first_step=int(steps[0]) + 1,
         last_step=int(steps[-1]) + 1,
         evidence=[
@@ -122,7 +127,7 @@ def punished_entropy(process: Process, rule: str, limits: Limits) -> Finding | P
             Evidence("entropy at the end", last, "", limits["left"] * first, limits.source("left"), role="most"),
             Evidence("entropy at the start", first),
         ],
-        location=line or backward,
+        location=(added[0] if added else line) or backward,
         seen_at=backward,
         charts=[chart("Entropy of the policy", "step", "nats", steps, {"entropy": entropy})],
         false_alarm="Entropy that is minimised on purpose, late in a training.",

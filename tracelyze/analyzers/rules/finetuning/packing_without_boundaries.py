@@ -86,7 +86,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits, held
         fix="Keep the samples in a row apart: use position ids that restart with each sample, and a block-diagonal "
         "mask or an attention kernel that takes sample lengths.",
         code=packed_rows.example(process, line.location, end, held == "answers" and not most, bool(most)),
-        place=script_lines.only(process, "mask-given") if most else None,
+        place=script_lines.only(process, "mask-given") if most else packed_rows.cut_out(process),
     )
     fault = LossFault(
         severity="warning" if most else "info",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing.remade import frameworks
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ APART: Final = (
     "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
     "mask = mask & (part[:, :, None] == part[:, None, :])"
 )
+
+_CUT: Final = re.compile(r"\w\[(\w+) ?: ?\1 ?\+ ?[\w.]+\]")
+_CALLING: Final = ("forward", "backward", "loss", "loader", "evaluation")
+
+
+def cut_out(process: Process) -> Location | None:
+    """The only line that cuts pieces of one length out of something, `ids[start : start + block]`, beside the functions
+    that call a model, which cut batches out of their data in this way."""
+    calling = {place.file_function for role in _CALLING for place in process.locations(role)}
+    found = [place for place in recorded_text.matching(process, _CUT) if place.file_function not in calling]
+    return found[0] if len(found) == 1 else None
 
 
 def example(process: Process, place: Location | None, end: float | None, cut: bool, numbered: bool) -> str:

@@ -1,5 +1,5 @@
 """The statement of a policy's loss with its sign turned: a minus in front of what cross_entropy gave, which is one
-already, or none in front of the clipped objective of PPO, which is to grow."""
+already, or none in front of the clipped objective of PPO, which is to grow; and an entropy that is added."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Diff
 
 _GIVES_MINUS: Final = ("cross_entropy", "nll_loss")
 _LEAST: Final = ("min", "minimum")
 _BOUNDS: Final = re.compile(r"\bcla(?:mp|ip)\s*\(|\bclip\w*\s*\(")
+_ENTROPY: Final = re.compile(r"^entrop|(?:^|_)entrop(?:y|ies)(?:_|$)|^ents?$|^ent_(?:loss|term|bonus)$")
 _TURNED: Final = re.compile(r"-\s*(?:\w+\.)*(?:cross_entropy|nll_loss|\w*criterion\w*|\w*loss\w*)\s*\(")
 
 
@@ -56,6 +59,43 @@ def with_minus(process: Process, line: Location | None) -> str:
     turned = [one for one in ast.walk(averaged) if isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.USub)]
     bounded = _BOUNDS.search(ast.unparse(averaged))
     return own.dedented(own.parsed.with_parts({mean: f"-{own.parsed.text_of(mean)}"})) if bounded and not turned else ""
+
+
+def entropy_subtracted(process: Process, backward: Location | None) -> tuple[Location, Diff] | None:
+    """The line that adds the only term named after an entropy to the loss of a backward, with a minus in front of it:
+    `loss = policy_loss + 0.5 * value_loss + beta * entropy`, or `loss += beta * entropy`."""
+    place = assignment.of(process, backward)
+    own = own_statement.at(process, place)
+    if own is None or place is None:
+        return None
+    made = own.parsed.statement
+    if isinstance(made, ast.AugAssign) and isinstance(made.op, ast.Add) and _is_entropy(made.value):
+        diff = own.changed(own.text.replace("+=", "-=", 1))
+        return (place, diff) if diff is not None else None
+    term = made.value if isinstance(made, ast.Assign) else None
+    added = []
+    while isinstance(term, ast.BinOp) and isinstance(term.op, (ast.Add, ast.Sub)):
+        if isinstance(term.op, ast.Add) and _is_entropy(term.right):
+            added.append(term)
+        term = term.left
+    if len(added) != 1:
+        return None
+    (whole,) = added
+    text, left = own.parsed.text_of(whole), own.parsed.text_of(whole.left)
+    begin = text.index(left) + len(left)
+    end = text.rindex(own.parsed.text_of(whole.right))
+    if text[begin:end].count("+") != 1:
+        return None
+    turned = text[:begin] + text[begin:end].replace("+", "-") + text[end:]
+    diff = own.changed(own.parsed.with_parts({whole: turned}))
+    return (Location(own.file, own.line, place.function, place.source), diff) if diff is not None else None
+
+
+def _is_entropy(term: ast.expr) -> bool:
+    """Whether a term holds something that is called an entropy, and no minus, of which one turns its sign already."""
+    names = {name_of(one) for one in ast.walk(term) if isinstance(one, (ast.Name, ast.Attribute))}
+    signs = [one for one in ast.walk(term) if isinstance(one, (ast.USub, ast.Sub))]
+    return not signs and any(_ENTROPY.search(name) for name in names)
 
 
 def _assigned(process: Process, line: Location, name: str) -> ast.expr | None:
