@@ -34,7 +34,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
             module = types.ModuleType(name)
             module.__file__ = str(path)
             modules[f"written_{name}"] = module
-        monkeypatch.setattr(constants_of, "sys", types.SimpleNamespace(modules=modules))
+        own = [(module.__file__, module) for module in modules.values()]
+        monkeypatch.setattr(constants_of, "script_modules", lambda: own)
         linecache.checkcache()
         found: Rows = []
         sites = Sites(found.append)

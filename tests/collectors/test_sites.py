@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -11,10 +12,11 @@ from types import CodeType
 from typing import Any
 
 import pytest
+import torch
 
 import tracelyze.collectors
 from tracelyze.analyzers.recorded.run import Process
-from tracelyze.collectors.program.call_sites import source_excerpt
+from tracelyze.collectors.program.call_sites import line_of, script_modules, source_excerpt
 from tracelyze.collectors.program.lines import named_calls
 
 from .conftest import Collect, run_plain
@@ -336,3 +338,34 @@ def test_packages_beside_their_metadata_are_libraries(collect: Collect, tmp_path
     )
     (process,) = collect(sys.executable, str(script), str(folder)).run.processes
     assert {site.file.rsplit("/", 1)[-1] for site in process.locations("backward")} == {"train.py"}
+
+
+def test_modules_of_the_script_are_known_again_by_their_name_and_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library's are not among them; one that takes another's name is, and so is one that gets its file late."""
+
+    def module(name: str, file: str | None) -> types.ModuleType:
+        made = types.ModuleType(name)
+        made.__file__ = file
+        monkeypatch.setitem(sys.modules, name, made)
+        return made
+
+    def files() -> list[str]:
+        return [Path(file).name for file, one in script_modules() if one.__name__ in ("first", "second", "late")]
+
+    module("first", str(tmp_path / "first.py"))
+    module("second", torch.__file__)
+    late = module("late", None)
+    assert files() == ["first.py"]
+    late.__file__ = str(tmp_path / "late.py")
+    module("second", str(tmp_path / "second.py"))
+    assert files() == ["first.py", "second.py", "late.py"]
+    assert all("site-packages" not in file for file, _ in script_modules())
+
+
+def test_an_instruction_without_a_line_counts_as_the_first_line_of_its_function() -> None:
+    """As a thread may meet in the frames of another one."""
+    code = compile("\n\ndef train():\n    pass\n", "train.py", "exec").co_consts[0]
+    frame = types.SimpleNamespace(f_lineno=None, f_code=code)
+    assert line_of(frame) == 3  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelyze import redaction
+from tracelyze.collectors.internals.local_variables import attributes
 from tracelyze.collectors.internals.own_frames import PACKAGE
 from tracelyze.collectors.system.identity import working_folder
 
@@ -67,7 +68,7 @@ class Sites:
                 self._kept.append(code)
                 library = self._library[id(code)] = is_library(code.co_filename)
             if not library:
-                key = (role, id(code), -frame.f_lineno if whole_line else frame.f_lasti)
+                key = (role, id(code), -line_of(frame) if whole_line else frame.f_lasti)
                 number = self._numbers.get(key)
                 return number if number is not None else self._add(key, frame)
             frame = frame.f_back
@@ -106,8 +107,8 @@ class Sites:
             if key in self._numbers:
                 return self._numbers[key]
             number = self._numbers[key] = len(self._numbers)
-            self._codes[number] = frame.f_code, frame.f_lineno
-        self._emit_row(number, key[0], frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            self._codes[number] = frame.f_code, line_of(frame)
+        self._emit_row(number, key[0], frame.f_code.co_filename, line_of(frame), frame.f_code.co_name)
         return number
 
     def add(self, role: str, filename: str, line: int, function: str, **more: Any) -> int:
@@ -152,6 +153,34 @@ def is_library(filename: str) -> bool:
         return filename != "<string>" and not filename.startswith("<ipython")
     path = os.path.normpath(filename)
     return path.startswith((*_libraries(), PACKAGE)) or "site-packages" in path
+
+
+def script_modules() -> list[tuple[str, Any]]:
+    """The modules that are loaded and no library's, each with its file.
+
+    Thousands are loaded beside torch. So a library's is found to be one once, and known again by its name and identity.
+    """
+    found: list[tuple[str, Any]] = []
+    for name, module in list(sys.modules.items()):
+        known = _files.get(name)
+        if known is None or known[0] != id(module):
+            file = attributes(module).get("__file__")
+            if type(file) is not str:
+                continue  # It may get one.
+            known = _files[name] = id(module), None if is_library(file) else file
+        if known[1] is not None:
+            found.append((known[1], module))
+    return found
+
+
+_files: dict[str, tuple[int, str | None]] = {}  # by name: a module's identity, and its file unless it is a library's
+
+
+def line_of(frame: FrameType) -> int:
+    """The line that a frame is at, or else the first of its function: some of Python's instructions have no line, and
+    a thread that looks at another one's frames may meet them at those."""
+    line: int | None = frame.f_lineno
+    return frame.f_code.co_firstlineno if line is None else line
 
 
 def script_frames(frame: FrameType | None, most: int = sys.maxsize) -> Iterator[FrameType]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.internals.local_variables import attributes
+from tracelyze.collectors.program.call_sites import script_modules
 from tracelyze.collectors.program.lines.instructions import LONGEST, by_line
 from tracelyze.collectors.program.lines.named_calls import with_inner
 
@@ -29,11 +29,10 @@ def of_file(filename: str) -> Text:
     found: dict[int, CodeType] = {}
     datasets: set[str] = set()
     readers: list[CodeType] = []
-    for module in list(sys.modules.values()):
-        names = attributes(module)
-        if names.get("__file__") != filename:
+    for file, module in script_modules():
+        if file != filename:
             continue
-        for one in list(names.values()):
+        for one in list(attributes(module).values()):
             is_class = issubclass(type(one), type)
             owned = list(type.__getattribute__(one, "__dict__").values()) if is_class else [one]
             if is_class and any(base.__name__ == "Dataset" for base in type.__getattribute__(one, "__mro__")[1:]):

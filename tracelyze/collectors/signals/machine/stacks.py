@@ -14,7 +14,7 @@ from typing import Any
 
 from tracelyze import redaction
 from tracelyze.collectors.internals.own_frames import COLLECTORS
-from tracelyze.collectors.program.call_sites import script_frames, shown_path, source_line
+from tracelyze.collectors.program.call_sites import line_of, script_frames, shown_path, source_line
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.machine.stalls import StallDetector
 from tracelyze.collectors.signals.signal import Signal
@@ -81,7 +81,7 @@ def stack(frame: FrameType | None, limit: int) -> list[str]:
 
 
 def _innermost_of_script(frame: FrameType | None) -> tuple[str, int] | None:
-    return next(((one.f_code.co_filename, one.f_lineno) for one in script_frames(frame)), None)
+    return next(((one.f_code.co_filename, line_of(one)) for one in script_frames(frame)), None)
 
 
 def _place(frame: FrameType) -> str:
@@ -90,4 +90,4 @@ def _place(frame: FrameType) -> str:
     for folder in ("site-packages", "dist-packages"):
         _, found, rest = path.partition(f"{os.sep}{folder}{os.sep}")
         path = rest if found else path
-    return f"{shown_path(path)}:{frame.f_lineno} {frame.f_code.co_name}"
+    return f"{shown_path(path)}:{line_of(frame)} {frame.f_code.co_name}"

@@ -7,14 +7,13 @@ such a function knows itself.
 from __future__ import annotations
 
 import functools
-import itertools
 import linecache
-import sys
 import weakref
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
-from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.internals.local_variables import attributes
+from tracelyze.collectors.program.call_sites import Sites, is_library, script_modules
 
 LONG = 10  # results, as of a list that is taken to grow (growing/lists.py)
 LAST = 0.1  # share of the steps in which a cache without an end has still grown
@@ -50,7 +49,7 @@ class GrowingCaches:
 def _without_bound() -> list[Any]:
     """The cached functions without a bound in the script's modules and in the classes there."""
     found: dict[int, Any] = {}
-    for module in itertools.islice(filter(_of_script, list(sys.modules.values())), MAX_MODULES):
+    for _, module in script_modules()[:MAX_MODULES]:
         for value in _values(module):
             for one in (value, *(_values(value) if isinstance(value, type) else ())):
                 if type(one) is _CACHED and _of_script(one) and one.cache_parameters()["maxsize"] is None:
@@ -58,16 +57,15 @@ def _without_bound() -> list[Any]:
     return list(found.values())
 
 
-def _of_script(thing: Any) -> bool:
-    """Whether a module or a function stands in a file of the user's."""
-    if isinstance(thing, ModuleType):
-        return not is_library(vars(thing).get("__file__") or "<")
-    code = getattr(getattr(thing, "__wrapped__", None), "__code__", None)
+def _of_script(cached: Any) -> bool:
+    """Whether a cached function stands in a file of the user's."""
+    code = getattr(getattr(cached, "__wrapped__", None), "__code__", None)
     return isinstance(code, CodeType) and not is_library(code.co_filename)
 
 
 def _values(owner: Any) -> list[Any]:
-    return list(vars(owner).values())[:MAX_NAMES]
+    held = vars(owner) if isinstance(owner, type) else attributes(owner)
+    return list(held.values())[:MAX_NAMES]
 
 
 def _decorated_at(code: CodeType) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
 from tracelyze import redaction
-from tracelyze.collectors.internals.local_variables import attributes
-from tracelyze.collectors.program.call_sites import Sites, is_library
+from tracelyze.collectors.program.call_sites import Sites, script_modules
 from tracelyze.collectors.program.lines.settings import given_values
 from tracelyze.collectors.program.lines.settings.given_values import Given
 from tracelyze.collectors.program.lines.settings.source_text import HIDDEN, SourceText
@@ -55,7 +53,6 @@ class Constants:
         self._files: dict[str, _File] = {}
         self._own: dict[str, list[str]] = {}  # functions and classes of the script, with their parameters
         self._emitted: set[tuple[str, int, str]] = set()
-        self._library: dict[str, bool] = {}
         self._characters = 0
 
     def read(self) -> None:
@@ -75,7 +72,7 @@ class Constants:
         schedulers = {(file, line) for role, file, line in known if role == "scheduler"}
         asked |= {name for file, line in schedulers for name in self._names_in_functions(file, line)}
         asked |= SOUGHT & self._sites.wanted
-        self._open([file for file in self._script_files() if any(name in _text_of(file) for name in asked)])
+        self._open([file for file in _unread(self._files) if any(name in _text_of(file) for name in asked)])
         by_name: dict[str, list[tuple[str, Given]]] = defaultdict(list)
         for file, known_file in list(self._files.items()):
             for one in known_file.given:
@@ -112,17 +109,6 @@ class Constants:
             return set()
         bodies = [known.source.body_of(name) for name in self._names_at(file, line)]
         return {word for body in bodies if len(body) <= LONGEST_BODY for word in _WORDS.findall(body)}
-
-    def _script_files(self) -> Iterator[str]:
-        """Files of the modules that are loaded and no library's."""
-        for module in list(sys.modules.values()):
-            file = _file_of(module)
-            if file is None or file in self._files:
-                continue
-            if file not in self._library:
-                self._library[file] = is_library(file)
-            if not self._library[file]:
-                yield file
 
     def _emit(self, name: str, file: str, one: Given) -> None:
         known = self._files[file]
@@ -184,6 +170,7 @@ def _text_of(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
-def _file_of(module: Any) -> str | None:
-    file = attributes(module).get("__file__")
-    return file if type(file) is str and file.endswith(".py") else None
+def _unread(known: Container[str]) -> list[str]:
+    """Files of Python of the modules that are loaded and no library's, but for those that are known."""
+    files = dict.fromkeys(file for file, _ in script_modules())
+    return [file for file in files if file.endswith(".py") and file not in known]
