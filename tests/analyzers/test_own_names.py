@@ -67,6 +67,14 @@ def test_an_example_has_the_names_of_the_program(make, loop, code, own) -> None:
     assert own_names.in_example(code, process_of(make, loop), None) == own
 
 
+@pytest.mark.parametrize(("called", "own"), [("model", "model.train()"), ("net", "net.train()")])
+def test_the_place_calls_a_model_by_another_name(make, called: str, own: str) -> None:
+    """A function that trains is handed the model, which another one makes and calls differently."""
+    process = process_of(make, CLASSIC.replace("net(xb)", f"{called}(xb)"), module="score(net(xv), yv)")
+    place = Location("train.py", 2, "train", "for xb, yb in train_dl:")
+    assert own_names.in_example("model.train()", process, place) == own
+
+
 def test_a_clip_follows_an_unscaling(make) -> None:
     own = own_names.in_example(CLIP, process_of(make, SCALED), None).splitlines()
     assert own[1] == "scaler.unscale_(opt)"

@@ -179,6 +179,8 @@ def model_at(process: Process, location: Location | None) -> str:
     held = held and f"self.{name}" in everywhere and "self." in there and not re.search(bare, there)
     if held or (_calls(f"self.{name}", there) and not _calls(name, there)):
         return f"self.{name}"
+    if name != "model" and _calls("model", there) and not re.search(bare, there):
+        return ""  # the name of another function, where this one calls it as the example does
     return name if name in found and _calls(name, everywhere) else ""  # another class may have no such attribute
 
 
