@@ -1283,6 +1283,7 @@ TARGETS_AND_LAYERS: Final = (
         lines=('houses[0]["walls"]',),
         fast=True,
     ),
+    pair("harvest_plots", "last-soil", "batch-dimension-mismatch", lines=('soils = torch.tensor([plot["soil"]])',)),
     pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("set_detect_anomaly(True)",), fast=True),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=(FREEZE,), fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=(FREEZE,)),
