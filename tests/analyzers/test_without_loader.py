@@ -505,3 +505,7 @@ def test_a_variable_that_a_loop_over_samples_left(make, text: str, added: str | 
     finding = make.check("batch-dimension-mismatch", process)[2]
     assert ([one.strip() for one in finding.diff.added] if finding.diff else None) == ([added] if added else None)
     assert finding.location.line == (8 if added else 1)
+    event["text"] = "{}"
+    unseen = make.check("batch-dimension-mismatch", make.process(steps, sites=[site], more=more, **ONE_ROW))[2]
+    every = "batch['site'] = torch.stack([torch.as_tensor(site) for x, site, y in rows])"
+    assert (every in unseen.fix_code) is ("for x, site, y in rows" in text)

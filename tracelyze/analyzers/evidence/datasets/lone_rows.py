@@ -59,6 +59,14 @@ def _of_loop_variable(process: Process, collates: Location | None, field: str) -
     return found[0] if len(found) == 1 else None
 
 
+def unpacked(process: Process, collates: Location | None, field: str) -> str:
+    """The field of a batch made of all samples, which the collate_fn takes apart: `for image, shop in samples:`."""
+    lines = recorded_text.around(process, collates) if collates is not None else {}
+    loops = [loop for _, text in sorted(lines.items()) if (loop := _HEAD.match(text))]
+    heads = {loop["head"] for loop in loops if field in re.findall(r"\w+", loop["set"]) and "," in loop["set"]}
+    return f"batch['{field}'] = torch.stack([torch.as_tensor({field}) {heads.pop()}])" if len(heads) == 1 else ""
+
+
 def _appended(process: Process, collates: Location | None, field: str) -> BelowLoop | None:
     """The only `append` of this field of a sample that follows right below the loop which sets that sample."""
     lines = recorded_text.around(process, collates) if collates is not None else {}

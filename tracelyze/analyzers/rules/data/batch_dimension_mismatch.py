@@ -94,6 +94,7 @@ def _finding(
         fix_code=(below.code if below else "")
         or own_expressions.stacked(process, collates)
         or (lone_rows.collected(process, collates, _element(name)) if of_last else "")
+        or lone_rows.unpacked(process, collates, name)
         or _stacked(name),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
