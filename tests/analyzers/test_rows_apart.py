@@ -106,3 +106,53 @@ def test_inputs_and_targets_of_two_loaders(make: Any, lines: list[str], loader: 
         assert (apart.place.line, apart.inputs.line) == (72, 71)
         both = "torch.utils.data.StackDataset(SignalFiles(x), AnnotationFiles(y))"
         assert apart.example.startswith(f"signals = DataLoader({both}, shuffle=True, **opts)")
+
+
+def shuffles_of(make: Any, lines: list[str], steps: Any = None) -> Any:
+    """A process whose function of data holds these lines, of which those that shuffle are known."""
+    text = ["def load(rng):", *(f"    {line}" for line in lines)]
+    where = {"file": "data.py", "function": "load", "excerpt": "\n".join(text), "excerpt_line": 20}
+    sites = [
+        where | {"site": at, "line": 21 + at, "source": line, "role": "shuffle" if ".shuffle(" in line else "split"}
+        for at, line in enumerate(lines)
+        if any(name in line for name in ("permutation(", "randperm(", ".shuffle("))
+    ]
+    return make.process(steps, sites=sites)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "order"),
+    [
+        (["rng.shuffle(images)", "rng.shuffle(labels)"], 22, "order = rng.permutation(len(images))"),
+        (["x = x[torch.randperm(len(x))]", "n = len(x)", "y = y[torch.randperm(n)]"], 23,
+         "order = torch.randperm(len(x))"),
+        (["self.x = np.random.permutation(self.x)", "self.y = np.random.permutation(self.y)"], 22,
+         "order = np.random.permutation(len(self.x))"),
+        (["random.shuffle(texts)", "random.shuffle(stars)"], 22,
+         "order = random.sample(range(len(texts)), len(texts))"),
+    ],
+)  # fmt: skip
+def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: int, order: str) -> None:
+    steps = {"step": np.arange(1, 1001), "loss": np.full(1000, math.log(10))}
+    finding = make.check("loss-plateau", shuffles_of(make, lines, steps))[2]
+    assert finding.location.line == line
+    assert "each into an order of its own" in finding.summary
+    assert finding.fix_code.split("\n")[0] == order
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["np.random.seed(3)", "np.random.shuffle(x)", "np.random.seed(3)", "np.random.shuffle(y)"],  # one order
+        ["state = rng.get_state()", "rng.shuffle(x)", "rng.set_state(state)", "rng.shuffle(y)"],
+        ["x = np.random.default_rng(0).permutation(x)", "y = np.random.default_rng(0).permutation(y)"],
+        ["x = x[torch.randperm(len(x), generator=one)]", "y = y[torch.randperm(len(y), generator=other)]"],
+        ["train_idx = rng.permutation(train_idx)", "test_idx = rng.permutation(test_idx)"],
+        ["order = rng.permutation(len(x))", "x, y = x[order], y[order]"],
+        ["positives = rng.permutation(positives)", "negatives = rng.permutation(negatives)"],  # two kinds of samples
+        ["rng.shuffle(x)", "rng.shuffle(y)", "rng.shuffle(z)"],
+        ["x = rng.permutation(x)", "other.shuffle(y)"],
+    ],
+)
+def test_what_may_be_shuffled_alike(make: Any, lines: list[str]) -> None:
+    assert rows_apart.of(shuffles_of(make, lines)) is None

@@ -1,5 +1,5 @@
 """What puts inputs beside targets of other samples: a line that takes one tensor of a batch by position, where others
-are taken through a shuffled order; or two loaders that shuffle apart."""
+are taken through a shuffled order; two loaders that shuffle apart; or two arrays that are shuffled one by one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 _NEAR: Final = 6  # lines
 _LOOP: Final = re.compile(r"^\s*(?:async\s+)?(?:for|while)\b")
+_NO_PAIR: Final = re.compile(  # what splits, orders, and other parts of the data are called
+    r"(?:^|_|\b)(?:train\w*|val\w*|valid\w*|test\w*|dev|eval\w*|idx\w*|ind\w*|ids?|order\w*|perm\w*|files?|paths?|names?"
+    r"|pos\w*|neg\w*|src|dst)(?:_|\b|$)",
+    re.IGNORECASE,
+)
+_RESEEDED: Final = re.compile(r"seed|RandomState|default_rng|set_state|set_rng_state|\bfork_rng\b")
 _DRAWN: Final = re.compile(r"^\s*(\w+)\s*=[^=].*\b(?:randperm|permutation)\s*\(|\bshuffle\s*\(\s*(\w+)\s*\)")
 
 
@@ -58,9 +64,102 @@ class LoadedApart:
         )
 
 
-def of(process: Process) -> Apart | LoadedApart | None:
-    """What takes inputs and targets of other samples: a line that takes some by position, or two loaders."""
-    return _by_position(process) or _by_loaders(process)
+@dataclass(frozen=True)
+class ShuffledApart:
+    """Two arrays, each put into an order of its own. `place`: what shuffles the second, `named` its name."""
+
+    place: Location
+    named: str
+    first: Location
+    beside: str
+    example: str
+    diff: Diff | None = None
+
+    @property
+    def fix(self) -> str:
+        """What to do, where the two are inputs and targets."""
+        return f"Draw one order and put both {self.beside} and {self.named} into it, so that rows stay together."
+
+    def said(self) -> str:
+        """What the script's text shows, and what of it is not known."""
+        return (
+            f" Line {self.first.line} shuffles {self.beside}, line {self.place.line} shuffles {self.named}, each into "
+            "an order of its own: if one holds the targets of the other, they belong to other samples."
+        )
+
+
+def of(process: Process) -> Apart | LoadedApart | ShuffledApart | None:
+    """What takes inputs and targets of other samples: a line that takes some by position, two loaders, or two arrays
+    that are shuffled one after the other."""
+    return _by_position(process) or _by_loaders(process) or _by_shuffles(process)
+
+
+def _by_shuffles(process: Process) -> ShuffledApart | None:
+    """The only two neighbouring lines of a function that shuffle whole arrays, of names that are no parts of a split,
+    by a generator that goes on from the first to the second."""
+    functions: dict[tuple[str, str], list[_Shuffled]] = {}
+    for place in {one.file_line: one for role in ("split", "shuffle") for one in process.locations(role)}.values():
+        one = _shuffled(process, place)
+        if one is not None:
+            functions.setdefault(place.file_function, []).append(one)
+    pairs = []
+    for found in functions.values():
+        first, *others = sorted(found, key=lambda one: one.place.line)
+        if len(others) == 1 and _go_together(process, first, others[0]):
+            pairs.append((first, others[0]))
+    if len(pairs) != 1:
+        return None
+    first, second = pairs[0]
+    return ShuffledApart(second.place, second.named, first.place, first.named, _in_one_order(first, second))
+
+
+@dataclass(frozen=True)
+class _Shuffled:
+    """A statement that leaves an array in another order under the same name. `holder`: of the function that draws."""
+
+    place: Location
+    named: str
+    holder: str
+
+
+def _shuffled(process: Process, place: Location) -> _Shuffled | None:
+    """`x = rng.permutation(x)`, `x = x[torch.randperm(len(x))]`, `rng.shuffle(x)`."""
+    own = own_statement.at(process, place)
+    call = own.only_call("permutation", "randperm", "shuffle") if own is not None else None
+    holder = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if own is None or call is None or not isinstance(holder, ast.Name | ast.Attribute) or call.keywords:
+        return None  # a generator that is made here, or given, may draw the same order twice
+    statement, draws = own.parsed.statement, ast.unparse(holder)
+    if isinstance(statement, ast.Expr) and statement.value is call and len(call.args) == 1:
+        named = ast.unparse(call.args[0]) if call.func.attr == "shuffle" else ""  # type: ignore[attr-defined]
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        named, value = ast.unparse(statement.targets[0]), statement.value
+        whole = value is call and [ast.unparse(one) for one in call.args] == [named]
+        through = isinstance(value, ast.Subscript) and value.slice is call and ast.unparse(value.value) == named
+        named = named if whole or through else ""
+    else:
+        return None
+    simple = re.fullmatch(r"[A-Za-z_][\w.]*", named) is not None and not _NO_PAIR.search(named)
+    return _Shuffled(place, named, draws) if simple else None
+
+
+def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
+    """Whether the two draw one after the other from the same generator, which nothing puts back in between."""
+    between = range(first.place.line, second.place.line + 1)
+    text = recorded_text.of_function(process, first.place)
+    known = all(number in text for number in between) and len(between) <= _NEAR
+    apart = first.named != second.named and first.holder == second.holder
+    return known and apart and not any(_RESEEDED.search(text[number]) for number in between)
+
+
+def _in_one_order(first: _Shuffled, second: _Shuffled) -> str:
+    """Both arrays in one order, drawn as the script draws."""
+    one, other, holder = first.named, second.named, first.holder
+    if holder == "random":
+        lists = f"[{one}[i] for i in order], [{other}[i] for i in order]"
+        return f"order = random.sample(range(len({one})), len({one}))\n{one}, {other} = {lists}"
+    drawn = "randperm" if holder == "torch" else "permutation"
+    return f"order = {holder}.{drawn}(len({one}))\n{one}, {other} = {one}[order], {other}[order]"
 
 
 def _by_loaders(process: Process) -> LoadedApart | None:

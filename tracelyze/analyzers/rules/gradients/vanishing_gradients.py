@@ -59,7 +59,8 @@ def _stuck(optimization: Optimization, limits: Limits) -> tuple[float, float] | 
 def _finding(optimization: Optimization, stretch: list[Profile], loss: tuple[float, float], limits: Limits) -> Finding:
     profile = sorted(stretch, key=lambda one: one.ends)[len(stretch) // 2]  # all numbers are of one measurement
     ends, thirds = profile.ends, profile.ratio
-    begin, steps = stretch[0].step, stretch[-1].step - stretch[0].step + 1
+    begin = stretch[0].step
+    steps = int((timing.numbers(optimization) >= begin).sum())  # those after the last measurement, too
     moved = steps * float(np.median([np.median(one.moved[: one.third]) for one in stretch]))
     early, late, third = profile.layers[0], profile.layers[-1], profile.third
     place, why, fix, code = thinning_layers.remedy(optimization, early, limits["small"])
