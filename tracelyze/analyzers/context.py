@@ -34,6 +34,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
     if place != finding.location:
         finding = replace(finding, location=place, seen_at=finding.seen_at or finding.location)
         finding = replace(finding, setting=finding.setting or Setting(rule.settings, ()))
+    finding = framework_arguments.with_edit(finding, process, rule.settings)
     finding = constants.at_its_constant(finding, process, rule.settings)
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import ast
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import edits, script_lines, timing
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_saves, own_statement
 from tracelyze.diagnosis import Finding, Setting
 from tracelyze.formatting import plural
 
@@ -154,6 +155,50 @@ def averaged_at(process: Process, model: object) -> Location | None:
     between its evaluations: its state does not follow them by itself."""
     moves = any(row["model"] == model and (row["changed"] or 0) > 0 for row in process.tables["copies"].records())
     return script_lines.only(process, "average") if moves else None
+
+
+@dataclass(frozen=True)
+class Anew:
+    """A model that a line makes beside a trained one of its kind, and that is given none of its weights."""
+
+    place: Location
+    said: str
+    fix: str
+    code: str
+
+
+def made_anew(process: Process, row: dict[str, Any]) -> Anew | None:
+    """Of a call with unset statistics (a row of the table unset), the line that makes its model, where no weights are
+    loaded into a model of its class, none of its own move, and an optimizer holds another one of its class and size."""
+    kinds = {one["model"]: (one["name"], one["elements"]) for one in process.models.records()}
+    links = process.tables.get("links")
+    held = {one["model"] for one in (links.records() if links is not None else ())}
+    kind = kinds.get(row["model"])
+    if kind is None or row["model"] in held or not any(kinds.get(one) == kind for one in held):
+        return None
+    loaded = any(one["name"] == kind[0] for one in process.tables["loads"].records())
+    moves = any(
+        one["model"] == row["model"] and (one["changed"] or 0) > 0 for one in process.tables["copies"].records()
+    )
+    made = [one for one in process.tables["modules"].records() if one["model"] == row["model"] and not one["module"]]
+    place = process.site(made[0]["made_at"]) if made else None
+    own = own_statement.at(process, place)
+    statement = own.parsed.statement if own is not None else None
+    if loaded or moves or place is None or own is None or not isinstance(statement, ast.Assign):
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name | ast.Attribute):
+        return None
+    name = own.parsed.text_of(target)
+    saves = [one for one in process.tables["checkpoints"].records() if one["action"] == "save"]
+    lines = [own_saves.read_back(process, process.site(one["site"]), name) for one in saves[-1:]]
+    load = next(iter(filter(None, lines)), f"{name}.load_state_dict(trained.state_dict())")
+    return Anew(
+        place,
+        f"Line {place.line} makes it anew, beside one that is trained, and no load_state_dict was seen.",
+        f"Load the trained weights, buffers included, into what line {place.line} makes, before it is called.",
+        f"{own.dedented(own.text)}\n{load}",
+    )
 
 
 def unset_state(row: dict[str, Any]) -> tuple[str, str]:

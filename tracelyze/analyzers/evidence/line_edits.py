@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing import own_expressions, own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
 from tracelyze.diagnosis import Diff, Location
 
@@ -167,13 +167,7 @@ def logarithm_above_zero(process: Process, place: Location | None) -> Diff | Non
 
 def called_whole(process: Process, place: Location | None) -> Diff | None:
     """`model(x)` in place of `model.forward(x)`."""
-
-    def changed(line: ParsedLine) -> str | None:
-        call = _only(line.calls("forward"))
-        model = call.func.value if call and isinstance(call.func, ast.Attribute) else None
-        return line.with_parts({call.func: line.text_of(model)}) if call and model and name_of(model) else None
-
-    return _edit(process, place, changed)
+    return _edit(process, place, own_expressions.called_whole)
 
 
 def anomalies_unseen(process: Process, place: Location | None) -> Diff | None:

@@ -120,7 +120,8 @@ def rate_for(optimization: Optimization, factor: float) -> str:
 
 
 def higher_limit(optimization: Optimization, way: float) -> str:
-    """A clip that makes steps of a usual length of those that went this way in all, or one at the usual norm.
+    """The limit, as code, at which a clip makes steps of a usual length of those that went this way in all; at most the
+    usual norm.
 
     The rate and the limit act alike, as their product. It is the limit that is far off: a rate that makes up for it is
     absurd as soon as gradients get small enough to pass the clip. Gradients of an ordinary norm get all of it, unless
@@ -129,7 +130,7 @@ def higher_limit(optimization: Optimization, way: float) -> str:
     norm, limit = (float(np.nanmedian(optimization.steps[name])) for name in ("grad_norm", "clip_max_norm"))
     factor = min(USUAL * len(optimization.steps) / way if way > 0 else HIGHEST, HIGHEST)
     higher = min(limit * factor * (TENFOLD if norm <= ORDINARY else 1), norm)
-    return own_line(optimization, written(higher))
+    return written(higher)
 
 
 def with_lower_rate(optimization: Optimization) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, name_of
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
@@ -122,3 +123,11 @@ def in_a_new_order(place: Location | None) -> str:
     first = min(cuts, key=lambda node: node.col_offset)
     parts = {one.slice: f"order[{line.text_of(one.slice)}]" for one in cuts}
     return f"{_NEW_ORDER.replace('len(x)', f'len({line.text_of(first.value)})')}\n...\n{line.with_parts(parts)}"
+
+
+def called_whole(line: ParsedLine) -> str | None:
+    """The line with `model(x)` in place of its only `model.forward(x)`."""
+    calls = line.calls("forward")
+    call = calls[0] if len(calls) == 1 else None
+    model = call.func.value if call and isinstance(call.func, ast.Attribute) else None
+    return line.with_parts({call.func: line.text_of(model)}) if call and model and name_of(model) else None

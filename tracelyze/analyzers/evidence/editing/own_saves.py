@@ -49,6 +49,21 @@ def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE
     return own.dedented(own.parsed.with_parts({parts[0]: "model.state_dict()"})) if parts else ""
 
 
+def read_back(process: Process, place: Location | None, name: str) -> str:
+    """The line that loads into a model of this name what the only state of a model in the file at `place` is; empty
+    where that is not known."""
+    (_own, saved), line = _saved(process, place), own_statement.at(process, place)
+    call = line.only_call("save") if line is not None else None
+    if saved is None or line is None or call is None or len(call.args) != 2:
+        return ""
+    held = _entries(saved)
+    states = [f'["{key}"]' for key, value in held or [] if _is_state(value) and not _OTHERS.search(key)]
+    if held is None:
+        states = [""] if _is_state(saved) else []
+    path = line.parsed.text_of(call.args[1])
+    return f"{name}.load_state_dict(torch.load({path}){states[0]})" if len(states) == 1 else ""
+
+
 def with_a_part(process: Process, place: Location | None) -> str:
     """The line that saves, with another module beside what is saved today."""
     return with_state(process, place, {"head": "head.state_dict()"}, _WITH_A_PART)

@@ -41,11 +41,11 @@ else:
 if waited == 5:
     break  # and go on with the weights in best.pt"""
 _STOPPED_BY: Final = {
-    "fit": "# beside what the Trainer is given today:\n"
+    "fit": "# what the Trainer is given, with the callbacks of today:\n"
     'callbacks=[EarlyStopping("val_loss", patience=5), ModelCheckpoint(monitor="val_loss")]',
-    "train": "# beside what TrainingArguments is given today:\n"
+    "train": "# what TrainingArguments is given, in place of what it has of these today:\n"
     'eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="eval_loss"\n'
-    "# and the Trainer:\ncallbacks=[EarlyStoppingCallback(early_stopping_patience=5)]",
+    "# and the Trainer, with the callbacks of today:\ncallbacks=[EarlyStoppingCallback(early_stopping_patience=5)]",
 }
 
 

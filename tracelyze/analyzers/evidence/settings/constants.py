@@ -120,7 +120,7 @@ def _last_name(node: ast.expr) -> str | None:
 def _definition(process: Process, names: set[str], setting: Setting) -> Row | None:
     """The only line that gives one of these names the constant that was measured."""
     rows = [row for row in process.sites.records() if row["role"] == "constant" and row["name"] in names]
-    fitting = {(row["file"], row["line"]): row for row in rows if _fits(str(row["value"]), setting)}
+    fitting = {(row["file"], row["line"]): row for row in rows if fits(str(row["value"]), setting)}
     names = {*(str(row[name]) for row in fitting.values() for name in ("name", "own_name"))}
     if len(fitting) != 1 or any(_is_on_the_command_line(process, one) for one in names):
         return None
@@ -129,7 +129,7 @@ def _definition(process: Process, names: set[str], setting: Setting) -> Row | No
     return None if any(str(word).startswith(tuple(flags)) for word in _words(process) if flags) else row
 
 
-def _fits(text: str, setting: Setting) -> bool:
+def fits(text: str, setting: Setting) -> bool:
     """Whether a constant, as it is written, is what was measured."""
     if any(_is_written(text, value) for value in setting.values):
         return True

@@ -59,6 +59,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
     scaled = bool((steps["clipped_scaled"] == 1).any())  # then the clip saw the gradient times the loss scale
     kind = "scaled gradients" if scaled else "gradients"
     bare = clip_values.without_the_rate(optimization, limits["factor"])
+    higher = clip_values.higher_limit(optimization, way)
     ordinary = norm <= clip_values.ORDINARY and not scaled
     return Finding(
         rule=RULE.id,
@@ -72,7 +73,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             "size, and the loss stays where it began."
         ),
         fix=BY_THE_RATE if bare else ORDINARY_NORMS if ordinary else LARGE_NORMS,
-        fix_code=bare or clip_values.higher_limit(optimization, way),
+        fix_code=bare or clip_values.own_line(optimization, higher),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -83,7 +84,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
             Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],
         cost=timing.cost_of(optimization, np.ones(len(steps), dtype=bool)),
-        setting=Setting(("max_norm",), (limit,)),
+        setting=Setting(("max_norm",), (limit,), "" if bare else higher),
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="A trained model that only needs small adjustments.",

@@ -77,6 +77,7 @@ def _finding(
     optimization: Optimization, after: Floats, seen: statistics.Rise, train: tuple[float, float], limits: Limits
 ) -> Finding:
     best, last = int(after[seen.lowest]), int(after[-1])
+    level = "" if len(after) < limits["passes"] else " (median at the end)"
     share = seen.end / seen.minimum - 1
     wasted = timing.numbers(optimization) > best
     fix, code = stopping.advice(optimization.process, best)
@@ -89,8 +90,8 @@ def _finding(
         title=f"The model overfits from step {best:,} on: validation loss is {percent(share)} above its best",
         summary=(
             f"The validation loss was lowest after step {best:,} ({number(seen.minimum)}) and has risen since, to "
-            f"{number(seen.end)}, while the training loss fell from {number(train[0])} to {number(train[1])}. What the "
-            "model has learned since then does not carry over to new data."
+            f"{number(seen.end)}{level}, while the training loss fell from {number(train[0])} to {number(train[1])}. "
+            "What the model has learned since then does not carry over to new data."
         ),
         fix=fix,
         fix_code=code,

@@ -83,13 +83,14 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     what, state = batch_statistics.unset_state(row)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
-    whence = batch_statistics.why_unset(averaged)
+    anew = None if trained_so or load is not None or averaged is not None else batch_statistics.made_anew(process, row)
+    whence = anew.said if anew is not None else batch_statistics.why_unset(averaged)
     if load is not None:
         whence = (
             f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
         )
     harm = _harm_without_measurement(process, row, serves, trained_so, limits)
-    fix, code = batch_statistics.remedy(process, row, serves, trained_so)
+    fix, code = (anew.fix, anew.code) if anew else batch_statistics.remedy(process, row, serves, trained_so)
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves else "info",
@@ -112,7 +113,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             ),
             Evidence("such calls, of those checked", calls, "calls", role="basis"),
         ],
-        location=(batch_statistics.frozen_at(process) if trained_so else averaged)
+        location=(batch_statistics.frozen_at(process) if trained_so else averaged or (anew and anew.place))
         or process.site(load["site"] if load is not None else site)
         or batch_statistics.normalisation(process, row["model"]),
         seen_at=process.site(site),

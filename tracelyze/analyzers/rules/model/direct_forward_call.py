@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import line_edits
+from tracelyze.analyzers.evidence.editing import own_expressions, parsed_line
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Location
 from tracelyze.formatting import plural
@@ -22,6 +23,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     hooks, name = int(row["value"] or 0), row["name"]
     its = "its hook" if hooks == 1 else f"its {plural(hooks, 'hook')}"
     place = Location(row["file"], int(row["line"]), "", row["source"] or "") if row["file"] else None
+    line = parsed_line.of(place)
     return [
         Finding(
             rule=RULE.id,
@@ -40,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 )
             ),
             fix="Call the model: model(x).",
-            fix_code="model(x)  # not model.forward(x)",
+            fix_code=(line and own_expressions.called_whole(line)) or "model(x)  # not model.forward(x)",
             first_step=int(row["step"] or 0) + 1,
             evidence=[Evidence("hooks on the module", hooks, "hooks")],
             location=place,
