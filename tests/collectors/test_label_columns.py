@@ -15,6 +15,8 @@ from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.targets import label_columns  # noqa: E402
 from tracelyze.collectors.tensors.written_out.errors import meeting, sides  # noqa: E402
 
+from .conftest import sizes_are_told  # noqa: E402
+
 SAMPLES = 40
 SAME = 1 - 1e-6
 
@@ -74,6 +76,7 @@ def test_what_tells_nothing() -> None:
     assert columns_of(net(table)[:, :1], torch.ones(SAMPLES, 1))["column_rows"] == 0.0, "targets that are all the same"
 
 
+@pytest.mark.skipif(not sizes_are_told(), reason="the nodes of this torch do not tell their sizes")
 @pytest.mark.parametrize("turned", [False, True])
 def test_prediction_and_target_of_a_loss_that_is_written_out(turned: bool) -> None:
     net, x, y = (

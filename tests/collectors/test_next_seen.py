@@ -17,6 +17,8 @@ from tracelyze.collectors.tensors import saved_values  # noqa: E402
 from tracelyze.collectors.tensors.embedded_ids import columns  # noqa: E402
 from tracelyze.collectors.tensors.targets.sequences import Targets  # noqa: E402
 
+from .conftest import right_or_untold  # noqa: E402
+
 V, B, T, H = 30, 6, 9, 16
 EMBED, PLACES, HEAD = nn.Embedding(V, H), nn.Embedding(T, H), nn.Linear(H, V)
 MASK = nn.Transformer.generate_square_subsequent_mask(T)
@@ -136,21 +138,21 @@ MASKED = [
 
 @pytest.mark.parametrize("model", LEAKING)
 def test_attention_without_a_causal_mask(model: Any) -> None:
-    assert seen(model) == 1.0
+    assert right_or_untold(seen(model), 1.0)
 
 
 @pytest.mark.parametrize("model", MASKED)
 def test_attention_with_one(model: Any) -> None:
-    assert seen(model) == 0.0
+    assert right_or_untold(seen(model), 0.0)
 
 
 @pytest.mark.parametrize("index", range(len(LEAKING)))
 def test_square_batches(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many samples as positions: the sizes of the weights do not tell which way they run."""
     monkeypatch.setitem(globals(), "B", T)
-    assert seen(LEAKING[index]) == 1.0
+    assert right_or_untold(seen(LEAKING[index]), 1.0)
     if index < len(MASKED):
-        assert seen(MASKED[index]) == 0.0
+        assert right_or_untold(seen(MASKED[index]), 0.0)
 
 
 def test_attention_across_the_samples_of_a_square_batch(monkeypatch: pytest.MonkeyPatch) -> None:
