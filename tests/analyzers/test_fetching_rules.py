@@ -71,12 +71,14 @@ def test_workers_in_the_same_state(make) -> None:
 
 
 def test_a_generator_that_workers_copy_is_replaced_at_the_loader(make) -> None:
-    """Where it draws, nothing is to change; the line is shown beside it."""
+    """Where it draws, nothing is to change; the line is shown beside it, and the one that makes it is named."""
     draws = {"site": 9, "role": "draws", "file": "photos.py", "line": 30, "function": "__getitem__"}
-    sites = [*SITES, draws | {"source": "angle = self.rng.uniform(-9, 9)"}]
+    makes = draws | {"site": 10, "role": "seed", "line": 12, "function": "__init__", "source": "self.rng = Random(3)"}
+    sites = [*SITES, draws | {"source": "angle = self.rng.uniform(-9, 9)"}, makes]
     rows = passes([["a", "a"], ["b", "b"]], moved="own")
     _, _, finding = judge(make, "duplicate-augmentation", rows, sites=sites)
     assert (finding.location.line, finding.seen_at.line) == (SITES[1]["line"], 30)
+    assert "Line 12 makes it: self.rng = Random(3). Line 30 draws" in finding.summary
 
 
 @pytest.mark.parametrize(

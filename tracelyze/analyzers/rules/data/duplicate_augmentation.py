@@ -54,6 +54,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     made, drawn = process.loader_location(loader), batch_lines.draws(process, equal)
     line = (None if held else process.location("worker-seed")) or drawn or process.site(loader.get("read_by"))
     where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
+    maker = held_generators.made(process) if held else None
+    where = f" Line {maker.line} makes it: {maker.source}.{where}" if maker is not None else where
     there = f" (line {made.line})" if made is not None and line is not None else ""
     # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
     change, seen = (made, line) if held and made is not None else (line or made, made)
@@ -61,7 +63,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     code = loader_arguments.SEED_OF_EACH_WORKER if held else _SEEDED_AGAIN
     code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     if held and held_generators.by_trainer(process, loader):
-        place = held_generators.made(process)
+        place = maker
         remade = held_generators.in_each_worker(process, place) if place is not None else ""
         change, seen = (place or drawn or change), (drawn if place is not None else made)
         fix = held_generators.FIX.format(place.line) if place is not None and remade else _FROM_TORCH
