@@ -782,7 +782,7 @@ LOSS_ARGUMENTS: Final = (
         "recipe_model_unshifted",
         "target-in-input",
         fast=True,
-        lines=("loss = None if targets is None else F.cross_entropy(",),
+        lines=("y = torch.stack([data[i : i + CONTEXT] for i in starts])",),
     ),
     pair("sea_shanties", "no-mask", "target-in-input", lines=("return self.head(self.layers(x))",), fast=True),
     faulty(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
 from tracelyze.collectors.signals.context import SignalContext
@@ -29,19 +30,21 @@ class PutIn(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._known: dict[int, Sampled | None] = {}  # by the model's number; None: nothing can be compared
+        self._known: ByIdentity[Sampled | None] = ByIdentity()  # by model; None: nothing can be compared
         self._called: dict[int, int] = {}  # steps that were done when it was evaluated last
         self._next: dict[int, int] = {}
-        self._evaluated: dict[int, tuple[int, list[Any]]] = {}  # until it trains on: steps done, and its numbers then
+        # By model, until it trains on: steps done, and its numbers then. What was sampled goes with its model.
+        self._evaluated: ByIdentity[tuple[int, list[Any]]] = ByIdentity()
         self._pending = PendingRows(context.emit, "put_in")
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         number, steps = call.model.number, self.progress.steps
         if call.mode == GRAD and call.in_train:
-            if self._evaluated and number in self._evaluated:
-                done, before = self._evaluated.pop(number)
+            model = call.model.module() if self._evaluated else None
+            if model is not None and model in self._evaluated:
+                done, before = self._evaluated.pop(model)
                 if done == steps and not call.replayed:  # else a step has moved the weights
-                    self._compare(number, call.model.module(), before)
+                    self._compare(number, model, before)
             return
         if call.replayed or steps == self._called.get(number) or self.program.trainings.holder(number) is None:
             return
@@ -49,34 +52,37 @@ class PutIn(Signal):
         self._called[number] = steps
         if steps and steps - before_that >= RARE and steps >= self._next.get(number, 0):
             self._next[number] = steps + steps // GROWTH
-            now = self._numbers(number, call.model.module())
+            model = call.model.module()
+            now = self._numbers(model)
             if now:
-                self._evaluated[number] = steps, now
+                self._evaluated[model] = steps, now
             self._pending.release()
 
     def finished(self) -> None:
         self._pending.release(wait=True)
 
-    def _numbers(self, number: int, module: Any) -> list[Any]:
+    def _numbers(self, model: Any) -> list[Any]:
+        """A few numbers of the model's weights; none where it is not followed."""
         torch = self.torch
-        left_out = self._known[number] is None if number in self._known else len(self._known) >= MOST
-        if module is None or left_out:
+        if model is None or (self._known[model] is None if model in self._known else len(self._known) >= MOST):
             return []
         if not may_compute(torch, torch.cuda.is_available()):
             return []
-        chosen = sampled.some(torch, [one for one in module.parameters() if one.requires_grad])
+        chosen = sampled.some(torch, [one for one in model.parameters() if one.requires_grad])
         with unseen(torch), torch.no_grad():
             return sampled.numbers(chosen)
 
-    def _compare(self, number: int, module: Any, evaluated: list[Any]) -> None:
-        torch, trained = self.torch, self._numbers(number, module)
+    def _compare(self, number: int, model: Any, evaluated: list[Any]) -> None:
+        torch, trained = self.torch, self._numbers(model)
         if not trained:
             return
         with unseen(torch), torch.no_grad():
-            known = self._known.setdefault(number, Sampled(evaluated, trained))
+            if model not in self._known:
+                self._known[model] = Sampled(evaluated, trained)
+            known = self._known[model]
             same = [one.shape for one in evaluated] == [one.shape for one in trained]
             values = known.compared(torch, evaluated, trained) if known is not None and same else None
         if values is None:
-            self._known[number] = None
+            self._known[model] = None
             return
         self._pending.put([{"step": self.progress.steps, "model": number}], values)
