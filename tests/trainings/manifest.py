@@ -183,7 +183,7 @@ ZERO_GRAD: Final = (
         "two_optimizers_one_cleared",
         "partial-zero-grad",
         consequences=BLOW_UP,
-        lines=("loss.backward()", "table_optimizer.step()"),
+        lines=("net_optimizer.zero_grad()",),
     ),
     faulty(
         "one_cleared_twice",
