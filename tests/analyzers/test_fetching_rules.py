@@ -164,6 +164,26 @@ def test_the_line_that_splits_one_augmented_dataset(make, made: str, plain: str 
     assert (apart.location, "make_dataset" in apart.fix_code) == (None, True), "two objects: no split made them"
 
 
+@pytest.mark.parametrize(
+    ("given", "read", "line"),
+    [
+        ("held_out = noisy if shared else Photos(path)", "Subset(held_out, range(80, 100))", 20),
+        ("held_out = noisy if shared else Photos(path)", "held_out", 20),
+        ("photos = Photos(path, transform=flips)", "Subset(photos, range(80, 100))", 22),  # both read it
+    ],
+)
+def test_the_line_that_gives_validation_the_dataset_of_training(make, given: str, read: str, line: int) -> None:
+    made = f"val_loader = DataLoader({read}, batch_size=8)"
+    text = {"file": "train.py", "function": "main", "excerpt_line": 20}
+    text |= {"excerpt": f"    {given}\n    train_loader = DataLoader(photos)\n    {made}"}
+    sites = [
+        text | {"site": 9, "role": "data", "line": 20, "source": given},
+        text | {"site": VALIDATION["made_at"], "role": "dataloader", "line": 22, "source": made},
+    ]
+    finding = judge(make, "augmented-validation", BOTH, more={"batches": looks(["x", "y"])}, sites=sites)[2]
+    assert finding.location.line == line
+
+
 def test_a_part_by_a_sampler_gets_a_dataset_of_its_own(make) -> None:
     made, loader = "photos = Photos(path, transform=flips)", "val = DataLoader(photos, sampler=held)"
     text = {"file": "train.py", "function": "main", "excerpt_line": 20, "excerpt": f"    {made}\n    {loader}"}

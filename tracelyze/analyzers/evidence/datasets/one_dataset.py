@@ -31,6 +31,18 @@ def split(process: Process) -> Location | None:
     return script_lines.only(process, "split", r"\brandom_split\s*\(")
 
 
+def given(process: Process, loader: Location | None) -> Location | None:
+    """The only line that gives the loader's dataset, or the one it takes a part of, the name of a validation set."""
+    own = own_statement.at(process, loader)
+    call = own.only_call("DataLoader") if own is not None else None
+    read = call.args[0] if call is not None and call.args else None
+    if isinstance(read, ast.Call) and name_of(read.func) == "Subset" and read.args:
+        read = read.args[0]
+    if not isinstance(read, ast.Name) or not _VALIDATES.search(read.id):
+        return None
+    return script_lines.only(process, "data", rf"^{read.id}\s*(?::[^=]+)?=(?!=)")
+
+
 def example(process: Process, dataset: str, loader: Location | None = None) -> str:
     """Another object for the validation part, by the lines that make the dataset and split it, or that make the
     loader which validates; else a sketch."""

@@ -84,7 +84,11 @@ def _finding(
         fix_code=one_dataset.example(process, loader["dataset"], made) if shared else one_dataset.EXAMPLE,
         first_step=drawing[0].step,
         evidence=evidence,
-        location=(one_dataset.split(process) if shared else script_lines.validation_set(process, loader["dataset"]))
+        location=(
+            one_dataset.split(process) or one_dataset.given(process, made)
+            if shared
+            else script_lines.validation_set(process, loader["dataset"])
+        )
         or made,
         seen_at=made,
         charts=pictures.loss(process.longest) if process.optimizations else [],
