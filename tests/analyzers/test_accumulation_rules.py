@@ -23,11 +23,12 @@ def test_discarded_microbatches(make) -> None:
     status, _, finding = make.check("discarded-microbatches", make.process(discarding(make)))
     assert status == "fired"
     assert (finding.severity, finding.confidence, finding.first_step) == ("critical", "certain", 1)
-    assert finding.cost.share == pytest.approx(0.75, abs=0.01)
+    assert finding.title == "The gradients are cleared between the 4 backwards of a step", "it may be once in a step"
+    assert finding.cost.share == pytest.approx(0.25, abs=0.01), "at least one of them is lost"
     line = {"site": 9, "role": "clears", "file": "t.py", "line": 17, "function": "f", "source": "opt.zero_grad()"}
     _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line]))
     assert finding.location.line == 17
-    assert "line 17 clears the gradients" in finding.title
+    assert "Line 17 clears the gradients" in finding.title
     assert finding.fix.startswith("Call zero_grad right behind"), "the step stands in another file"
     step = line | {"site": 8, "role": "step", "line": 40, "source": "self.opt.step()"}
     _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line, step]))
@@ -38,6 +39,81 @@ def test_discarded_microbatches(make) -> None:
     _, _, finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[none, scaled, step]))
     assert (finding.location.line, "clears" in finding.title) == (17, False)
     assert finding.fix.startswith("Move what clears the gradients from line 17 to right behind the optimizer's step")
+
+
+def lines_of(text: str, **roles: str) -> list[dict[str, Any]]:
+    """Sites of a script: for each role the line that holds its words."""
+    lines = text.split("\n")
+    at = {role: next(number for number, line in enumerate(lines) if word in line) for role, word in roles.items()}
+    shared = {"file": "t.py", "function": "main", "excerpt_line": 1, "excerpt": text}
+    return [
+        shared | {"site": number, "role": role, "line": number + 1, "source": lines[number].strip()}
+        for role, number in at.items()
+    ]
+
+
+EACH = """\
+for i, (x, y) in enumerate(loader):
+    opt.zero_grad()
+    loss = criterion(model(x), y) / 4
+    loss.backward()
+    if i % 4 == 3:
+        opt.step()"""
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (EACH, "3 of 4 micro-batches are thrown away: line 2 clears the gradients between the backwards"),
+        (
+            EACH.replace("    opt.zero_grad()", "    if i % 2:\n        opt.zero_grad()"),
+            "Line 3 clears the gradients between the 4 backwards of a step",
+        ),
+    ],
+)
+def test_how_many_microbatches_are_lost_is_said_where_gradients_are_cleared_beside_each_backward(
+    make, text: str, title: str
+) -> None:
+    sites = lines_of(text, clears="zero_grad", backward="backward", step="opt.step")
+    finding = make.check("discarded-microbatches", make.process(discarding(make), sites=sites))[2]
+    assert finding.title == title
+    assert ("only the last micro-batch" in finding.summary) == (title[0] == "3")
+    two = discarding(make, backwards=[2] * COUNT, loader_batches=[2] * COUNT)
+    assert make.check("discarded-microbatches", make.process(two, sites=sites))[2].title.startswith("1 of 2")
+
+
+def test_a_part_of_the_gradients_that_is_cleared_between_backwards_is_called_a_part(make) -> None:
+    part = discarding(make, grads_discarded=[None] + [2] * (COUNT - 1))
+    finding = make.check("discarded-microbatches", make.process(part))[2]
+    assert finding.title == "2 of 8 gradients are cleared between the 4 backwards of a step"
+    assert finding.cost is None, "the others accumulate"
+
+
+@pytest.mark.parametrize("call", ["trainer.train()", "trainer.fit(model, loader)"])
+def test_beside_a_trainer_no_line_of_the_script_is_there_for_the_clearing(make, call: str) -> None:
+    """The loop that steps is the trainer's, and clears by itself."""
+    sites = [
+        {"site": 8, "role": "step", "file": "t.py", "line": 40, "function": "main", "source": call},
+        {"site": 9, "role": "clears", "file": "t.py", "line": 17, "function": "f", "source": "model.zero_grad()"},
+    ]
+    discarded = make.check("discarded-microbatches", make.process(discarding(make), sites=sites))[2]
+    assert discarded.fix.startswith("Take the clearing out of line 17: trainer.")
+    cleared = make.steps() | {"grads_cleared": [8] * COUNT, "grads_none": [8] * COUNT}
+    sites[1]["role"] = "clear-text"
+    wrong = make.check("zero-grad-after-backward", make.process(cleared, sites=sites))[2]
+    assert wrong.fix.startswith("Take the clearing out of line 17: trainer.")
+    sites[1] |= {"role": "zero_grad", "line": 40, "source": call}
+    unknown = make.check("zero-grad-after-backward", make.process(cleared, sites=sites))[2]
+    assert unknown.fix.startswith("Take this clearing out: trainer.")
+    never = make.steps() | {"grads_carried": [0] + [8] * (COUNT - 1)}
+    missing = make.check("missing-zero-grad", make.process(never, sites=sites))[2]
+    part = make.check(
+        "partial-zero-grad", make.process(never | {"grads_carried": [0] + [3] * (COUNT - 1)}, sites=sites)
+    )[2]
+    assert "makes the steps" in missing.fix
+    assert "makes the steps" in part.fix
+    assert ("add_callback" in part.fix_code) == (call == "trainer.train()")
+    assert [one.fix_code for one in (discarded, wrong, unknown, missing)] == [""] * 4
 
 
 @pytest.mark.parametrize(
@@ -158,6 +234,18 @@ def test_step_without_backward(make) -> None:
     assert "the optimizer state" in finding.summary, "Adagrad has no momentum"
     cleared = every_other | {"grads_none": [8 * (index % 2) for index in range(COUNT)]}
     assert make.check("step-without-backward", make.process(cleared))[2].confidence == "certain"
+    late = make.steps() | {"backwards": [1] * 300 + [i % 2 for i in range(100)], "grads_none": [0] * 300 + [8] * 100}
+    assert "From step 301 on, 50% of the steps" in make.check("step-without-backward", make.process(late))[2].summary
+
+
+def test_an_optimizer_of_the_script_s_own_may_not_divide_the_scale_out(make) -> None:
+    counts = [8 if index % 5 == 0 else 4 for index in range(COUNT)]
+    site = {"site": 0, "role": "backward", "file": "t.py", "line": 4, "function": "f", "source": "loss.backward()"}
+    longer = accumulating(make, backwards=counts, loader_batches=counts, loss_divisor=[4] * COUNT)
+    longer |= {"grads_discarded": [0] * COUNT, "grads_cleared": [0] * COUNT}
+    for name, said in (("AdamW8bit", True), ("MySGD", False), ("SGD", False)):
+        process = make.process(longer, optimizers=[{"optimizer": 0, "name": name, "parameters": 8}], sites=[site])
+        assert ("evens out" in make.check("irregular-accumulation", process)[2].summary) == said
 
 
 @pytest.mark.parametrize(

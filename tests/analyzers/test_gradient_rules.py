@@ -215,7 +215,8 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     _, _, finding = make.check("missing-zero-grad", make.process(steps))
     assert finding.first_step == 201
     assert finding.cost.share == pytest.approx(0.5, abs=0.02)
-    assert "200 of 400 steps reused" in finding.title
+    assert finding.title == "Gradients are no longer cleared: 200 of 400 steps reused old ones"
+    assert "since the start" not in finding.summary, "they were cleared until then"
     looked = [value if step % 5 == 0 else None for step, value in enumerate([0] * 200 + [8] * 200)]
     _, _, sampled = make.check("missing-zero-grad", make.process(steps | {"grads_carried": looked}))
     assert "40 of 80 steps looked at reused" in sampled.title
@@ -225,6 +226,36 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     assert make.check("missing-zero-grad", make.process(steps))[2].last_step == 380
     steps["grads_carried"] = [8 if step % 60 else 0 for step in range(301)] + [None] * 99
     assert make.check("missing-zero-grad", make.process(steps))[2].last_step == 400, "one clear is no end of it"
+
+
+def test_gradients_that_were_not_there_before_were_not_cleared_before(make) -> None:
+    """A loss scaler skips the first steps, or layers are unfrozen later: nothing was to be cleared until then."""
+    late = make.steps() | {"grads_carried": [0] * 4 + [8] * 396, "skipped": [True] * 3 + [False] * 397}
+    assert "never cleared" in make.check("missing-zero-grad", make.process(late))[2].title
+    unfrozen = make.steps() | {"grads_carried": [0] * 200 + [3] * 200, "grads_none": [6] * 200 + [0] * 200}
+    assert make.check("partial-zero-grad", make.process(unfrozen))[2].title.endswith("never cleared")
+    known = unfrozen | {"grads_none": [0] * 400}
+    assert make.check("partial-zero-grad", make.process(known))[2].title.endswith("no longer cleared")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("model.head.zero_grad()", "opt.zero_grad()  # not: model.head.zero_grad()"),
+        ("other.zero_grad(set_to_none=True)", "opt.zero_grad()  # not: other.zero_grad(set_to_none=True)"),
+        ("opt.zero_grad()", "opt.zero_grad()"),
+        ("for p in body.parameters(): p.grad = None", "opt.zero_grad()"),
+    ],
+)
+def test_the_call_that_misses_gradients_is_the_script_s_own(make, line: str, code: str) -> None:
+    shared = {"file": "a.py", "function": "main"}
+    sites = [
+        shared | {"site": 1, "role": "zero_grad", "line": 5, "source": line},
+        shared | {"site": 2, "role": "step", "line": 9, "source": "opt.step()"},
+    ]
+    steps = make.steps() | {"grads_carried": [0] + [3] * (COUNT - 1)}
+    finding = make.check("partial-zero-grad", make.process(steps, sites=sites))[2]
+    assert finding.fix_code == code
 
 
 def test_gradients_that_are_cleared_once_per_epoch(make) -> None:

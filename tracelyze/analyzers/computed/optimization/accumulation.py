@@ -22,8 +22,10 @@ NOT_PER_BATCH: Final = (
 NEAR: Final = 3  # lines: a scheduler and a scaler may be between the step and its zero_grad
 SCALE_MATTERS: Final = ("SGD", "ASGD", "ByHand")
 """Optimizers whose steps are as long as the gradient; Adam and its kin divide that out."""
+_EVENS_OUT: Final = ("Adadelta", "Adafactor", "Adagrad", "RMSprop", "Rprop", "Lion", "Muon", "LAMB", "Lamb", "LARS")
 
 NEVER: Final = "never cleared"
+NO_LONGER: Final = "no longer cleared"
 _MANUAL: Final = (
     " With automatic_optimization = False, Lightning clears gradients before it validates, and at no step: "
     "training_step has to."
@@ -32,6 +34,12 @@ _CLEARING: Final = ("zero_grad", "clear-text")  # roles of lines
 _SAME: Final = 1e-3  # of a loss: bfloat16 aside, sums in another order differ by far less, divisors by far more
 _LOOKS: Final = 3  # steps: one or two may agree by chance
 _HALF: Final = 0.5  # of the steps: looks at every second step, or fewer, may miss clearings as regularly as they come
+
+
+def evens_out(name: str) -> bool:
+    """Whether an optimizer of this class is known to divide out a factor of its gradients. A class of the script's own
+    may do anything."""
+    return name in _EVENS_OUT or "adam" in name.lower()
 
 
 def one_each(optimization: Optimization) -> Mask:
@@ -51,19 +59,32 @@ def carries(optimization: Optimization) -> float | None:
     return float((carried[known] > 0).mean()) if known.any() else None
 
 
-def rarely_cleared(optimization: Optimization, cleared: Mask) -> tuple[str, str, Location | None]:
+def rarely_cleared(optimization: Optimization, first: int, cleared: Mask) -> tuple[str, str, Location | None]:
     """How often gradients are cleared, since when they are summed, and the line that clears them, if it is the only
-    one. `cleared`: steps, shape [steps], after the first with old gradients, that had none of them.
+    one. `first`: the row of the first step with old gradients; `cleared`: steps after it that had none of them, shape
+    [steps].
     """
     at, known = timing.numbers(optimization)[cleared], optimization.steps.known("grads_carried")
-    if not len(at):
+    if not len(at) and not was_cleared_before(optimization, first):
         return NEVER, "the start", None
     gaps = np.unique(np.diff(at))
     regular = len(gaps) == 1 and float(known.mean()) > _HALF
     often = f"cleared only every {int(gaps[0]):,} steps" if regular else "cleared only now and then"
+    often = often if len(at) else NO_LONGER
     lines = {one.file_line: one for role in _CLEARING for one in reversed(optimization.process.locations(role))}
     alone = len(lines) == 1 and len(optimization.process.optimizations) == 1
     return often, "they were last cleared", next(iter(lines.values())) if alone else None
+
+
+def was_cleared_before(optimization: Optimization, first: int) -> bool:
+    """Whether a step before the row `first` was seen to begin without any gradient that the step before it had used:
+    then something cleared them. What a loss scaler skips uses none, and tensors that get gradients later had none."""
+    steps = optimization.steps
+    present = steps["parameters"] - np.nan_to_num(steps["grads_none"])
+    used = timing.trained_steps(optimization) & (present > 0)
+    clean = used & (steps["grads_carried"] == 0)
+    clean[first:] = False
+    return bool((clean[1:] & used[:-1] & (present[1:] >= present[first])).any())
 
 
 def by_hand_in_lightning(optimization: Optimization) -> str:

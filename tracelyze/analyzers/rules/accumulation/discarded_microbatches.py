@@ -8,14 +8,14 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import percent, share_of
+from tracelyze.formatting import capitalized, percent, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
-    from tracelyze.diagnosis import Location
 
 BY_HAND = r"\.grad\s*=\s*None\b"
 
@@ -61,35 +61,46 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         first = 0  # the very first backwards are not watched yet
     begin = timing.step_at(optimization, first)
     count = int(np.median(steps["backwards"][bad]))
-    lost = (count - 1) / count
+    gone = int(np.median(steps["grads_discarded"][bad]))
+    filled = int(np.median((steps["parameters"] - np.nan_to_num(steps["grads_none"]))[bad]))
     line = script_lines.only(optimization.process, "clears")
     by_hand = script_lines.only(optimization.process, "grad-set", BY_HAND) if line is None else None
-    cleared = f"line {line.line} clears the gradients" if line is not None else "gradients are cleared"
+    whole = gone >= limits["tensors"] * filled
+    gradients = "the gradients" if whole else f"{gone} of {filled} gradients"
+    each = whole and (count == 2 or clearing.beside_each_backward(optimization, line or by_hand))
+    lost = (count - 1) / count if each else 1 / count
+    who = f"line {line.line} clears {gradients}" if line is not None else f"{gradients} are cleared"
+    fix, code = clearing.between_backwards(optimization, line or by_hand)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{count - 1} of {count} micro-batches are thrown away: {cleared} between the backwards",
+        title=f"{count - 1} of {count} micro-batches are thrown away: {who} between the backwards"
+        if each
+        else f"{capitalized(who)} between the {count} backwards of a step",
         summary=(
-            f"Every step runs {count} backwards, one for each micro-batch, and in "
-            f"{share_of(share, 'observed steps')} the gradients were cleared between them. The step sees only the "
-            f"last micro-batch: {percent(lost)} of the computation is wasted, and the effective batch is {count} times "
-            "too small."
+            f"A step runs {count} backwards, one for each micro-batch. In {share_of(share, 'observed steps')} "
+            f"{gradients} were cleared between them. "
+            + (
+                f"The step sees only the last micro-batch: {percent(lost)} of the computation is wasted, and the "
+                f"effective batch is {count} times too small."
+                if each
+                else "What the micro-batches before the last clearing had added to these is lost: the step does not "
+                "see it."
+            )
             + (f" Line {by_hand.line} sets gradients to None: {by_hand.source}." if by_hand else "")
         ),
-        fix=f"{_moved(line or by_hand, optimization.step_location)}, and nowhere else: under the same condition as the "
-        "step, or, with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps.",
-        fix_code="optimizer.step()  # as it is\noptimizer.zero_grad()",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("steps with gradients cleared between backwards", share, "share", *limits.against("share")),
             Evidence("backwards per step", count, "", 2, "accumulation starts at two"),
-            Evidence("gradients cleared between them", int(np.median(steps["grads_discarded"][bad])), "tensors", 0,
-                     "none in a loop that accumulates"),
+            Evidence("gradients cleared between them", gone, "tensors", 0, "none in a loop that accumulates"),
         ],
-        cost=timing.scaled(timing.cost_of(optimization, bad), lost),
+        cost=timing.scaled(timing.cost_of(optimization, bad), lost) if whole else None,
         location=line or by_hand or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.over_steps(
@@ -98,14 +109,6 @@ def _finding(optimization: Optimization, bad: Mask, share: float, limits: Limits
         ) + pictures.loss(optimization),
         false_alarm="A loop that sums the gradients of its micro-batches in tensors of its own.",
     )  # fmt: skip
-
-
-def _moved(line: Location | None, step: Location | None) -> str:
-    """What to do with the only line that clears, where it and the step stand in one file of the script."""
-    if line is None or step is None or line.file != step.file:
-        return "Call zero_grad right behind the optimizer's step"
-    cleared = "zero_grad" if "zero_grad" in line.source else "what clears the gradients"
-    return f"Move {cleared} from line {line.line} to right behind the optimizer's step (line {step.line})"
 
 
 RULE = Rule(
@@ -128,6 +131,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "the order of the calls is the same in every step"),
         Threshold("steps", 3, "steps", "one or two could be batches that the loop gave up"),
+        Threshold("tensors", 0.9, "share", "of the gradients: with fewer, a part of the model accumulates"),
         Threshold(
             "clipped", 0.5, "share", "most of these steps: a sum kept elsewhere is a habit, one clip more is not"
         ),

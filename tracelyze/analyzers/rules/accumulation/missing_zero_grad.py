@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -17,23 +17,6 @@ from tracelyze.formatting import share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
-FIX = (
-    "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
-)
-FIX_CODE = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
-FIX_CLOSURE = (
-    "Clear the gradients at the beginning of the closure: the optimizer may call it several times in one step."
-)
-CODE_CLOSURE = """\
-def closure():
-    optimizer.zero_grad()
-    loss = criterion(model(x), y)
-    loss.backward()
-    return loss
-
-optimizer.step(closure)
-"""
-CODE_BY_HAND = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
 ALIKE = "If you sum gradients over several optimizer steps on purpose, which is rare, this is what you asked for."
 
 
@@ -43,7 +26,7 @@ def check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skip
     if optimization.steps.has("grads_carried"):
         return _direct(optimization, limits)
     if optimization.steps.has("grad_norm"):
-        return growing_gradients.finding(optimization, RULE.id, FIX, FIX_CODE, limits)
+        return growing_gradients.finding(optimization, RULE.id, clearing.FIX, clearing.FIX_CODE, limits)
     return missing(optimization.process, "steps.grads_carried", RULE.absent)
 
 
@@ -60,13 +43,15 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     if count < limits["steps"] or share < limits["share"]:
         where = "no step" if count == 0 else f"only {count} of {int(usable.sum()):,} steps"
         return Passed(f"{where} used gradients that an earlier step had already used")
-    begin, name, closure = timing.step_at(optimization, first), timing.name_of(optimization), _in_closure(optimization)
+    begin, name = timing.step_at(optimization, first), timing.name_of(optimization)
     if accumulation.another_is_cleared(optimization, 1 - limits["share"]):
         return Passed(f"only the gradients{name} are never cleared: that is partial-zero-grad")
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
-    rarely, since_when, line = accumulation.rarely_cleared(optimization, since & (steps["grads_carried"] == 0))
+    rarely, since_when, line = accumulation.rarely_cleared(optimization, first, since & (steps["grads_carried"] == 0))
     unreached = f" Line {line.line} is not reached in each step." if line else ""
+    more = unreached or accumulation.by_hand_in_lightning(optimization)
+    fix, code = clearing.once_per_step(optimization, more)
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
     stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
     return Finding(
@@ -79,8 +64,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
             f"{since_when}: do not trust weights trained from step {begin:,} on."
         ),
-        fix=(FIX_CLOSURE if closure else FIX) + (unreached or accumulation.by_hand_in_lightning(optimization)),
-        fix_code=CODE_CLOSURE if closure else CODE_BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE,
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         last_step=timing.seen_until(optimization, carried, usable, limits["steps"]),
         first_second=timing.second_at(optimization, first),
@@ -98,15 +83,8 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         seen_at=stepped,
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
-        diff=None if closure else edits.clear_after_step(optimization),
+        diff=None if clearing.in_closure(optimization) else edits.clear_after_step(optimization),
     )
-
-
-def _in_closure(optimization: Optimization) -> bool:
-    """Whether its backwards run within its steps, in a function that the script hands to them."""
-    step, backward = optimization.step_location, optimization.backward_location
-    given = re.search(r"\.step\((?P<name>\w+)\)", step.source) if step is not None else None
-    return given is not None and backward is not None and backward.function == given["name"]
 
 
 def _charts(optimization: Optimization, begin: int) -> list[Chart]:

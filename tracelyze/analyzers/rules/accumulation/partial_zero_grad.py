@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import foreign_gradients
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import called, edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.optimizers import own_backwards, own_clears
+from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_backwards, own_clears
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent
@@ -61,25 +61,28 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
     beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
     behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
     before = own_backwards.cleared_before(optimization) if alone and whole and not beside and not behind else None
-    code = "optimizer.zero_grad()      # not: model.head.zero_grad()"
-    if alone:
+    by_trainer = clearing.in_part(optimization.process)
+    fix, code = by_trainer or ("Clear everything the optimizer holds, with its own zero_grad().", _code(optimization))
+    if alone and not by_trainer:
         code = f"{called.assigned(optimization.made_at) or 'optimizer'}.zero_grad()  # once per step of its own"
     cleared = optimization.zero_grad_location or optimization.step_location
+    earlier = accumulation.was_cleared_before(optimization, first)
+    never = "hardly ever" if share < 1 else "no longer" if earlier else "never"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{which} gradients{name} are {'never' if share == 1 else 'hardly ever'} cleared",
+        title=f"{which} gradients{name} are {never} cleared",
         summary=(
             f"From step {begin:,} on, {kept}. These parameters follow the sum of all their gradients"
-            + (". " if share == 1 else " since these were cleared last. ")
+            + (". " if never == "never" else " since these were cleared last. ")
             + (
                 f"Another optimizer's gradients are cleared at each step; those{name} are not.{said}"
                 if alone
                 else "The clearing call misses them: it clears a module, parameters or an optimizer without them."
             )
         ),
-        fix=before.fix if before else "Clear everything the optimizer holds, with its own zero_grad().",
+        fix=before.fix if before else fix,
         fix_code=before.code if before else code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(part)[-1])),
@@ -101,6 +104,16 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
         false_alarm="A part of the model that accumulates gradients over several steps on purpose.",
         diff=beside[1] if beside else behind or (before.diff if before else None),
     )
+
+
+def _code(optimization: Optimization) -> str:
+    """The optimizer's own call, beside what the script calls today, where that is a call of something else's."""
+    place, step = optimization.zero_grad_location, optimization.step_location
+    stepped = edits.STEP.fullmatch(step.source) or edits.SCALER_STEP.fullmatch(step.source) if step else None
+    if place is None or stepped is None or not edits.CLEAR.fullmatch(place.source):
+        return "optimizer.zero_grad()"
+    other = place.source.partition(".zero_grad(")[0] != stepped["optimizer"]
+    return f"optimizer.zero_grad(){f'  # not: {place.source}' * other}"
 
 
 RULE = Rule(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import share_of
+from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -39,23 +40,25 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     share = float(bad.sum()) / float(usable.sum())
     alone = len(optimization.process.optimizations) == 1
     text = script_lines.only(optimization.process, "clear-text") if alone else None  # a handler's, or another method's
-    clears = optimization.zero_grad_location or text
+    known = optimization.zero_grad_location
+    clears = known if clearing.clears(known) else text
+    out = clearing.taken_out(optimization.process, clears)
     only = script_lines.said(text, "clears gradients") if text is not None and text == clears else ""
     # Another loss's backward may have filled them on its way, and been cleared rightly: then one of its own is missing.
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain" if alone else "likely",
-        title=f"zero_grad runs between backward and step{timing.name_of(optimization)}, in {int(bad.sum()):,} observed "
-            "steps",
+        title=f"Gradients{timing.name_of(optimization)} are cleared between backward and step, in "
+        f"{plural(int(bad.sum()), 'observed step')}",
         summary=(
             f"In {share_of(share, 'observed steps')} the gradients were cleared after backward had filled them and "
-            "before the optimizer stepped. The step then has no gradients: the model does not learn; at most, its "
-            f"weights decay.{only}"
+            "before the optimizer stepped. The step then has no gradients: these weights do not learn; at most, "
+            f"they decay.{only}"
         ),
-        fix="Clear the gradients before backward or after the step, never in between."
+        fix=(out or "Clear the gradients before backward or after the step, never in between.")
         + (" If the cleared gradients came from another loss, the backward() of this one is missing." * (not alone)),
-        fix_code="optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
+        fix_code="" if out else "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),

@@ -1,0 +1,129 @@
+"""What to change about the clearing of gradients: in a loop of the script's own, in a closure, and beside a trainer.
+
+Where a trainer's loop makes the steps, the script has no `optimizer.step()` beside which a zero_grad could be put, and
+that loop clears by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import trainer_examples
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
+
+FIX: Final = (
+    "Clear the gradients once per optimizer step: right after the step, or before the first backward pass of the next."
+)
+FIX_CODE: Final = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
+_IN_CLOSURE: Final = (
+    "Clear the gradients at the beginning of the closure: the optimizer may call it several times in one step."
+)
+_CLOSURE: Final = """\
+def closure():
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    return loss
+
+optimizer.step(closure)
+"""
+_BY_HAND: Final = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
+OWN: Final = (
+    "{call}() makes the steps. The loops of transformers and of Lightning clear gradients once per step by themselves: "
+    "look for what keeps this one from it, such as a zero_grad() or optimizer_zero_grad() that was overridden and does "
+    "nothing."
+)
+OUT: Final = (
+    "{line}: {call}() makes the steps, and the loops of transformers and of Lightning clear gradients once per step by "
+    "themselves."
+)
+_NOWHERE_ELSE: Final = (
+    ", and nowhere else: under the same condition as the step, or, with Accelerate, inside of accumulate(), where the "
+    "wrapped optimizer skips both between steps."
+)
+_BESIDE: Final = (
+    "{call}() makes the steps. The Trainer of transformers clears the gradients of its model alone: have a callback "
+    "clear what else the optimizer holds. In Lightning, look for a zero_grad() or optimizer_zero_grad() that was "
+    "overridden."
+)
+_CALLBACK: Final = """# with the Trainer of transformers, before it trains:
+class ClearAll(TrainerCallback):
+    def on_step_end(self, args, state, control, optimizer=None, **kwargs):
+        optimizer.zero_grad()
+
+{trainer}.add_callback(ClearAll())"""
+_CALL: Final = re.compile(r"\.(?:train|fit)\(")
+
+
+def once_per_step(optimization: Optimization, more: str) -> tuple[str, str]:
+    """Words and an example where nothing clears. `more`: what is known of it, for a loop of the script's own."""
+    call = _call(optimization.process)
+    if call:
+        return OWN.format(call=call), ""
+    if in_closure(optimization):
+        return _IN_CLOSURE + more, _CLOSURE
+    return FIX + more, _BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE
+
+
+def in_closure(optimization: Optimization) -> bool:
+    """Whether its backwards run within its steps, in a function that the script hands to them."""
+    step, backward = optimization.step_location, optimization.backward_location
+    given = re.search(r"\.step\((?P<name>\w+)\)", step.source) if step is not None else None
+    return given is not None and backward is not None and backward.function == given["name"]
+
+
+def in_part(process: Process) -> tuple[str, str] | None:
+    """Words and an example where a trainer's loop leaves a part uncleared; None where the script makes the steps."""
+    trainer, method = trainer_examples.trainer_of(process)
+    if not trainer:
+        return None
+    return _BESIDE.format(call=f"{trainer}.{method}"), _CALLBACK.format(trainer=trainer) if method == "train" else ""
+
+
+def taken_out(process: Process, line: Location | None) -> str:
+    """What to do where gradients are cleared at a wrong time, beside a trainer's loop, by this line where it is known;
+    empty where the script makes the steps."""
+    call = _call(process)
+    if not call:
+        return ""
+    where = f"Take the clearing out of line {line.line}" if clears(line) and line else "Take this clearing out"
+    return OUT.format(line=where, call=call)
+
+
+def between_backwards(optimization: Optimization, line: Location | None) -> tuple[str, str]:
+    """Words and an example where gradients are cleared between the backwards of a step, by this line if it is known."""
+    out = taken_out(optimization.process, line)
+    if out:
+        return out, ""
+    step = optimization.step_location
+    moved = "Call zero_grad right behind the optimizer's step"
+    if line is not None and step is not None and line.file == step.file:
+        cleared = "zero_grad" if "zero_grad" in line.source else "what clears the gradients"
+        moved = f"Move {cleared} from line {line.line} to right behind the optimizer's step (line {step.line})"
+    return moved + _NOWHERE_ELSE, "optimizer.step()  # as it is\noptimizer.zero_grad()"
+
+
+def beside_each_backward(optimization: Optimization, line: Location | None) -> bool:
+    """Whether a line that clears stands in one block with the only backward, and so runs as often. Elsewhere it may run
+    for some of the micro-batches alone."""
+    backwards = optimization.process.locations("backward")
+    if line is None or len(backwards) != 1 or backwards[0].file_function != line.file_function:
+        return False
+    text = recorded_text.around(optimization.process, line)
+    between = range(min(line.line, backwards[0].line), max(line.line, backwards[0].line) + 1)
+    depths = [recorded_text.indent_of(text[at]) for at in between if text.get(at, "").strip()]
+    return all(at in text for at in between) and depths[0] == depths[-1] == min(depths)
+
+
+def clears(line: Location | None) -> bool:
+    """Whether a line clears gradients by itself, and is not the trainer's call, in which all that happens."""
+    return line is not None and not _CALL.search(line.source)
+
+
+def _call(process: Process) -> str:
+    return ".".join(trainer_examples.trainer_of(process)).strip(".")
