@@ -80,7 +80,8 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
             f"Losses are divided by {usual:.0f}, but {int(windows.sum()):,} of {len(windows):,} steps, from step "
             f"{begin:,} on, sum {sums} backwards. {why} Their gradient is {number(count / usual)} "
             "times that of a full step"
-            + (f", and with {name} so is the update." if matters else f"; {name} evens out a part of that.")
+            + (f", and with {name} so is the update." if matters else "")
+            + (f"; {name} evens out a part of that." if accumulation.evens_out(name) else "." * (not matters))
         ),
         fix=fix,
         fix_code=code,

@@ -83,9 +83,10 @@ def _repeated(optimization: Optimization, idle: Mask) -> tuple[int, int]:
 
 def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
     first = int(np.argmax(idle))
+    of_steps = share_of(float(idle[first:].mean()), "steps")
     begin, count, name = timing.step_at(optimization, first), int(idle.sum()), timing.name_of(optimization)
     effect = (
-        "There were no gradients at all, so these steps changed nothing, but a schedule that counts steps runs ahead."
+        "There were no gradients at all: these steps changed nothing, but a schedule that steps with them runs ahead."
         if empty
         else "They apply the gradients of the previous step again, as if the learning rate were larger, and the "
         "optimizer state (momentum, squares) counts them twice."
@@ -96,7 +97,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         confidence="certain" if empty else "likely",
         title=f"{plural(count, 'optimizer step')}{name} ran without a "
         + ("new backward pass" if name else "backward pass since the step before"),
-        summary=f"From step {begin} on, {share_of(share, 'steps')} had no new gradients. {effect}",
+        summary=f"From step {begin:,} on, {of_steps} had no new gradients. {effect}",
         fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
         fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
         first_step=begin,
@@ -110,15 +111,11 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         cost=timing.cost_of(optimization, idle),
         location=optimization.step_location,
         charts=pictures.over_steps(
-            optimization,
-            "Backward passes per step",
-            "backwards",
-            {"backwards": "backwards"},
+            optimization, "Backward passes per step", "backwards", {"backwards": "backwards"},
             [Mark(float(begin), "none")],
-        )
-        + pictures.loss(optimization),
+        ) + pictures.loss(optimization),
         false_alarm="Gradients that torch.autograd.grad computes at some steps, written into .grad by hand.",
-    )
+    )  # fmt: skip
 
 
 RULE = Rule(

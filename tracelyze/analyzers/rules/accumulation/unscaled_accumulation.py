@@ -67,8 +67,8 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
         f"With {called} each update is {at_most}{count} times as large as that of one large batch, as if the learning "
         f"rate were {count} times higher{but}."
         if matters
-        else f"{name} divides most of that out again, but gradient clipping and logged gradient norms are off by that "
-        "factor."
+        else f"{name} {'divides' if accumulation.evens_out(name) else 'may divide'} most of that out again, but "
+        "gradient clipping and logged gradient norms are off by that factor."
     )
     computes = of_trainer.method(optimization) if by_framework else None
     fix, code = of_trainer.remedy(optimization, count)
