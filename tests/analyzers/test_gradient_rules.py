@@ -924,6 +924,47 @@ def test_gradients_are_unscaled_once_a_step(make, clips: int, edited: bool) -> N
     assert finding.fix_code.endswith(lines["clip"]), "with the script's own limit and names"
 
 
+@pytest.mark.parametrize(
+    ("backward", "step", "code"),
+    [
+        (
+            "accelerator.backward(loss)",
+            "opt.step()",
+            "if accelerator.sync_gradients:\n    accelerator.clip_grad_norm_(net.parameters(), 1.0)",
+        ),
+        (
+            "self.fabric.backward(loss)",
+            "self.opt.step()",
+            "self.fabric.clip_gradients(net, self.opt, max_norm=1.0)",
+        ),
+        (
+            "trainer.fit(net)",
+            "trainer.fit(net)",
+            "def on_before_optimizer_step(self, optimizer):\n    nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+        ),
+        (
+            "self.manual_backward(loss)",
+            "opt.step()",
+            "def on_before_optimizer_step(self, optimizer):\n    nn.utils.clip_grad_norm_(net.parameters(), 1.0)",
+        ),
+        ("trainer.train()", "trainer.train()", "TrainingArguments(output_dir, max_grad_norm=1.0)"),
+    ],
+)
+def test_where_a_library_holds_the_scaler_the_script_is_not_told_to_call_it(
+    make, backward: str, step: str, code: str
+) -> None:
+    shared = {"file": "a.py", "function": "f"}
+    lines = {"backward": backward, "clip": "nn.utils.clip_grad_norm_(net.parameters(), 1.0)", "step": step}
+    sites = [
+        shared | {"site": number, "role": role, "line": number, "source": line, "excerpt_line": number, "excerpt": line}
+        for number, (role, line) in enumerate(lines.items(), 1)
+    ]
+    steps = make.steps() | {"clips": [1] * COUNT, "clipped_scaled": [True] * COUNT, "scale": [65536.0] * COUNT}
+    finding = make.check("clip-before-unscale", make.process(steps, sites=sites))[2]
+    assert "scaler" not in finding.fix + finding.fix_code
+    assert code in finding.fix_code
+
+
 def test_a_line_that_unscales_behind_the_clip_moves(make) -> None:
     """A second call of unscale_ in the same step raises: the first one is moved, and none is added."""
     lines = {
@@ -1112,11 +1153,17 @@ def test_clipping_that_is_always_active(make) -> None:
     status, _, finding = make.check("clipping-always-active", make.process(clipped(make)))
     assert (status, finding.severity) == ("fired", "info")
     assert "12 times max_norm" in finding.title
-    assert "SGD gets every gradient with norm 0.5" in finding.summary
+    assert "SGD gets these gradients with norm 0.5" in finding.summary
     assert "max_norm=7.4" in finding.fix_code
     assert "raise the rate from there" in finding.fix, "steps may have been too short all along"
     adam = make.process(clipped(make), optimizers=[{"optimizer": 0, "name": "Adam", "device": "cpu"}])
     assert "divides the common factor out" in make.check("clipping-always-active", adam)[2].summary
+    own = make.process(clipped(make), optimizers=[{"optimizer": 0, "name": "MySGD", "device": "cpu"}])
+    assert "MySGD" not in make.check("clipping-always-active", own)[2].summary, "what it does is not known"
+    rarely = clipped(make)
+    rarely["grad_norm"] = [0.9 if index % 25 == 0 else norm for index, norm in enumerate(rarely["grad_norm"])]
+    title = make.check("clipping-always-active", make.process(rarely))[2].title
+    assert title.startswith("Clipping acts on all steps"), "those aside whose norm is five times max_norm"
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import clip_values
 from tracelyze.analyzers.evidence import edits, pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import unscaled_clips
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number, share_of
@@ -63,18 +64,23 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
     fix = OWN.format(name=timing.training_of(optimization)) if partly else FIX
     fix = LATE.format(line=late.line) if late else fix
     fix = NORM.format(at=f" (line {taken.line})" if taken else "") if given else fix
+    code = f"{unscale}\n{GIVEN if given else clip_values.own_line(optimization)}"
+    own = unscaled_clips.by_library(
+        optimization.process, optimization.backward_location, clip_values.own_line(optimization)
+    )
+    fix, code = own if own is not None and diff is None and late is None else (fix, code)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
         title=f"Gradients{timing.name_of(optimization)} are clipped while scaled"
-        + ("" if partly else f": the clip acts {times} too hard"),
+        + ("" if partly else f": the clip sees them {times} too large"),
         summary=(
             f"In {share_of(share, 'clipped steps')} the gradients{timing.name_of(optimization)} were still multiplied "
             f"by the loss scale, so the clip saw them {times} too large. {_cut(optimization, bad, partly)}"
         ),
         fix=fix,
-        fix_code=f"{unscale}\n{GIVEN if given else clip_values.own_line(optimization)}",
+        fix_code=code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),

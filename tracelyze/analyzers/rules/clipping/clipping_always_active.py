@@ -44,16 +44,18 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
             f"the norm exceeds max_norm in {percent(float((times > 1).mean()))} of the steps, "
             f"{number(float(np.median(times)))} times it in the median"
         )
-    return _finding(optimization, float(np.median(times)), share, norm[rows], float(np.median(bound[rows])), limits)
+    return _finding(optimization, times, share, norm[rows], float(np.median(bound[rows])), limits)
 
 
 def _finding(
-    optimization: Optimization, times: float, share: float, norms: Floats, bound: float, limits: Limits
+    optimization: Optimization, over: Floats, share: float, norms: Floats, bound: float, limits: Limits
 ) -> Finding:
+    """`over`: the norms over max_norm; `share`: of the steps, those in which that is more than the limit."""
     name = str(optimization.facts.get("name") or "The optimizer")
+    times, acts = float(np.median(over)), float((over > 1).mean())
     if name in accumulation.SCALE_MATTERS:
         effect = (
-            f"{name} gets every gradient with norm {number(bound)}, whatever it was before: it does not shrink as the "
+            f"{name} gets these gradients with norm {number(bound)}, whatever it was before: it does not shrink as the "
             "loss flattens out."
         )
         also = (
@@ -61,9 +63,10 @@ def _finding(
             "then as long as now; if the loss falls slowly, raise the rate from there."
         )
     else:
+        little = f"{name} divides the common factor out again, so little is lost. But"
         effect = (
-            f"{name} divides the common factor out again, so little is lost. But every batch counts the same, however "
-            "large its gradient, and the clip does not single out outliers."
+            f"{little if accumulation.evens_out(name) else 'So'} these batches all count the same, however large their "
+            "gradient, and the clip does not single out outliers."
         )
         also = ""
     begin = timing.step_at(optimization, 0)
@@ -74,7 +77,7 @@ def _finding(
         rule=RULE.id,
         severity="info",
         confidence="certain",
-        title=f"Clipping acts on {share_of(share, 'steps')}: the norm is {number(times)} times max_norm",
+        title=f"Clipping acts on {share_of(acts, 'steps')}: the norm is {number(times)} times max_norm",
         summary=(
             f"The norm before clipping{timing.name_of(optimization)} was over {number(limits['times'])} times max_norm "
             f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
