@@ -269,6 +269,29 @@ def test_a_relu_that_dies_on_the_way(make) -> None:
     assert "learning rate" in finding.fix
 
 
+def test_relus_that_die_one_after_the_other(make) -> None:
+    """Each since a step of its own: none of them since the first."""
+    second = {"layer0": "layer2", "relu": "relu2"}
+    early, late = outputs([1.0] * 12), outputs([0.5] * 6 + [1.0] * 6)
+    late = [row | {"module": second[row["module"]], "time": row["time"] + 0.01} for row in late if row["order"] < 3]
+    silent = [row | {"parameter": row["parameter"].replace("0", "2")} for row in of_hidden([0.1] * 6 + [0.0] * 6)]
+    silent = [row for row in silent if row["parameter"].startswith("layer2")]
+    rows = {"activations": early + late, "parameters": of_hidden([0.0] * 12) + silent}
+    finding = make.check("dead-relu", make.process(stuck(make), more=rows))[2]
+    assert finding.title == "2 of 2 ReLUs died: nothing but zeros, the first since step 1"
+    assert finding.summary.startswith("From steps 1 to 54 on, to the end, relu (after layer0) and relu2 (after layer2)")
+
+
+@pytest.mark.parametrize(("kind", "code"), [("BatchNorm1d", "nn.init.ones_(layer.weight)"), ("Linear", "kaiming")])
+def test_a_normalisation_before_a_relu_has_no_fan(make, kind: str, code: str) -> None:
+    """Kaiming's initialisation raises where a weight has one dimension."""
+    looks = [row | ({"kind": kind} if row["module"] == "layer0" else {}) for row in outputs([1.0] * 12)]
+    rows = {"activations": looks, "parameters": of_hidden([0.0] * 12)}
+    finding = make.check("dead-relu", make.process(stuck(make), more=rows))[2]
+    assert code in finding.fix_code
+    assert ("kaiming" in finding.fix_code) == (kind == "Linear")
+
+
 @pytest.mark.parametrize(
     ("zeros", "norms"),
     [

@@ -325,6 +325,7 @@ def test_retain_graph(make) -> None:
     assert outcome(make, "retain-graph", graph_retained=[True] * COUNT) == ("fired", "warning")  # nothing piles up
     held = make.check("retain-graph", make.process(make.steps() | {"graph_retained": [True] * COUNT}))[2]
     assert "as long as something holds the loss" in held.summary, "a loss that a function has let go of holds nothing"
+    assert "pile up" not in " ".join(held.excluded), "nothing piles up here"
     assert outcome(make, "retain-graph", graph_retained=[True] * COUNT, live_graphs=growing) == ("fired", "warning")
     assert outcome(make, "retain-graph", graph_retained=[False] * COUNT, live_graphs=growing) == ("passed", "")
     used = [{"time": 1.0, "step": 1, "kind": "kept-graph", "name": "torch.autograd.grad"}]
@@ -350,6 +351,32 @@ def test_one_line_that_calls_all_backwards_of_a_step(make, microbatches: int, so
     assert (finding.diff is None) == bool(code), "without the graph the second backward fails"
     assert code in finding.fix_code
     assert ("total = total + " in finding.fix_code) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("source", "backwards", "edited", "code"),
+    [
+        ("loss.backward(retain_graph=True)", 1, True, "loss.backward()"),
+        ("self.manual_backward(loss, retain_graph=True)", 1, True, "self.manual_backward(loss)"),
+        (
+            "loss.backward(retain_graph=loss is not losses[-1])",
+            1,
+            False,
+            "",
+        ),  # a wrong condition, but one that is meant
+        ("loss.backward(retain_graph=True)", 2, False, "loss.backward()  # the last one of the step"),
+    ],
+)
+def test_a_graph_that_another_backward_of_the_step_may_need_is_not_edited_away(
+    make, source: str, backwards: int, edited: bool, code: str
+) -> None:
+    """Whether each of several backwards has a batch of its own was not recorded: the first may need the graph."""
+    steps = make.steps() | {"graph_retained": [True] * COUNT, "backwards": [backwards] * COUNT}
+    place = {"file": "a.py", "function": "train", "excerpt_line": 1, "excerpt": f"for loss in losses:\n    {source}"}
+    sites = [{"site": 2, "role": "backward", "line": 2, "source": source, **place}]
+    finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
+    assert (finding.diff is not None, finding.fix_code.startswith(code)) == (edited, True)
+    assert bool(finding.fix_code) == bool(code)
 
 
 @pytest.mark.parametrize("more", [{}, {"graph_retained": [True] * COUNT}])

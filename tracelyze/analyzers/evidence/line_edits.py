@@ -94,11 +94,14 @@ def without_activation(process: Process, place: Location | None, name: str) -> D
 
 
 def without_retained_graph(process: Process, place: Location | None) -> Diff | None:
-    """The backward without retain_graph=True; not where a graph of the backward itself needs what is retained."""
+    """The backward without retain_graph=True; not where a graph of the backward itself needs what is retained, nor
+    where a condition says which backwards retain theirs."""
 
     def changed(line: ParsedLine) -> str | None:
-        call = _only(line.calls("backward"))
+        call = _only(line.calls("backward", "manual_backward"))
         if not call or [one.arg for one in call.keywords] != ["retain_graph"]:
+            return None
+        if not isinstance(call.keywords[0].value, ast.Constant):
             return None
         kept = ", ".join(line.text_of(argument) for argument in call.args)
         return line.with_parts({call: f"{line.text_of(call.func)}({kept})"})

@@ -35,16 +35,17 @@ def finding(optimization: Optimization, reached: dict[str, Any], affected: Mask,
         rule=rule,
         severity="critical",
         confidence="certain",
-        title=f"The optimizer holds a different model from the one backward reaches: {count} tensors",
+        title=f"The optimizer holds other tensors than the model that backward reaches: all {plural(count, 'tensor')}",
         summary=(
             f"Backward computed gradients of {reached['names'] or plural(count, 'tensor')}, which no optimizer holds. "
             f"The {plural(count, 'tensor')} that the optimizer holds, of the same sizes in all, never had one: they "
-            "belong to another instance of the model. The script trains a copy (copy.deepcopy), or built the model "
-            "again after it had made the optimizer. No step changed what the loss is computed from."
+            "are those of another instance of the model, or of one whose tensors were replaced since. Usual causes: "
+            "the script trains a copy (copy.deepcopy), or once the optimizer is made it builds the model again or "
+            "loads weights with assign=True. No step changed what the loss is computed from."
         ),
         fix="Build the optimizer from the parameters of the model that computes the loss, after the last line that "
-        "builds, copies or replaces it.",
-        fix_code="model = build_model()  # or the copy that is to be trained\n"
+        "builds, copies or replaces it, or loads into it with assign=True.",
+        fix_code="# below the last line that builds, copies or replaces the model that computes the loss:\n"
         "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)",
         first_step=begin,
         last_step=timing.last_step(optimization),

@@ -11,7 +11,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Table
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Location
@@ -35,6 +35,24 @@ def remedy(untrained: bool, filled: Location | None) -> str:
             f"{start}, inputs that are not normalised."
         )
     return f"{look} LeakyReLU or GELU keep a gradient."
+
+
+def initialised(process: Process, layers: list[str]) -> str:
+    """An example that initialises these layers anew: scales of normalisations begin at one, and have no fan."""
+    kinds = {row["module"]: str(row["kind"]) for row in process.tables["activations"].records()}
+    norms = [name for name in layers if "Norm" in kinds.get(name, "")]
+    weights = "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')"
+    if len(norms) == len(layers):
+        weights = "nn.init.ones_(layer.weight)"
+    elif norms:
+        weights = f"{weights} if layer.weight.dim() > 1 else nn.init.ones_(layer.weight)"
+    return (
+        f"{AFTER_ALL}for name in {layers}:\n"
+        "    layer = model.get_submodule(name)\n"
+        f"    {weights}\n"
+        "    if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n"
+        "        nn.init.zeros_(layer.bias)"
+    )
 
 
 class Layer(NamedTuple):
@@ -81,7 +99,8 @@ def finding(optimization: Optimization, found: list[Layer], rule: str, limits: L
         ),
         fix="Lower or warm up the learning rate, and check for biases and weights initialised below zero and for "
         "inputs that are not normalised. LeakyReLU and GELU keep a gradient.",
-        fix_code=f"{AFTER_ALL}nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')  # the layer before it",
+        fix_code=f"{AFTER_ALL}# layer: the Linear or convolution before it\n"
+        "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')",
         first_step=worst.step,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -40,14 +40,14 @@ def finding(optimization: Optimization, trained: Mask, rule: str) -> Finding:
         title=f"The optimizer holds nothing trainable in all {plural(count, 'step')}: nothing was learned",
         summary=(
             f"In the whole run {of} that the optimizer holds had requires_grad set when it stepped, so no backward "
-            "could give them gradients. Backward did run, so something else in the model is trainable, but nothing "
-            "updates it."
+            "could give them gradients. Backward did run, so something else requires a gradient, other weights or an "
+            "input, but this optimizer does not hold it."
         ),
         fix=(
-            "Let what is to be trained require a gradient: freeze first, then add the new layers, or switch them on "
-            "again behind the lines that freeze."
+            "Hand the optimizer what is to be trained, and let that require a gradient: freeze first, then add the new "
+            "layers, then make the optimizer; or switch them on again behind the lines that freeze."
         ),
-        fix_code="model.requires_grad_(True)  # what is to be trained: above the line that makes the optimizer",
+        fix_code="print([name for name, p in model.named_parameters() if p.requires_grad])  # what can be trained now",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, int(np.argmax(trained))),

@@ -81,6 +81,9 @@ def _made_at(process: Process, dead: Dead) -> Location | None:
 def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first, looks = min(dead, key=lambda one: one.step), limits["looks"]
     filled = script_lines.filled(optimization.process) if first.step == 1 else None  # it never was alive
+    late = max(one.step for one in dead)
+    since = f"{'' if late == first.step else ', the first'} since step {first.step:,}"
+    from_when = f"From step {first.step:,}" if late == first.step else f"From steps {first.step:,} to {late:,}"
     names = listed(
         dict.fromkeys(
             one.module if one.module.startswith(FUNCTION) else f"{one.module} (after {one.fed_by})" for one in dead
@@ -93,18 +96,14 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros since step {first.step:,}",
+        title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros{since}",
         summary=(
-            f"From step {first.step:,} to the end, {names} put out only zeros in every forward checked. The input of "
+            f"{from_when} on, to the end, {names} put out only zeros in every forward checked. The input of "
             f"{first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and its own updates cannot "
             "revive it." + script_lines.said(filled, script_lines.FILLS)
         ),
         fix=_ZERO_WEIGHTS if zero else dead_units.remedy(first.untrained, filled),
-        fix_code=f"{dead_units.AFTER_ALL}for name in {list(dict.fromkeys(one.fed_by for one in dead))}:\n"
-        "    layer = model.get_submodule(name)\n"
-        "    nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
-        "    if layer.bias is not None:  # below zero it keeps the input of the ReLU there\n"
-        "        nn.init.zeros_(layer.bias)",
+        fix_code=dead_units.initialised(optimization.process, list(dict.fromkeys(one.fed_by for one in dead))),
         first_step=first.step,
         last_step=timing.last_step(optimization),
         evidence=[

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
 FIX_CODE = "hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()"
+LAST = "loss.backward()  # the last one of the step; those before it may need retain_graph=True"
 
 
 @each_optimization
@@ -98,6 +99,8 @@ def _detached(optimization: Optimization, state: str) -> str:
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
     """Nothing piles up; what it costs is the memory of one step's activations."""
     added = one_backward.of_several(optimization)
+    backward, shared = optimization.backward_location, one_backward.may_be_shared(optimization)
+    edit = None if shared else line_edits.without_retained_graph(optimization.process, backward)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -110,14 +113,15 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
             "are unaffected."
         ),
         fix=one_backward.FIX if added else "Drop retain_graph=True from the last backward of the step.",
-        fix_code=added or "loss.backward()",
+        fix_code=added or (LAST if shared else "loss.backward()" * (edit is not None)),
         first_step=begin,
         evidence=[
             Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
         ],
-        location=optimization.backward_location,
+        location=backward,
+        excluded=["Several losses on one graph: the last backward of the step keeps it too."],
         false_alarm="A graph that is used again after the step, for a measurement.",
-        diff=None if added else line_edits.without_retained_graph(optimization.process, optimization.backward_location),
+        diff=None if added else edit,
     )
 
 

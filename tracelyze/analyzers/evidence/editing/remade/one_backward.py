@@ -18,6 +18,14 @@ FIX: Final = (
 )
 
 
+def may_be_shared(optimization: Optimization) -> bool:
+    """Whether steps have several backwards of which it is not known that each goes through a batch of its own: then
+    all but the last may need the graph."""
+    steps = optimization.steps
+    several = steps["backwards"] > 1
+    return bool((several & ~(steps["microbatches"] >= steps["backwards"])).any())
+
+
 def of_several(optimization: Optimization) -> str:
     """The line that sums up, and the backward behind its loop, where one line calls all backwards of a step and these
     go through the same batch. Empty where each goes through a batch of its own, or lines of their own call them."""
