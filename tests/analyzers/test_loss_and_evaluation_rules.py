@@ -610,6 +610,32 @@ def test_train_in_eval_mode_after_some_validations(make, evaluated, status) -> N
     assert make.check("train-in-eval-mode", make.process(steps, evals=evals))[0] == status
 
 
+def test_train_in_eval_mode_says_what_is_known_of_how_it_came(make) -> None:
+    """A part of the steps is no "since then"; who switched it is said where a validation, or one line, is known."""
+    mode = [not (100 <= index < 150 or 250 <= index < 300) for index in range(COUNT)]
+    steps = make.steps() | {"model_in_train": mode, "modules_in_train": [3 * value for value in mode]}
+    evals = make.evals(5) | {"after_step": [100, 200, 250, 300, 350], "time_start": [5.0, 10.0, 12.5, 15.0, 17.5]}
+    partly = make.check("train-in-eval-mode", make.process(steps, evals=evals))[2]
+    assert partly.title == "33% of the steps since step 101 trained in eval mode"
+    assert "A validation switched it to eval mode, and it was only sometimes switched back" in partly.summary
+    off = {"model_in_train": [True] * 150 + [False] * 250, "modules_in_train": [3] * 150 + [0] * 250}
+    by_itself = make.check("train-in-eval-mode", make.process(make.steps() | off))[2]
+    assert "It was switched to eval mode, and it was never switched back" in by_itself.summary
+    evaluates = {"site": 20, "role": "eval-mode", "file": "t.py", "line": 7, "function": "fit"}
+    models = [{"model": 0, "name": "Net", "called_as": "net", "sensitive": "Dropout x2"},
+              {"model": 1, "name": "Net", "called_as": "teacher", "sensitive": "BatchNorm1d x2"}]  # fmt: skip
+    links = [{"optimizer": 0, "model": 0, "time": 0.0, "step": 0}]
+    for name, told in (("net", "Line 7 switched it"), ("teacher", "It was switched")):
+        sites = [evaluates | {"source": f"{name}.eval()"}]
+        process = make.process(make.steps() | off, sites=sites, models=models, more={"links": links})
+        said = make.check("train-in-eval-mode", process)[2].summary
+        assert told in said
+        assert "BatchNorm" not in said, "which the teacher has"
+    start = make.steps() | {"model_in_train": [False] * COUNT, "modules_in_train": [0] * COUNT}
+    never = make.check("train-in-eval-mode", make.process(start))[2]
+    assert (never.title, "validation" in never.fix) == ("The model trains in eval mode from the first step", False)
+
+
 DISTILLED = """def distill(teacher, student, train, valid):
     opt = torch.optim.Adam(student.parameters())
     student.train()  # with dropout

@@ -252,12 +252,16 @@ def frozen_at(process: Process) -> Location | None:
     return own[0] if len(own) == 1 else None
 
 
-def without_training_mode(process: Process) -> str:
-    """A sentence on what eval mode changes in a training step, by the kinds of modules that the models have."""
-    kinds = " ".join(str(row["sensitive"] or "") for row in process.models.records()).strip()
-    parts = []
-    if "ropout" in kinds or not kinds:
-        parts.append("Dropout is off, so nothing regularises")
-    if "BatchNorm" in kinds or not kinds:
+def without_training_mode(optimization: Optimization) -> str:
+    """A sentence on what eval mode changes in a training step, by the kinds of modules that the trained models have."""
+    process, links = optimization.process, optimization.process.tables.get("links")
+    rows = [row for row in (links.records() if links is not None else ()) if row["optimizer"] == optimization.optimizer]
+    held = {row["model"] for row in rows} - {None}
+    models = [row for row in process.models.records() if not held or row["model"] in held]
+    kinds = " ".join(str(row["sensitive"] or "") for row in models).strip()
+    if not kinds:
+        return "Dropout, BatchNorm and the like act in it as in an evaluation."
+    parts = ["Dropout is off"] if "ropout" in kinds else []
+    if "BatchNorm" in kinds:
         parts.append("BatchNorm uses old statistics instead of the batch's and does not update them")
     return f"{', and '.join(parts)}." if parts else f"What depends on the mode here: {kinds}."

@@ -8,9 +8,9 @@ import numpy as np
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.policies import acting
-from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing import own_names
-from tracelyze.analyzers.evidence.modes import kept_too_late, pretrained_part, stretches, teachers
+from tracelyze.analyzers.evidence.modes import kept_too_late, pretrained_part, stretches, switched, teachers
 from tracelyze.analyzers.evidence.settings import mode_calls
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.analyzers.recorded.table import Mask
     from tracelyze.diagnosis import Location
-
-FIX = "Switch back to train mode after every validation, before the next training forward."
-FIX_CODE = "model.train()  # after every validation, and before the first step"
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -63,29 +60,25 @@ def _finding(
     process, forward = optimization.process, _forward(optimization)
     model = own_names.model_at(process, forward) if forward else ""
     once = mode_calls.once_before_epochs(process, forward) if flipped else None
-    switched = script_lines.into_eval_mode(process)
-    late = kept_too_late.below(process, switched) if flipped else None
+    line = switched.into_eval_mode(process)
+    late = kept_too_late.below(process, line) if flipped else None
     if flipped:
-        title = f"The model{timing.name_of(optimization)} has trained in eval mode since step {begin:,}"
-        by = "A validation" if switched is None else f"Line {switched.line}"
-        back = "was never" if enough == "share" else "was only sometimes"
-        how = late.said if late else f"{by} switched it to eval mode, and it {back} switched back."
+        how = late.said if late else switched.said(optimization, first, share, line)
     else:
-        title = f"The model{timing.name_of(optimization)} trains in eval mode from the first step"
-        how = "It was never in train mode. Models loaded with from_pretrained start in eval mode."
+        how = "It was not in train mode before. Models loaded with from_pretrained start in eval mode."
     change = late or once
     diff = change.diff if change else line_edits.line_before(process, forward, f"{model}.train()") if model else None
     return Finding(
         rule=RULE.id,
         severity="critical" if flipped else "warning",
         confidence="certain" if flipped else "possible",
-        title=title,
+        title=switched.title(optimization, share, begin, flipped),
         summary=(
-            f"{share_of(share, 'steps').capitalize()} since step {begin} ran with the model in eval mode. {how} "
-            f"{batch_statistics.without_training_mode(process)}"
+            f"{share_of(share, 'steps').capitalize()} since step {begin:,} ran with the model in eval mode. {how} "
+            f"{batch_statistics.without_training_mode(optimization)}"
         ),
-        fix=change.fix if change else FIX,
-        fix_code=change.code if change else FIX_CODE,
+        fix=change.fix if change else switched.FIX if flipped else switched.FIX_AT_THE_START,
+        fix_code=change.code if change else switched.FIX_CODE,
         diff=diff,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(off)[-1])),
@@ -96,7 +89,7 @@ def _finding(
             Evidence("of them in train mode", 0, "modules", role="basis"),
         ],
         location=(change.place if change else forward) or optimization.backward_location,
-        seen_at=switched,
+        seen_at=line,
         charts=pictures.over_steps(
             optimization,
             "Modules in train mode at training steps",
