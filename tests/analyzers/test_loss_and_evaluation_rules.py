@@ -535,7 +535,7 @@ def test_validation_nonfinite(make) -> None:
     evals = make.evals() | {"loss": [0.5, NAN, 0.4, NAN]}
     _, _, finding = make.check("validation-nonfinite", make.process(evals=evals))
     assert (finding.first_step, finding.severity) == (200, "critical")
-    assert "a mean over no samples is behind it" in finding.summary
+    assert "Behind it may be a validation sample, a mean over no samples" in finding.summary
     empty = [{"kind": "empty-loss", "name": "smooth_l1_loss", "step": 200, "time": 1.0}]
     line = {"site": 9, "role": "empty-loss", "file": "t.py", "line": 49, "function": "forward",
             "source": "location = F.smooth_l1_loss(place[found], where[found], beta=0.1)"}  # fmt: skip
@@ -545,6 +545,26 @@ def test_validation_nonfinite(make) -> None:
     lost = make.steps() | {"loss": [1.0] * 150 + [NAN] * 250}
     assert make.check("validation-nonfinite", make.process(lost, evals=evals))[0] == "passed"
     assert make.check("validation-nonfinite", make.process())[0] == "passed"
+
+
+@pytest.mark.parametrize("case", ["finite after it", "none after it", "broken after it", "not finite later", "none"])
+def test_validation_nonfinite_says_no_more_of_the_training_than_is_known(make, case: str) -> None:
+    """Whether the weights were broken shows in the next training loss; before the first step no loss says anything."""
+    evals = make.evals(2) | {"loss": [0.5, NAN], "after_step": [100, 0 if case == "none" else 200]}
+    losses: list[float] = make.steps()["loss"]
+    if case == "broken after it":
+        losses = losses[:200] + [NAN] * 200
+    if case == "not finite later":
+        losses = losses[:300] + [NAN] * 100
+    count = 200 if case == "none after it" else 400
+    steps = {name: values[:count] for name, values in (make.steps() | {"loss": losses}).items()}
+    finding = make.check("validation-nonfinite", make.process(steps, evals=evals))[2]
+    assert finding.title.startswith("1 of 2 validation losses is NaN or Inf")
+    assert ("training losses are finite" in finding.title) == (case in ("finite after it", "none after it"))
+    assert ("training loss was finite" in finding.title) == (case == "not finite later")
+    assert ("weights themselves are not broken" in finding.summary) == (case in ("finite after it", "not finite later"))
+    assert ("may be broken as well" in finding.summary) == (case == "broken after it")
+    assert finding.confidence == ("likely" if case in ("broken after it", "none") else "certain")
 
 
 def test_train_in_eval_mode_after_a_validation(make) -> None:

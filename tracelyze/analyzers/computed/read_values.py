@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tracelyze.analyzers.computed import beside_validation
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.datasets import batch_of_one
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 LOSS: Final = re.compile(r"loss|nll|elbo|mse|mae|err|cost|energy|kl\b|perplexity|\btot(al)?\b|running", re.IGNORECASE)
 """In the line that reads: what is read is a loss. Metrics may have no value for some sets."""
-_NEAR: Final = 10  # training losses up to the pass of which the last one counts
 
 _FIX: Final = (
     "Look at what goes into that line for the first batch at which it is not finite; guard the logarithm or the "
@@ -54,7 +54,8 @@ def finding(process: Process, rule: str) -> Finding | None:
     nan = bool(np.isnan(evals["read_sum"][rows]).any())
     begin, optimization = int(evals["after_step"][rows[0]]), process.longest
     measured = optimization.steps.known("loss")[: max(begin, 1)]  # NaN, too
-    before = optimization.steps["loss"][: max(begin, 1)][measured][-_NEAR:]
+    before = optimization.steps["loss"][: max(begin, 1)][measured][-beside_validation.NEAR :]
+    training = beside_validation.losses(optimization, begin)
     if not (nan or speaks) or not len(before) or not np.isfinite(before[-1]):
         return None
     count, of, kind = len(rows), int(judged.sum()), "NaN" if nan else "Inf"
@@ -67,12 +68,12 @@ def finding(process: Process, rule: str) -> Finding | None:
         rule=rule,
         severity="critical" if speaks else "warning",
         confidence="likely",
-        title=f"{count} of {plural(of, 'validation pass')} {'computes' if count == 1 else 'compute'} {kind}, but "
-        "training losses are finite",
+        title=f"{count} of {plural(of, 'validation pass')} {'computes' if count == 1 else 'compute'} {kind}"
+        + training.in_title,
         summary=(
-            f"{read} is {kind}, first in the validation after step {begin}. The training loss was finite there, so the "
-            f"weights are not broken as such: {ONE if single else ''}a logarithm of 0, a division by 0 or a mean over "
-            "nothing in what the script computes for validation is behind it."
+            f"{read} is {kind}, first in the validation after step {begin:,}. {training.told} Behind it may be "
+            f"{ONE if single else ''}a logarithm of 0, a division by 0 or a mean over nothing in what the script "
+            "computes for validation."
         ),
         fix=single.fix if single else _FIX,
         fix_code=single.code if single else _CODE,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed import read_values
+from tracelyze.analyzers.computed import beside_validation, read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.candidates import preparing
@@ -29,6 +29,11 @@ FIX_CODE = """for name, buffer in model.named_buffers():
     assert torch.isfinite(buffer).all(), name
 assert torch.isfinite(x).all(), "input"  # x: a validation batch"""
 
+FILTERED = (
+    "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the mean of other "
+    "losses in place of NaN (logging_nan_inf_filter). The weights may be broken."
+)
+
 
 def check(process: Process, _limits: Limits) -> Outcome:
     """The first validation loss that is not finite, and whether training's own still was."""
@@ -47,23 +52,24 @@ def check(process: Process, _limits: Limits) -> Outcome:
         return Passed(f"{plural(len(losses), 'validation loss')}, all finite")
     begin = int(np.nan_to_num(steps[np.argmax(bad)]))
     optimization = process.longest if process.optimizations else None
-    around = optimization.steps["loss"][_measured_before(optimization, begin)] if optimization else np.empty(0)
+    training = beside_validation.losses(optimization, begin)
+    around = training.before
     hidden = optimization is not None and hidden_nan.since(optimization).any()
     if hidden or (len(around) and not np.isfinite(around[-1])):
         return Passed("validation losses are not finite because training's are not: see loss-nonfinite")
     filtered = optimization is not None and hidden_nan.may_hide(process)
     if filtered and optimization is not None and not np.isfinite(_norms_before(optimization, begin)).all():
         return Passed("the gradients were not finite before that either: see nonfinite-gradients")
-    told = _told(process, filtered=filtered)
+    told = _told(process, FILTERED if filtered else training.told)
     divides = None if filtered or _normalises(process) else preparing.behind_validation(process, told)
     count, cause = int(bad.sum()), empty_losses.seen(process) or batch_of_one.ending(process) or divides
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
-            confidence="likely" if filtered else "certain",
-            title=f"{count} of {plural(len(losses), 'validation loss')} are NaN or Inf"
-            + ("" if filtered else ", but training losses are finite"),
+            confidence="likely" if filtered or not training.known_finite else "certain",
+            title=f"{count} of {plural(len(losses), 'validation loss')} {'is' if count == 1 else 'are'} NaN or Inf"
+            + ("" if filtered else training.in_title),
             summary=f"The first one came after step {begin}. {cause.told if cause else told}",
             fix=cause.fix if cause else FIX,
             fix_code=cause.code if cause else FIX_CODE,
@@ -83,22 +89,14 @@ def check(process: Process, _limits: Limits) -> Outcome:
     ]
 
 
-def _told(process: Process, *, filtered: bool) -> str:
+def _told(process: Process, training: str) -> str:
     """What is known of the training at that point, and what may be behind it."""
-    return (
-        (
-            "The log's training losses are finite, which may say little: the Hugging Face Trainer logs the mean of "
-            "other losses in place of NaN (logging_nan_inf_filter). The weights may be broken, or a "
-            if filtered
-            else "The training loss was finite there, so the weights themselves are not broken: a "
-        )
-        + "validation sample or a mean over no samples is behind it"
-        + (
-            ", or statistics that differ in eval mode (a BatchNorm variance that overflowed or was never estimated)."
-            if _normalises(process)
-            else ", or a softmax over positions that are all masked."
-        )
+    behind = (
+        "or statistics that differ in eval mode (a BatchNorm variance that overflowed or was never estimated)."
+        if _normalises(process)
+        else "or a softmax over positions that are all masked."
     )
+    return f"{training} Behind it may be a validation sample, a mean over no samples, {behind}".lstrip()
 
 
 def _evaluation(process: Process) -> Location | None:
@@ -113,12 +111,6 @@ def _normalises(process: Process) -> bool:
         return any("BatchNorm" in kind or "InstanceNorm" in kind for kind in kinds)
     counted = process.evals["modules_sensitive"]
     return not process.evals.has("modules_sensitive") or bool((np.nan_to_num(counted) > 0).any())
-
-
-def _measured_before(optimization: Optimization, step: int) -> np.ndarray:
-    """The last ten rows before that step with a measured training loss."""
-    rows = np.flatnonzero(optimization.steps.known("loss") & (timing.numbers(optimization) <= step))
-    return rows[-10:]
 
 
 def _norms_before(optimization: Optimization, step: int) -> np.ndarray:
