@@ -18,10 +18,35 @@ def test_a_train_method_that_calls_eval(make) -> None:
     assert not finding.fix_code
 
 
+@pytest.mark.parametrize("case", ["made anew", "trained", "averaged", "spectral"])
+def test_the_remedy_fits_the_model(make, case: str) -> None:
+    """A model of an optimizer's is no copy; weights that are averaged are not overwritten; norms are no statistics."""
+    row = {"step": 100, "model": 1, "modules": 1, "of": 3, "spectral": 0, "call": 1, "training": False}
+    if case == "spectral":
+        row |= {"modules": 0, "of": 0, "spectral": 1, "training": True}
+    links = [{"optimizer": 0, "model": 1 if case == "trained" else 0}]
+    average = {"site": 9, "role": "average", "file": "a.py", "line": 7, "function": "f", "source": "a.lerp_(b, 0.1)"}
+    sites = [average] * (case == "averaged")
+    process = make.process(make.steps(), sites=sites, more={"unset": [row], "links": links})
+    finding = make.check("unset-running-state", process)[2]
+    assert ("load_state_dict(model.state_dict())" in finding.fix_code) == (case == "made anew")
+    assert ("zip(evaluated.buffers()" in finding.fix_code) == (case == "averaged")
+    assert ("no training step has set them" in finding.summary) == (case == "trained")
+    assert "BatchNorm" not in finding.fix
+    if case == "spectral":
+        assert "1 weight of it never ran" in finding.summary
+        assert "it is divided" in finding.summary
+        assert finding.evidence[0].name == "weights without their spectral norm"
+    else:
+        assert "says little about the weights" in finding.summary, "one layer of three"
+        assert "1 of its 3 batch normalisations had seen no batch and no checkpoint: it subtracts" in finding.summary
+
+
 @pytest.mark.parametrize(
     ("load", "lacks"),
     [
         ({}, True),
+        ({"name": "Other"}, False),  # a load of another model
         ({"missing": 0}, False),
         ({"missing": 2}, False),  # a head
         ({"unexpected": 6}, False),  # names that do not match are another diagnosis
@@ -33,7 +58,9 @@ def test_a_load_that_lacks_what_normalisations_keep(make, load, lacks: bool) -> 
     read = {"step": 200, "time": 9.0, "module": 0, "name": "Net", "given": 8, "expected": 14, "missing": 6, "site": 9}
     site = {"site": 9, "role": "load_state_dict", "file": "test.py", "line": 7, "function": "main", "source": "load()"}
     more = {"unset": [row], "loads": [read | {"unexpected": 0} | load]}
-    finding = make.check("unset-running-state", make.process(make.steps(), sites=[site], more=more))[2]
+    models = [{"model": 1, "name": "Net", "parameters": 4, "elements": 899}]
+    process = make.process(make.steps(), sites=[site], models=models, more=more)
+    finding = make.check("unset-running-state", process)[2]
     place = finding.location
     assert (place is not None and (place.file, place.line) == ("test.py", 7)) is lacks
     assert ("named_parameters()" in finding.fix_code) is lacks

@@ -24,6 +24,15 @@ IN_TRAIN_MODE = (
     "from pretraining: load such weights before training, or use GroupNorm if batches are too small."
 )
 
+ESTIMATED_IN_TRAIN_MODE = (
+    "Leave the layers with a spectral norm in train mode in training: there each forward estimates the norm. In eval "
+    "mode they keep the one that was loaded."
+)
+NEVER_RUN_FIX = (
+    "Run these layers in train mode in training, as those that are evaluated with them, or load their statistics "
+    "before evaluating."
+)
+
 
 def few_values(optimization: Optimization, limits: Limits) -> tuple[str, float] | None:
     """The layer whose mean and variance come from the fewest values of each channel, if they are too few."""
@@ -119,6 +128,10 @@ def with_default_momentum(process: Process) -> tuple[list[Location], Diff | None
 _DEFAULT: Final = "0.1"  # of the momentum, and the third argument of all of these
 _NORMS: Final = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
 _LOADED: Final = "evaluated.load_state_dict(torch.load(path))  # evaluated: the model in eval mode\nevaluated.eval()"
+_GIVEN: Final = (
+    "evaluated.load_state_dict(model.state_dict())  # buffers included; evaluated: the model in eval mode\n"
+    "evaluated.eval()"
+)
 _COPIED: Final = """with torch.no_grad():  # where the averaged weights are made; evaluated: the model in eval mode
     for kept, current in zip(evaluated.buffers(), model.buffers()):
         kept.copy_(current)"""
@@ -130,8 +143,13 @@ evaluated.load_state_dict(torch.load(path))  # strict, as it is by itself: raise
 
 def lacking_load(process: Process, row: dict[str, Any]) -> dict[str, Any] | None:
     """The latest load_state_dict before a call with unset statistics (a row of the table unset), if it left out names
-    enough to be these and gave nothing that the model does not have."""
+    enough to be these and gave nothing that the model does not have. A load of another class, that is no part of the
+    model, tells nothing."""
+    own = {one["name"] for one in process.models.records() if one["model"] == row["model"]}
+    if own:
+        own |= {one["kind"] for one in process.tables["modules"].records() if one["model"] == row["model"]}
     loads = [one for one in process.tables["loads"].records() if one["step"] <= row["step"] and one["given"]]
+    loads = [one for one in loads if not own or one["name"] in own]
     lacking = bool(loads) and row["modules"] and not loads[-1]["unexpected"] and loads[-1]["missing"] >= row["modules"]
     return loads[-1] if lacking else None
 
@@ -140,14 +158,30 @@ def remedy(process: Process, row: dict[str, Any], serves: bool, trained_so: bool
     """What to do about unset statistics, and an example, of a model that is evaluated, that serves the training of
     another one, or that is trained in eval mode itself."""
     if trained_so and not serves:
-        return IN_TRAIN_MODE, ""
+        return (IN_TRAIN_MODE, "") if row["modules"] else (ESTIMATED_IN_TRAIN_MODE, "")
+    if not serves and row["model"] in _held(process):
+        return NEVER_RUN_FIX, ""
     fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
     if lacking_load(process, row) is not None:
         return f"{fix}: the state given to load_state_dict lacks those of the normalisation layers.", _WHOLE
     return (
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
-        _LOADED if _reads_weights(process) else _COPIED,
+        _LOADED if _reads_weights(process) else _COPIED if _averages(process, row) else _GIVEN,
     )
+
+
+def _held(process: Process) -> set[Any]:
+    """The models that an optimizer holds."""
+    links = process.tables.get("links")
+    return {one["model"] for one in (links.records() if links is not None else ())} - {None}
+
+
+def _averages(process: Process, row: dict[str, Any]) -> bool:
+    """Whether the script may make the weights of this model an average of others: copies of weights would undo it."""
+    moves = any(
+        one["model"] == row["model"] and (one["changed"] or 0) > 0 for one in process.tables["copies"].records()
+    )
+    return moves or bool(process.locations("average"))
 
 
 def averaged_at(process: Process, model: object) -> Location | None:
@@ -171,8 +205,7 @@ def made_anew(process: Process, row: dict[str, Any]) -> Anew | None:
     """Of a call with unset statistics (a row of the table unset), the line that makes its model, where no weights are
     loaded into a model of its class, none of its own move, and an optimizer holds another one of its class and size."""
     kinds = {one["model"]: (one["name"], one["elements"]) for one in process.models.records()}
-    links = process.tables.get("links")
-    held = {one["model"] for one in (links.records() if links is not None else ())}
+    held = _held(process)
     kind = kinds.get(row["model"])
     if kind is None or row["model"] in held or not any(kinds.get(one) == kind for one in held):
         return None
@@ -204,18 +237,22 @@ def made_anew(process: Process, row: dict[str, Any]) -> Anew | None:
 def unset_state(row: dict[str, Any]) -> tuple[str, str]:
     """What nothing has set in the model, in two words, and what that does, in a sentence."""
     if row["modules"]:
+        subtract = "it subtracts 0 and divides" if row["modules"] == 1 else "they subtract 0 and divide"
         return "BatchNorm statistics", (
-            f"{row['modules']} of its {row['of']} batch normalisations had seen no batch and no checkpoint: they "
-            "subtract 0 and divide by 1, whatever the activations are."
+            f"{row['modules']} of its {plural(row['of'], 'batch normalisation')} had seen no batch and no checkpoint: "
+            f"{subtract} by 1, whatever the activations are."
         )
     return "spectral norms", (
         f"{plural(row['spectral'], 'weight')} of it never ran forward in train mode, where "
-        "torch.nn.utils.spectral_norm estimates the norm: they are divided by a random number, of either sign."
+        f"torch.nn.utils.spectral_norm estimates the norm: {'it is' if row['spectral'] == 1 else 'they are'} divided "
+        "by a random number, of either sign."
     )
 
 
-def why_unset(averaged: Location | None) -> str:
+def why_unset(process: Process, row: dict[str, Any], averaged: Location | None) -> str:
     """What leaves the state of a model unset that is measured after training had begun."""
+    if averaged is None and row["model"] in _held(process):
+        return "An optimizer holds this model, but no training step has set them."
     if averaged is None:
         return "A newly built model causes this, or a copy whose buffers are not updated."
     return f"Line {averaged.line} makes its weights follow another model's, but not its buffers."

@@ -84,11 +84,12 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
     anew = None if trained_so or load is not None or averaged is not None else batch_statistics.made_anew(process, row)
-    whence = anew.said if anew is not None else batch_statistics.why_unset(averaged)
+    whence = anew.said if anew is not None else batch_statistics.why_unset(process, row, averaged)
     if load is not None:
         whence = (
             f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
         )
+    much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
     harm = _harm_without_measurement(process, row, serves, trained_so, limits)
     fix, code = (anew.fix, anew.code) if anew else batch_statistics.remedy(process, row, serves, trained_so)
     return Finding(
@@ -98,16 +99,16 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
         title=f"{name[:40]} {'serves training' if serves else 'evaluates'} with {what} that nothing has set",
         summary=(
             f"After step {row['step']:,} {name} was called in eval mode, and {state} "
-            + (f"What was measured that way says nothing about the weights. {whence}" if late else harm)
+            + (f"What was measured that way says {much} about the weights. {whence}" if late else harm)
         ),
         fix=fix,
         fix_code=code,
         first_step=int(row["step"]),
         evidence=[
             Evidence(
-                "normalisation layers without their state",
+                "normalisation layers without their state" if row["modules"] else "weights without their spectral norm",
                 int(row["modules"] or row["spectral"]),
-                "modules",
+                "modules" if row["modules"] else "weights",
                 0,
                 "all are set by training",
             ),
