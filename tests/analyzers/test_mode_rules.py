@@ -15,6 +15,11 @@ def test_validation_that_changes_statistics(make) -> None:
     status, _, finding = make.check("batchnorm-in-validation", make.process(evals=evals(make, statistics=[30] * 4)))
     assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "certain", 100)
     assert "in eval mode" in finding.summary
+    assert "named_modules()" in finding.fix_code, "model.eval() is what the script calls already"
+    whole = evals(make, statistics=[30] * 4, model_in_train=[True] * 4)
+    finding = make.check("batchnorm-in-validation", make.process(evals=whole))[2]
+    assert "in eval mode" not in finding.summary
+    assert finding.fix_code.startswith("model.eval()")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,9 @@ def test_a_whole_model_in_train_mode_to_sample_its_dropouts(make, repeats: int) 
     status, _, mode = make.check("eval-in-train-mode", process)
     assert status == ("passed" if repeats else "fired")
     finding = make.check("batchnorm-in-validation", process)[2]
-    assert (finding.location.line == 2) == ("by line 2" in finding.summary) == bool(repeats)
+    assert finding.location.line == 2
+    assert ("by line 2" in finding.summary) == bool(repeats)
+    assert finding.fix.startswith("Line 2 puts the model into train mode") == (not repeats)
     assert finding.fix_code.startswith("net.eval()  # in place of line 2\n") == bool(repeats)
     if mode is not None:
         assert mode.location.line == 2

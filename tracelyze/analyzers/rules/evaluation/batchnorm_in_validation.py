@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines
+from tracelyze.analyzers.evidence.editing.remade import validating
 from tracelyze.analyzers.evidence.modes import back_in_training
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -48,7 +49,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     whole = back_in_training.above(process, seen_at) if sampled else None
     always = script_lines.always_normalising(process) if in_eval and back is None else None
     edit = line_edits.normalising_by_mode(process, always) or back_in_training.left_evaluating(process, back)
-    fix, code = _remedy(back, always, edit) if not sampled else (ONLY_DROPOUTS, _dropouts_alone(whole))
+    mode = validating.mode(process, int(rows[0]), seen_at) if not in_eval and not sampled else None
+    if mode is not None:
+        fix, code, edit = mode.fix, mode.code, mode.diff
+    else:
+        fix, code = _remedy(back, always, edit) if not sampled else (ONLY_DROPOUTS, _dropouts_alone(whole))
     optimization = process.longest if process.optimizations else None
     return [
         Finding(
@@ -62,14 +67,14 @@ def check(process: Process, limits: Limits) -> Outcome:
                 + (
                     f"The model itself was in eval mode, but line {back.line} puts part of it back into train mode. "
                     if back
-                    else "The model itself was in eval mode, but part of it was put back into train mode or calls "
-                    "batch_norm with training=True. "
+                    else "The model itself was in eval mode, but a part of it was in train mode, or calls batch_norm "
+                    "with training=True. "
                     if in_eval
                     else SAMPLED.format(by=f", by line {whole.line}" if whole else "")
                     if sampled
                     else ""
                 )
-                + "Validation data are normalised by their own batch statistics, leak into the saved model, and "
+                + "Validation data are normalised by their own batch statistics, leak into what the model stores, and "
                 "change the next validation."
             ),
             fix=fix,
@@ -81,7 +86,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("passes that changed running statistics", bad, "passes"),
                 Evidence("updates of running statistics in them", updates, "changes", 0, "in eval mode there is none"),
             ],
-            location=back or always or whole or seen_at,
+            location=back or always or whole or (mode.place if mode else None) or seen_at,
             seen_at=seen_at,
             charts=pictures.loss(optimization, [Mark(float(begin), "statistics changed")]) if optimization else [],
             false_alarm="Statistics that are re-estimated on purpose, for another domain.",
@@ -104,10 +109,11 @@ def _remedy(back: Location | None, always: Location | None, edit: Diff | None) -
     if always:
         fix = "Let the normalisation follow the mode of its module: the model is in eval mode, but this call is not."
         return fix, edit.added[0].strip() if edit else "training=self.training  # what batch_norm is given"
-    return (
-        "Put the whole model in eval mode for validation, normalisation layers included.",
-        "model.eval()  # and F.batch_norm(..., training=self.training) in a forward of your own",
+    fix = (
+        "Find the normalisation layers that are in train mode behind model.eval(), and leave them in eval mode. A "
+        "forward that calls F.batch_norm is to give it training=self.training."
     )
+    return fix, "model.eval()\nprint([name for name, one in model.named_modules() if one.training])  # no layer is left"
 
 
 RULE = Rule(
