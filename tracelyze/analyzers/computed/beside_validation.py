@@ -57,4 +57,6 @@ def losses(optimization: Optimization | None, step: int) -> Beside:
     loss, known = optimization.steps["loss"], optimization.steps.known("loss")
     done = timing.numbers(optimization) <= step
     later = loss[known & ~done]
-    return Beside(loss[known & done][-NEAR:], float(later[0]) if len(later) else None, np.isfinite(loss[known]).all())
+    return Beside(
+        loss[known & done][-NEAR:], float(later[0]) if len(later) else None, bool(np.isfinite(loss[known]).all())
+    )
