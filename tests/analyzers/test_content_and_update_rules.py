@@ -107,7 +107,7 @@ def test_batches_with_nan_that_the_loop_gives_up(make, loader) -> None:
     process = make.process(make.steps(COUNT), more={"batches": rows}, events=GIVEN_UP)
     status, _, finding = make.check("nonfinite-input", process)
     assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "certain", 11)
-    assert "25 held values that are not numbers" in finding.summary
+    assert "25 held NaN or Inf" in finding.summary
     everything = {finding.rule: finding for finding in diagnose(make.run(process)).findings}
     assert everything["loss-nonfinite"].caused_by == "nonfinite-input"
     one = make.process(make.steps(COUNT), more={"batches": [batch(3), skipped(10)]}, events=GIVEN_UP[:1])
@@ -634,3 +634,72 @@ def test_weights_that_are_loaded_short(make, made: str, cast: str, line: int | N
     process = make.process(sites=sites, more={"modules": [{"model": 0, "module": "", "made_at": 30}]})
     found = loaded_short.place(process)
     assert (found.line if found else None) == line
+
+
+def test_what_is_said_of_the_losses_around_a_broken_batch(make) -> None:
+    """The first of all has none before it, and the last none after it."""
+    row = {"time": 0.01, "step": 0, "batch": 0, "nonfinite": True}
+    first = make.check("nonfinite-input", make.process(broken_at(make, 0), more={"batches": [batch(0) | row]}))[2]
+    assert "The losses before were" not in first.summary
+    assert "400 losses have not been finite since, this one included." in first.summary
+    last = batch(COUNT - 1, nonfinite=True)
+    last = make.check("nonfinite-input", make.process(broken_at(make, COUNT - 1), more={"batches": [last]}))[2]
+    assert last.summary.endswith("was not finite. The losses before were.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "loop", "shown"),
+    [
+        (("0", "1"), "for x, y in loader:", "torch.isfinite(x).reshape(len(x), -1)"),
+        (("0", "1"), "for batch in loader:", "dataset[at][0]"),
+        (("image", "label"), "for batch in loader:", 'dataset[at]["image"]'),
+        (("image", "label"), "trainer.train()", 'dataset[at]["image"]'),
+    ],
+)
+def test_samples_are_left_out_of_what_the_loop_names(make, fields: tuple[str, ...], loop: str, shown: str) -> None:
+    """A batch that is a mapping, or a tuple under one name, is no tensor; a trainer has no loop to change."""
+    rows = [batch(100, field=field, nonfinite=field == fields[0]) for field in fields]
+    sites = [{"site": 2, "role": "step" if "train()" in loop else "loader", "file": "t.py", "line": 30,
+              "function": "main", "source": loop}]  # fmt: skip
+    loaders = [{"loader": 0, "dataset": "Curves", "site": 2}]
+    process = make.process(broken_at(make, 100), sites=sites, loaders=loaders, more={"batches": rows})
+    assert shown in make.check("nonfinite-input", process)[2].fix_code
+
+
+def test_losses_are_counted_as_far_as_they_were_measured(make) -> None:
+    """Of one in ten the first bad one may have come earlier, and nothing is said of the others."""
+    losses = make.steps()["loss"][:200] + [math.nan] * 200
+    seldom = [value if index % 10 == 0 else None for index, value in enumerate(losses)]
+    finding = make.check("loss-nonfinite", make.process(make.steps() | {"loss": seldom}))[2]
+    assert finding.title == "The loss became NaN by step 201"
+    assert "At step 191 the loss was" in finding.summary
+    assert "All 20 losses from step 201 on are not finite" in finding.summary
+    last = make.check("loss-nonfinite", make.process(broken_at(make, COUNT - 1)))[2]
+    assert last.title == "The loss became NaN at step 400"
+    assert "No loss was measured after step 400" in last.summary
+    one = make.check("loss-nonfinite", make.process(make.steps() | {"loss": [math.nan, *make.steps()["loss"][1:]]}))[2]
+    assert "in between" not in one.summary
+
+
+@pytest.mark.parametrize("case", ["skipped", "evaluated", "ended"])
+def test_a_loss_without_a_backward_need_not_be_one_that_the_loop_gives_up(make, case: str) -> None:
+    """An evaluation in train mode with autograd on looks the same; a loop may end there without an exception."""
+    step = COUNT if case == "ended" else 100
+    events = [GIVEN_UP[0] | {"step": step}]
+    evals = make.evals(4) | {"grad_mode": [2] * 4, "model_in_train": [True] * 4} if case == "evaluated" else None
+    finding = make.check("loss-nonfinite", make.process(make.steps(COUNT), evals=evals, events=events))[2]
+    ends = {"skipped": "the loop skipped the step", "evaluated": "no backward followed",
+            "ended": "no step came after that"}  # fmt: skip
+    assert finding.title == f"1 loss was NaN, and {ends[case]}"
+    assert finding.confidence == ("likely" if case == "evaluated" else "certain")
+    assert ("later steps kept training" in finding.summary) == (case == "skipped")
+
+
+@pytest.mark.parametrize(("kind", "said"), [("Linear", "only multiplies and adds"), ("Norm", "divides by")])
+def test_a_linear_layer_divides_by_nothing(make, kind: str, said: str) -> None:
+    row = {"step": COUNT - 1, "time": 0.05 * (COUNT - 0.5), "module": "body.2", "kind": kind, "order": 4}
+    row |= {"nonfinite": 1, "weights_finite": True, "dtype": "float32"}
+    process = make.process(broken_at(make, COUNT - 1), more={"activations": [row]})
+    finding = make.check("nonfinite-activations", process)[2]
+    assert said in finding.fix
+    assert "The loss of the step was lost with it. It computes" in finding.summary, "no other was"

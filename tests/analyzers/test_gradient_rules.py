@@ -1231,3 +1231,31 @@ def test_a_recurrence_that_settles(make) -> None:
     assert recurrent(make, varies=0.15)[0] == "passed", "large gradients of sound predictions"
     assert recurrent(make, gradient=3.0)[0] == "passed", "targets that hardly differ"
     assert recurrent(make, "Linear")[0] == "passed"
+
+
+def test_what_is_said_of_gradients_that_are_not_finite(make) -> None:
+    """No more of the loss than was measured; of one bad step that the weights survived; of a norm alone."""
+
+    def told(**columns: Any) -> Any:
+        return make.check("nonfinite-gradients", make.process(make.steps() | columns))[2]
+
+    once = told(grads_nonfinite=[0] * 250 + [3] + [0] * 149)
+    assert once.confidence == "certain"
+    assert "although the loss still was" in once.summary
+    assert "Later losses are finite all the same" in once.summary
+    assert "into the weights" not in once.summary
+    for_good = told(grads_nonfinite=[0] * 250 + [3] * 150, loss=[1.0] * 251 + [math.nan] * 149)
+    assert "they went into the weights. Either" in for_good.summary
+    unknown = told(grads_nonfinite=[0] * 250 + [3] * 150, loss=[1.0] * 250 + [None] * 150)
+    assert unknown.confidence == "likely"
+    assert "The loss of that step is not known" in unknown.summary
+    assert "unless the script drops them" in unknown.summary
+    norm = [1.0] * 250 + [math.inf] * 150
+    summed = told(grad_norm=norm, grads_nonfinite=[0] * 400)
+    assert summed.title == "The gradient norm became Inf at step 251"
+    assert "each gradient was a number" in summed.summary
+    assert "learning rate" in summed.fix
+    sampled = [0 if index % 50 == 0 else None for index in range(250)] + [3] * 150
+    seldom = told(grads_nonfinite=sampled, grad_norm=[None] * 400, clips=[1] * 400)
+    assert seldom.title == "Gradients became NaN or Inf by step 251"
+    assert "Clip gradients" not in seldom.fix, "the script does"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import preparing
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import parsed_line, trainer_examples
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -28,7 +29,12 @@ FIX_DATA: Final = (
 )
 _LEFT_OUT: Final = (
     "# before the model is called, until the data are repaired: leaves out samples with NaN or Inf\n"
-    "good = torch.isfinite({inputs}).flatten(1).all(1)\n"
+    "good = torch.isfinite({inputs}).reshape(len({inputs}), -1).all(1)\n"
+)
+_WITHOUT_THEM: Final = (
+    "# until the data are repaired: leaves out samples with NaN or Inf\n"
+    "good = [at for at in range(len(dataset)) if torch.isfinite(torch.as_tensor(dataset[at][{key}])).all()]\n"
+    "dataset = torch.utils.data.Subset(dataset, good)"
 )
 
 
@@ -107,7 +113,7 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     missing = script_lines.past_missing(process)
     place = missing or divided or (prepared_at(process, loader) if loader else batch_lines.entering(process))
     divides = missing is None and (divided is not None or (place is not None and "/" in place.source.split("#")[0]))
-    fix, code = preparing.remedy(process, place) if divides else (FIX_DATA, left_out(seen))
+    fix, code = preparing.remedy(process, place) if divides else (FIX_DATA, left_out(process, seen, row))
     came = "the loader handed them out" if loader else "the model was given them"
     sure = bool(events) and count >= limits["batches"] and found.trained >= limits["batches"]
     return Finding(
@@ -116,8 +122,8 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
         confidence="certain" if sure else "likely",
         title=f"Batches hold NaN or Inf, and the loop skips them: {percent(share)} of all",
         summary=(
-            f"Of {plural(found.looked_at, 'batch')} that the loop gave up and that were looked at, {count} held values "
-            f"that are not numbers as {came}, in field {row['field']} ({row['dtype']}, "
+            f"Of {plural(found.looked_at, 'batch')} that the loop gave up and that were looked at, {count} held NaN or "
+            f"Inf as {came}, in field {row['field']} ({row['dtype']}, "
             f"{row['shape']}). No batch that was trained on did. {loss} "
             "backward followed. What such batches have in common is never learned."
             f"{script_lines.said(missing, 'takes statistics past NaN, and it keeps the NaN')}"
@@ -137,9 +143,16 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
     )
 
 
-def left_out(loop: Location | None) -> str:
-    """Samples with NaN or Inf left out of what the loop over the loader names, if that is inputs and targets."""
-    names = _named(loop) or ["inputs", "targets"]
+def left_out(process: Process, loop: Location | None, row: Row) -> str:
+    """Samples with NaN or Inf left out of what the loop over the loader names, if that is inputs and targets; of the
+    dataset, where the loop is a trainer's or names a batch of several fields. `row`: of the batch that held them."""
+    names, loader = _named(loop), loader_of(process, row)
+    fields = {one["field"] for one in process.tables["batches"].records() if one["loader"] == row["loader"]}
+    field, whole = str(row["field"]), len(names) < 2 and (len(fields) > 1 or not str(row["field"]).isdigit())
+    has_no_loop = bool(trainer_examples.trainer_of(process)[0])
+    if loader is not None and not loader.get("iterable") and "." not in field and (whole or has_no_loop):
+        return _WITHOUT_THEM.format(key=field if field.isdigit() else json.dumps(field))
+    names = names or ["inputs", "targets"]
     code = _LEFT_OUT.format(inputs=names[0])
     if len(names) > 1:
         code += f"good &= torch.isfinite({names[1]}).reshape(len(good), -1).all(1)\n"

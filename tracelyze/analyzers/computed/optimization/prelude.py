@@ -34,7 +34,10 @@ def looked_at(optimization: Optimization) -> np.ndarray:
 
 def _at_the_start(optimization: Optimization, first: int) -> str:
     """What to look at where there were next to no losses before."""
-    if np.isfinite(optimization.steps["loss"][first:]).any():
+    later = optimization.steps["loss"][first:]
+    if np.isfinite(later).any():
+        if int((~np.isfinite(later) & optimization.steps.known("loss")[first:]).sum()) == 1:
+            return "Later losses are finite: the weights are whole. Look at the batch of this one."
         return "Losses in between are finite: the weights are whole. What do the batches without one have in common?"
     if first == 0:
         return "It is the first loss, before any step: look at inputs, initial weights and the loss function."
@@ -106,4 +109,7 @@ def _level(optimization: Optimization, first: int) -> str:
     if not len(past):
         return "No loss before it is known."
     usual = f", {number(float(np.median(past)))} in the middle of the {len(past)} before" if len(past) >= FEWEST else ""
-    return f"One step earlier the loss was {number(float(past[-1]))}{usual}."
+    last = int(np.flatnonzero(np.isfinite(optimization.steps["loss"][:first]))[-1])
+    at = timing.step_at(optimization, last)
+    when = "One step earlier" if timing.step_at(optimization, first) - at == 1 else f"At step {at:,}"
+    return f"{when} the loss was {number(float(past[-1]))}{usual}."

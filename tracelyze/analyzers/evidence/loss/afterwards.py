@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 CHANCE: Final = 0.001  # that so many bad batches in a row end a run whose weights are whole
 
 
+def counted(bad: int, measured: int, begin: int) -> str:
+    """A clause that counts the losses that are not finite, of those measured from step `begin` on."""
+    if measured == 1:
+        return f"No loss was measured after step {begin:,}"
+    if bad == measured:
+        return f"All {measured:,} losses from step {begin:,} on are not finite"
+    return f"{bad:,} of the {measured:,} losses from step {begin:,} on {'is' if bad == 1 else 'are'} not finite"
+
+
+def may_be_earlier(optimization: Optimization, first: int) -> bool:
+    """Whether the loss of the step before this row was not measured: it may not have been finite either."""
+    known, begin = np.flatnonzero(optimization.steps.known("loss")[:first]), timing.step_at(optimization, first)
+    return begin - (timing.step_at(optimization, int(known[-1])) if len(known) else 0) > 1
+
+
 def said(optimization: Optimization, bad: Mask, finite: Mask, few: float) -> str:
     """The rest of a sentence that counts the losses in `bad`; `finite`: the others that were measured, from the first
     bad one on. Both of shape [steps].

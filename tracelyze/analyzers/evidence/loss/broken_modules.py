@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import numpy as np
 
 Row = dict[str, Any]
 WHAT: Final = {1: "NaN", 2: "Inf"}
+_MULTIPLIES: Final = re.compile(r"(?:Lazy)?(?:Linear|Bilinear|Conv(?:Transpose)?[123]d)$|Embedding(?:Bag)?$")
+_IN_HALF: Final = (
+    "Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial weights)."
+)
+_IN_HALF_CODE: Final = "with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())"
+_GIVEN: Final = (
+    "This module only multiplies and adds. Look at what is computed of the outputs before it, and given to it: a "
+    "division, a logarithm or a root there is to be kept away from zero."
+)
+_GIVEN_CODE: Final = "assert torch.isfinite(x).all()  # x: what this module is given"
+_COMPUTES: Final = (
+    "Check what this module divides by or takes a logarithm or root of, and keep it away from zero; normalise its "
+    "input."
+)
 
 
 def first(rows: list[Row]) -> Row | None:
@@ -25,6 +40,15 @@ def is_loss(row: Row, rows: list[Row]) -> bool:
     itself, which has a rule of its own."""
     inside = f"{row['module']}." if row["module"] else ""
     return row["elements"] == 1 and any(one is not row and one["module"].startswith(inside) for one in rows)
+
+
+def remedy(root: Row) -> tuple[str, str]:
+    """What to do about the first module that is not finite, and an example."""
+    if root["dtype"] == "float16":
+        return _IN_HALF, _IN_HALF_CODE
+    if _MULTIPLIES.match(str(root["kind"])):
+        return _GIVEN, _GIVEN_CODE
+    return _COMPUTES, "y = x / (norm + 1e-8)"
 
 
 def largest_before(root: Row, rows: list[Row]) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.optimization import given_up
 from tracelyze.analyzers.computed.optimization.prelude import what_moved_first
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.loss import afterwards, broken_operation, singular_gradients
@@ -54,8 +54,9 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     begin, total = timing.step_at(optimization, first), int(bad.sum())
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
-    of = f"{total:,} of the {plural(len(bad) - first, 'loss')} from step {begin:,} on {'is' if total == 1 else 'are'}"
-    told, harm = f"became {what}", f"{of} not finite"
+    of = afterwards.counted(total, int((steps.known("loss") | bad)[first:].sum()), begin)
+    when = "by" if not recovered and afterwards.may_be_earlier(optimization, first) else "at"
+    told, harm = f"became {what}", of
     if recovered:
         told = f"was {what} once," if total == 1 else f"was {what} in {total:,} steps, first"
         harm = f"Only {harm}: the weights survived."
@@ -72,7 +73,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
         rule=RULE.id,
         severity="warning" if recovered else "critical",
         confidence="likely" if hidden and zeroed else "certain",
-        title=f"The loss{timing.name_of(optimization)} {told} at step {begin:,}",
+        title=f"The loss{timing.name_of(optimization)} {told} {when} step {begin:,}",
         summary=f"{before} {harm}",
         fix=BLEW_UP if blew_up else fix,
         fix_code=code,
@@ -101,28 +102,16 @@ def _given_up(process: Process, limits: Limits) -> list[Finding]:
     if not rows or not process.optimizations:
         return []
     optimization = process.longest
-    begin, what = int(rows[0]["step"] or 0) + 1, rows[0]["name"] or "NaN"
-    later = int((timing.numbers(optimization) >= begin).sum())
-    for_good = later == 0 and len(rows) >= limits["recovered"]
-    lost = max(len(rows), validation.unused_forwards(process))  # of a loop that has settled not every loss is looked at
-    rare = not for_good and lost < limits["lost"] * (lost + len(optimization.steps))
-    count, outcome = "At least " * (lost > len(rows)) + plural(len(rows), "loss"), "gives up the batch"
-    end = f"{later:,} later steps kept training. What such batches have in common is never learned."
-    if later == 0 and process.exit.kind == "exception":
-        outcome, end = "raises an exception", ""
-    elif for_good:
-        end = "No step came after that: the weights are already lost, and the loop runs on without training."
-    what_then = "the loop skipped the step" if end else "the program ended there"
+    found = given_up.told_of(process, optimization, rows, limits)
     finding = Finding(
         rule=RULE.id,
-        severity="critical" if for_good else "info" if rare else "warning",
-        confidence="certain",
-        title=f"{count} {'were' if len(rows) > 1 else 'was'} {what}, and {what_then}",
-        summary=f"After step {begin - 1:,} the loss was {what} and no backward followed: the loop looks for that and "
-        f"{outcome}. {end}".rstrip(),
+        severity="critical" if found.for_good else "info" if found.rare else "warning",
+        confidence="certain" if found.sure else "likely",
+        title=found.title,
+        summary=found.told,
         fix=FIX,
         fix_code=FIX_CODE,
-        first_step=begin,
+        first_step=found.begin,
         evidence=[Evidence("losses that were given up", len(rows), "losses", 0, "every loss is a number")],
         location=process.location("loss") or optimization.loss_location,
         false_alarm="A loss that is meant to be Inf for rejected samples.",

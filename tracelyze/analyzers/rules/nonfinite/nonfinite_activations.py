@@ -79,6 +79,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
     first = name if root["module"] else f"The{name[3:]}"
     half = root["dtype"] == "float16"
+    fix, code = broken_modules.remedy(root)
     weights = ", and so were its own weights" if root["weights_finite"] else ""
     return Finding(
         rule=RULE.id,
@@ -87,18 +88,12 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
         title=f"{first} is the first module to output {what}, at step {begin:,}",
         summary=(
             f"In the forward of step {begin:,} {name} was the first module whose output held {what}; modules that were "
-            f"called before it were finite{weights}. The loss of the step was lost "
-            f"with it, as were {plural(lost, 'loss')} of the run. "
+            f"called before it were finite{weights}. The loss of the step was lost with it"
+            + (f", one of {plural(lost, 'loss')} of the run that are not finite. " if lost > 1 else ". ")
             + ("It computes in float16, which ends at 65,504." if half else f"It computes in {root['dtype']}.")
         ),
-        fix="Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial "
-        "weights)."
-        if half
-        else "Check what this module divides by or takes a logarithm or root of, and keep it away from zero; "
-        "normalise its input.",
-        fix_code="with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())"
-        if half
-        else "y = x / (norm + 1e-8)",
+        fix=fix,
+        fix_code=code,
         first_step=begin,
         first_second=timing.second_at(optimization, index),
         evidence=[

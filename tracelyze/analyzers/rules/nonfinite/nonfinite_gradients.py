@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import misplaced_clips
+from tracelyze.analyzers.computed.gradients.explosions import not_finite
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.loss import singular_gradients
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
 from tracelyze.diagnosis import Evidence, Finding, Mark
-from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
@@ -60,28 +60,25 @@ def _count(optimization: Optimization, first: int, broken: Mask) -> list[Evidenc
 
 def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     begin = timing.step_at(optimization, first)
-    grown = prelude.outgrown(optimization, first)
+    overflowed = not_finite.overflowed(optimization, first)
     several = optimization.steps["backwards"][first] > 1  # The loss of one of them is known.
     filtered = hidden_nan.may_hide(optimization.process)
+    unsure = filtered or several or not not_finite.loss_is_known(optimization, first)
     events = optimization.process.events_of("nonfinite-gradient")
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     operation = (events[0]["text"] or "") if events else ""
     misplaced = misplaced_clips.line(optimization)
-    singular = script_lines.singular(optimization.process) if grown is None and misplaced is None else None
-    fix, code, diff = singular_gradients.advice(optimization.process, operation, singular)
+    singular = script_lines.singular(optimization.process) if not overflowed and misplaced is None else None
+    fix, code, diff = (
+        not_finite.OVERFLOWED if overflowed else singular_gradients.advice(optimization.process, operation, singular)
+    )
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="likely" if filtered or grown is not None or several else "certain",
-        title=f"Gradients{timing.name_of(optimization)} became NaN or Inf at step {begin:,}{where}",
-        summary=(
-            f"At step {begin:,} the norm of the gradients was not finite any more, after it had grown to "
-            f"{number(grown)}: they had grown without bound."
-            if grown is not None
-            else f"At step {begin:,} gradients were not finite{_either_way(filtered, operation)}"
-            + misplaced_clips.told(optimization)
-        ),
-        fix=f"{fix} Clip gradients between backward and step, and skip steps whose gradients are not finite.",
+        confidence="likely" if overflowed or unsure else "certain",
+        title=not_finite.title(optimization, first, where),
+        summary=not_finite.told(optimization, first, filtered, operation),
+        fix=fix + not_finite.remedy(optimization),
         fix_code=code,
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -105,22 +102,6 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
         diff=diff,
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )
-
-
-def _either_way(filtered: bool, operation: str) -> str:
-    """What may have made them, where they had not grown. `filtered`: the log may hide that the loss broke."""
-    loss = (
-        ". Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of other losses in place "
-        "of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
-        if filtered
-        else " although the loss still was, and no loss scaler skipped the step: they went into the weights. Either"
-    )
-    where = (
-        f". Between the loss and these parameters: {singular_gradients.told(operation)}."
-        if operation
-        else ": sqrt at exactly 0, log of 0, division by 0, acos at 1."
-    )
-    return f"{loss} the gradients had grown without bound, or one operation has no finite derivative there{where}"
 
 
 def _number(value: float) -> float | None:

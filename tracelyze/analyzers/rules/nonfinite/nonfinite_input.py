@@ -77,7 +77,7 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
     divided = preparing.line(process) if given_up_batches.without_dataset(process, loader) else None
     seen = process.site((loader or {}).get("site")) or process.location("loader") or optimization.loss_location
     place = divided or (given_up_batches.prepared_at(process, loader) if loader else None)
-    fix, code = given_up_batches.FIX_DATA, given_up_batches.left_out(seen)
+    fix, code = given_up_batches.FIX_DATA, given_up_batches.left_out(process, seen, row)
     if made or divided is not None:
         fix, code = preparing.remedy(process, place)
     return Finding(
@@ -88,10 +88,11 @@ def _finding(optimization: Optimization, first: int, rows: list[dict[str, Any]],
         if made
         else f"A batch with NaN or Inf reached the model at step {begin:,}",
         summary=(
-            f"Field {fields} of {which} held values that are not numbers as it was handed to the "
+            f"Field {fields} of {which} held NaN or Inf as it was handed to the "
             f"{'model, though those of its batch were finite' if made else 'script'}, and the loss"
-            f"{timing.name_of(optimization)} of step {begin:,} was not finite. The losses before were. "
-            f"{plural(broken, 'loss')} have not been finite since."
+            f"{timing.name_of(optimization)} of step {begin:,} was not finite."
+            + " The losses before were." * bool(optimization.steps.known("loss")[:first].any())
+            + (f" {broken:,} losses have not been finite since, this one included." if broken > 1 else "")
         ),
         fix=fix,
         fix_code=code,
