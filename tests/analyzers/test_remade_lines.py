@@ -108,8 +108,9 @@ def test_an_update_is_written_into_the_parameter(make: Any) -> None:
         ("for a, b, c in loader:", "inputs, targets = inputs[good], targets[good]"),
     ],
 )
-def test_samples_that_are_no_numbers_are_left_out_of_what_the_loop_names(loop: str, left: str) -> None:
-    code = given_up_batches.left_out(Location("train.py", 3, "train", loop))
+def test_samples_that_are_no_numbers_are_left_out_of_what_the_loop_names(make: Any, loop: str, left: str) -> None:
+    row = {"loader": None, "field": "0"}
+    code = given_up_batches.left_out(make.process(), Location("train.py", 3, "train", loop), row)
     assert code.endswith(left)
     assert ("good &=" in code) is ("," in left)
 
