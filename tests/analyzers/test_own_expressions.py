@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.analyzers.test_edits import sites_of
-from tracelyze.analyzers.evidence.editing import own_expressions
+from tracelyze.analyzers.evidence.editing import own_expressions, own_iterators
 
 
 def placed(make: Any, source: str, text: str) -> tuple[Any, Any]:
@@ -60,13 +60,49 @@ def test_a_mask_keeps_its_shape(make, softmax: str, mask: str, example: str | No
 def test_an_iterator_is_made_anew_with_what_it_does(make, made: str, loop: str, kept: str) -> None:
     source = f"def train():\n    {made}\n    for epoch in range(9):\n        {loop}\n            step(x)\n"
     process, place = placed(make, source, loop)
-    _, first, second, _ = own_expressions.iterator_made_anew(process, place).splitlines()
+    _, first, second, _ = own_iterators.made_anew(process, place).splitlines()
     assert first.strip().startswith(kept)
     assert second.strip() == loop
-    line = own_expressions.iterator_made_at(process, place)
+    line = own_iterators.made_at(process, place)
     assert line is not None
     assert (line.line, line.source) == (2, made)
-    assert "the line that makes it" in own_expressions.iterator_made_anew(process, None)
+    assert "the line that makes it" in own_iterators.made_anew(process, None)
+
+
+EPOCHS = """
+def train_one_epoch(model, batches):
+    for x, y in batches:
+        step(model(x), y)
+
+
+def main():
+    batches = iter(loader)
+    for epoch in range(9):
+        train_one_epoch(model, batches)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "line", "in_its_place"),
+    [
+        ("batches = iter(loader)", 7, "batches = loader"),
+        ("batches = iter(loaders['train'])", 7, "batches = loaders['train']"),
+        ("batches = map(prepare, iter(loader))", 7, None),  # a map, too, ends with its first epoch
+        ("batches = prefetched(loader)", None, None),  # what asks the loader is not known
+        ("batches = iter(loader); first = next(batches)", 7, None),  # which the loader itself would not give
+    ],
+)
+def test_an_iterator_that_another_function_makes(make, made: str, line: int | None, in_its_place: str | None) -> None:
+    script = EPOCHS.lstrip().replace("batches = iter(loader)", made)
+    sites = sites_of(script, exhausted="for x, y in batches:", loader=made)
+    for row in sites:
+        row["function"] = "train_one_epoch" if row["line"] < 6 else "main"
+    process = make.process(sites=sites)
+    asked = process.site(next(row["site"] for row in sites if row["role"] == "exhausted"))
+    found = own_iterators.made_at(process, asked)
+    assert (found and found.line) == line
+    edit = own_iterators.loader_in_its_place(process, asked)
+    assert (edit and edit.added) == (in_its_place and [f"    {in_its_place}"])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import own_expressions
+from tracelyze.analyzers.evidence.editing import own_iterators
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
 
 KIND = "exhausted-again"
+_WITH_THE_LOADER = (
+    "Loop over the loader itself: each epoch then begins a new iterator, and the loader reshuffles for it."
+)
+_MADE_ANEW = (
+    "Create a new iterator inside the epoch loop, together with whatever it does to the batches: the loader then "
+    "reshuffles for each epoch."
+)
 
 
 def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
@@ -28,6 +35,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
         return None
     optimization, times = process.longest, len(empty)
     asked_at = process.site(empty[0]["value"])
+    edit = own_iterators.loader_in_its_place(process, asked_at)
     return Finding(
         rule=rule,
         severity="warning",
@@ -38,17 +46,17 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
             "got nothing: an iterator yields each batch only once. All later epochs trained nothing and raised no "
             "error; whatever they printed or saved comes from the first."
         ),
-        fix="Create a new iterator inside the epoch loop, together with whatever it does to the batches: the loader "
-        "then reshuffles for each epoch.",
-        fix_code=own_expressions.iterator_made_anew(process, asked_at),
+        fix=_WITH_THE_LOADER if edit else _MADE_ANEW,
+        fix_code=own_iterators.made_anew(process, asked_at),
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("times that it was asked after its end", times, "times", *limits.against("asked")),
             Evidence("steps made after that", 0, "steps"),
         ],
-        location=own_expressions.iterator_made_at(process, asked_at) or asked_at or optimization.step_location,
+        location=own_iterators.made_at(process, asked_at) or asked_at or optimization.step_location,
         seen_at=asked_at,
+        diff=edit,
         charts=pictures.loss(optimization),
         false_alarm="A program that keeps asking an iterator that it knows is exhausted.",
     )

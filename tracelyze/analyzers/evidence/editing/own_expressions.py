@@ -1,4 +1,4 @@
-"""Examples that keep what the script's own line computes: its mask, its generator, its iterator."""
+"""Examples that keep what the script's own line computes: its mask, its generator, its order."""
 
 from __future__ import annotations
 
@@ -74,36 +74,6 @@ def stacked(process: Process, place: Location | None) -> str:
     samples = own.parsed.text_of(fields[0].value.value)
     field = f"sample[{own.parsed.text_of(fields[0].slice)}]"
     return own.parsed.with_parts({statement.value: f"torch.stack([torch.as_tensor({field}) for sample in {samples}])"})
-
-
-def iterator_made_anew(process: Process, asked: Location | None) -> str:
-    """A loop over the epochs that makes the iterator of this `for` in each: by the line that makes it, if that was
-    recorded."""
-    head = parsed_line.of(asked)
-    loop = head.statement if head is not None else None
-    if asked is None or head is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
-        return _loop("batches", "...  # the line that makes it, moved from above", "for batch in batches:")
-    name, target = loop.iter.id, head.text_of(loop.target)
-    line = iterator_made_at(process, asked)
-    made = line.source.partition(" = ")[2] if line is not None else ""
-    whole = made if made and parsed_line.parse(f"{name} = {made}") else None
-    made_by = f"{whole}  # moved from above" if whole else "...  # the line that makes it, moved from above"
-    return _loop(name, made_by, f"for {target} in {name}:")
-
-
-def iterator_made_at(process: Process, asked: Location | None) -> Location | None:
-    """The line that makes the iterator of this `for`, if it was recorded and is the only one that does."""
-    head = parsed_line.of(asked)
-    loop = head.statement if head is not None else None
-    if asked is None or not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Name):
-        return None
-    lines = recorded_text.around(process, asked).items()
-    made = [(at, line.strip()) for at, line in lines if re.fullmatch(rf"\s*{loop.iter.id} = .+", line)]
-    return Location(asked.file, made[0][0], asked.function, made[0][1]) if len(made) == 1 else None
-
-
-def _loop(name: str, made_by: str, head: str) -> str:
-    return f"for epoch in range(epochs):\n    {name} = {made_by}\n    {head}\n        ..."
 
 
 def in_a_new_order(place: Location | None) -> str:
