@@ -149,8 +149,8 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def times(count: int) -> str:
-    """How many times as much: `twice`, `3 times`."""
-    return "twice" if count == 2 else f"{count:,} times"
+    """How many times, or times as much: `once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def capitalized(text: str) -> str:

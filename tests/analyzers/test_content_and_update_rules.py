@@ -331,6 +331,8 @@ def test_an_optimizer_that_never_steps(make) -> None:
     assert (finding.title, finding.confidence) == ("188 backward passes ran, and Adam never took a step", "certain")
     assert "rate times gradient" not in str(finding.excluded), "no step, and so no sample of one"
     assert "Call optimizer.step()" in finding.fix
+    scaled = {"site": 1, "role": "backward", "file": "t.py", "line": 70, "source": "scaler.scale(loss).backward()"}
+    assert "Call scaler.step(optimizer), then scaler.update()," in judged(finished, sites=[scaled])[2].fix
     step = {"site": 1, "role": "step-text", "file": "t.py", "line": 77, "function": "train"}
     texts = [step | {"source": "optimizer.step()"}, step | {"site": 2, "line": 75, "source": "scheduler.step()"}]
     _, _, finding = judged(finished, sites=texts)

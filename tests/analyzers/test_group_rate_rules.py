@@ -28,6 +28,7 @@ def test_rates_that_became_one(make: Any) -> None:
         )
     late = make.check(RULE, process(make, lambda n: [6e-4] * 2 if n >= 20 else MADE))
     assert (late[0], late[2].first_step) == ("fired", 20), "set by the loop after an epoch"
+    assert "from the start" not in " ".join(late[2].excluded), "they had rates of their own until then"
 
 
 def test_rates_that_stay_apart(make: Any) -> None:

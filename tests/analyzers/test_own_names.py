@@ -158,6 +158,21 @@ def test_a_trainer_stops_by_its_callbacks(make, line: str, callback: str) -> Non
     assert callback in own if callback else own == trainer_examples.STOP_EARLY
 
 
+@pytest.mark.parametrize("role", ["step", "backward"])
+@pytest.mark.parametrize(
+    ("line", "setting"),
+    [
+        ("tuner.train()", "tuner.args.gradient_accumulation_steps *= 2"),
+        ("pl_trainer.fit(model)", "pl_trainer.accumulate_grad_batches = 2"),
+        ("optimizer.step()", "optimizer.zero_grad()"),
+    ],
+)
+def test_a_trainer_accumulates_by_its_settings(make, role: str, line: str, setting: str) -> None:
+    """Also where memory ran out before the first step."""
+    site = {"site": 1, "role": role, "file": "a.py", "line": 3, "function": "main", "source": line}
+    assert setting in own_names.in_example(trainer_examples.HALVED, make.process(sites=[site]), None)
+
+
 def test_a_norm_that_is_to_raise_is_not_asked_of_accelerate(make) -> None:
     code = "torch.nn.utils.clip_grad_norm_(\n    model.parameters(), 1e30, error_if_nonfinite=True\n)"
     process = make.process(

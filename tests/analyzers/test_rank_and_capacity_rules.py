@@ -363,6 +363,9 @@ def test_memory_that_is_nearly_used_up(make) -> None:
     _, _, finding = make.check("memory-headroom", device(make, 0.98))
     assert finding.severity == "info"
     assert make.check("memory-headroom", device(make, 0.8))[0] == "passed"
+    refused = device(make, 0.98)
+    refused.steps["device_retries"][:] = 1
+    assert "refused memory once." in make.check("memory-headroom", refused)[2].summary
     assert make.check("memory-headroom", make.process())[0] == "skipped"
 
 

@@ -412,6 +412,7 @@ FULL = CROWDED.replace("75.96 GiB", "0.50 GiB").replace("678.00 MiB", "77.70 GiB
         (FULL.replace("32.00 MiB", "4.00 GiB"), None, "It never fit:", "Halve the batch"),
         (FULL, 40, "It fit until then", "Halve the batch"),
         ("CUDA error: out of memory", None, "does not say who held", "Halve the batch"),
+        ("Unable to allocate 8 GiB for an array", None, "before its first step left no room", "Load less"),
         ("CUDA error: out of memory", 40, "It fit until then", "Halve the batch"),
     ],
 )
@@ -486,7 +487,7 @@ def test_a_batch_that_is_far_longer_than_those_before(make, shapes, through: int
     [
         (lambda part: 2e9, lambda part: 8e9 + 60e9 * max(0.0, part - 0.6), "its inputs grew"),
         (lambda part: 2e9 + 60e9 * part, lambda part: 8e9 + 60e9 * part, "something is kept"),
-        (lambda part: 2e9, lambda part: 8e9, "this step needed more memory than the others"),
+        (lambda part: 2e9, lambda part: 8e9, "this needed more memory than what ran before"),
     ],
 )
 def test_out_of_memory_says_how_it_came_to_that(make, kept, peak, said) -> None:
@@ -531,6 +532,19 @@ def test_killed(make) -> None:
     full = make.process(end=Exit("vanished"))
     full.notes.append("recording stopped at step 30: no space left on device")
     assert make.check("killed", full)[2].confidence == "possible"
+
+
+def test_a_kill_is_told_by_the_step_of_the_optimizer_that_ran(make) -> None:
+    """A short training that followed a long one, each with steps of its own; or none at all yet."""
+    two = [{"optimizer": at, "name": name, "device": "cpu"} for at, name in enumerate(("Adam", "SGD"))]
+    steps = make.steps() | {"optimizer": [0] * 300 + [1] * 100, "step": [*range(1, 301), *range(1, 101)]}
+    _, _, finding = make.check("killed", make.process(steps, optimizers=two, end=Exit("vanished")))
+    assert finding.title == "The program was killed after step 100 of SGD (optimizer 1) and left no message"
+    assert finding.first_step == 100
+    nothing = {name: values[:0] for name, values in make.steps().items()}
+    _, _, early = make.check("killed", make.process(nothing, optimizers=[], end=Exit("vanished")))
+    assert early.title == "The program was killed before its first step and left no message"
+    assert "No step was recorded." in early.summary
 
 
 def test_what_was_not_measured_is_no_evidence_of_a_kill(make) -> None:

@@ -613,6 +613,10 @@ def test_data_parallel(make) -> None:
     assert make.check("data-parallel", make.process())[0] == "passed"
     made = {"modules": [{"model": model["model"], "module": "", "kind": "DataParallel", "made_at": 3}]}
     assert make.check("data-parallel", make.process(models=[model], more=made))[2].location.line == 60
+    step = {"site": 1, "role": "step", "file": "t.py", "line": 4, "function": "main", "source": "trainer.train()"}
+    trainer = make.check("data-parallel", make.process(models=[model], sites=[step]))[2]
+    assert "the Trainer then wraps the model" in trainer.fix, "it wrapped it in DataParallel by itself"
+    assert trainer.fix_code == "torchrun --nproc-per-node 4 train.py"
     for own, fired in (("DataParallel", True), ("DistributedDataParallel", False)):
         status = make.check("data-parallel", make.process(models=[{"model": 0, "name": "Wrapped", "parallel": own}]))[0]
         assert (status == "fired") is fired

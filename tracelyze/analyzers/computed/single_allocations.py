@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed import device_memory
+from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.formatting import size
 
 if TYPE_CHECKING:
@@ -28,11 +29,6 @@ FIXES: Final = {
     "host": "Load less at once (memory-mapped files, fewer workers, smaller prefetch_factor), and keep no outputs of "
     "past steps. If it fits at first and fails later, look for a leak.",
 }
-HALVED: Final = """for i, (x, y) in enumerate(loader):  # with half the batch size
-    (criterion(model(x), y) / 2).backward()
-    if (i + 1) % 2 == 0:
-        optimizer.step()
-        optimizer.zero_grad()"""
 PARTS: Final = (
     "from torch.utils.checkpoint import checkpoint\n\n"
     "def part(rows):\n    return (rows @ x.T).logsumexp(1)  # what your lines below make of it: a sum, topk, argmin\n\n"
@@ -83,4 +79,4 @@ def advice(kind: str, single: Single | None) -> tuple[str, str]:
     """What to change, and an example. `kind`: a key of FIXES."""
     if single is not None and kind != "shared":
         return (FIX_PAIRS, PARTS) if single.pairs else (FIX, "")
-    return FIXES[kind], HALVED if kind == "device" else ""
+    return FIXES[kind], trainer_examples.HALVED if kind == "device" else ""

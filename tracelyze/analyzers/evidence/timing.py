@@ -38,6 +38,12 @@ def training_from(process: Process, step: int) -> tuple[Optimization | None, int
     return begun[-1] if begun else (process.longest, step)
 
 
+def last_to_step(process: Process) -> Optimization | None:
+    """The optimizer that made the last step: of several, also of trainings that came one after the other."""
+    ends = [(float(np.nanmax(one.steps["time"], initial=-np.inf)), one) for one in process.optimizations]
+    return max(ends, key=lambda end: end[0])[1] if ends else None
+
+
 def numbers(optimization: Optimization) -> Floats:
     """Step numbers, shape [steps]: as recorded, else counted from 1."""
     recorded = optimization.steps["step"]

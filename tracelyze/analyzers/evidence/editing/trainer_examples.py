@@ -49,6 +49,18 @@ _STOPPED_BY: Final = {
 }
 
 
+HALVED: Final = """for i, (x, y) in enumerate(loader):  # with half the batch size
+    (criterion(model(x), y) / 2).backward()
+    if (i + 1) % 2 == 0:
+        optimizer.step()
+        optimizer.zero_grad()"""
+_HALVED_BY: Final = {
+    "fit": "trainer.accumulate_grad_batches = 2  # before fit; and half the batch size in the loader",
+    "train": "trainer.args.per_device_train_batch_size //= 2  # before it trains\n"
+    "trainer.args.gradient_accumulation_steps *= 2",
+}
+
+
 def in_example(code: str, process: Process) -> str:
     """The example with the settings of the trainer that makes the steps; unchanged where the script makes them."""
     trainer, method = trainer_of(process)
@@ -56,6 +68,8 @@ def in_example(code: str, process: Process) -> str:
         return code
     if code == STOP_EARLY:
         return _STOPPED_BY[method]
+    if code == HALVED:
+        return re.sub(r"\btrainer\b", trainer, _HALVED_BY[method])
     if method == "fit":
         code = _PER_BATCH.sub(_INTERVAL.replace('"epoch"', '"step"'), _SCHEDULER.sub(_INTERVAL, code))
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)
@@ -74,7 +88,8 @@ def _workers(trainer: str, made: re.Match[str], before: str) -> str:
 
 
 def trainer_of(process: Process) -> tuple[str, str]:
-    """Name and method of the trainer whose call makes the steps, empty where lines of the script make them."""
-    lines = {line.source for line in process.locations("step")}
+    """Name and method of the trainer whose call makes the steps, or before the first one the backwards; empty where
+    lines of the script make them."""
+    lines = {line.source for line in process.locations("step") or process.locations("backward")}
     match = _CALL.match(lines.pop()) if len(lines) == 1 else None
     return (match["trainer"], match["method"]) if match else ("", "")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracelyze.analyzers.evidence.editing import trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule
 from tracelyze.diagnosis import Evidence, Finding
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+
+BY_TRAINER = (
+    "Start the script with torchrun, one process per device: the Trainer then wraps the model in "
+    "DistributedDataParallel and divides the data by itself. Or show it one device (CUDA_VISIBLE_DEVICES=0)."
+)
 
 
 def check(process: Process, _limits: Limits) -> Outcome:
@@ -17,6 +23,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
     found = [row["model"] for row in models if "DataParallel" in (row["name"], row.get("parallel"))]
     if not found:
         return Passed("no model is wrapped in nn.DataParallel")
+    _, by_trainer = trainer_examples.trainer_of(process)
     made = [row for row in process.tables["modules"].records() if row["model"] in found and not row["module"]]
     return [
         Finding(
@@ -31,12 +38,16 @@ def check(process: Process, _limits: Limits) -> Outcome:
                 "the only way to use several machines. On one device, or on a CPU, the wrapper gains nothing, and it "
                 "still prefixes weight names with 'module.'."
             ),
-            fix="Take the wrapper off, or start several processes with torchrun and wrap the model in "
+            fix=BY_TRAINER
+            if by_trainer == "train"
+            else "Take the wrapper off, or start several processes with torchrun and wrap the model in "
             "DistributedDataParallel."
             if process.device == "cpu"
             else "Start one process per device with torchrun, wrap the model in DistributedDataParallel, and "
             "give each rank its own part of the data with a DistributedSampler.",
-            fix_code="# torchrun --nproc-per-node 4 train.py\ntorch.distributed.init_process_group()\n"
+            fix_code="torchrun --nproc-per-node 4 train.py"
+            if by_trainer == "train"
+            else "# torchrun --nproc-per-node 4 train.py\ntorch.distributed.init_process_group()\n"
             'device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else "cpu"\n'
             "model = DistributedDataParallel(model.to(device))\n"
             "loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))",

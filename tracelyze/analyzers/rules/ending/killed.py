@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed import processor_limit
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths, exits
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Ending, Evidence, Finding, Mark
@@ -61,25 +61,21 @@ def _starved(process: Process, limits: Limits) -> tuple[bool, float | None]:
     return bool(size > 0 and left - max(pace, 0.0) * limits["unseen"] < limits["left"] * size), left
 
 
-def _left(left: float, limits: Limits) -> Evidence:
-    limit = f"{percent(limits['left'])} of all"
-    return Evidence("memory left to the process", size(left), "", limit, limits.source("left"))
-
-
 def _finding(process: Process, starved: bool, left: float | None, stopped: str | None, limits: Limits) -> Finding:
     end = process.exit
-    steps = len(process.steps)
     seconds = [float(np.nanmax(t)) for t in (process.steps["time"], process.samples["time"]) if np.isfinite(t).any()]
-    optimization = process.longest if process.optimizations else None
+    optimization = timing.last_to_step(process)
     who = "The program" if len({peer.rank for peer in process.peers}) < 2 else f"Rank {process.rank}"
     known = bool(optimization and np.isfinite(optimization.steps["step"]).any())
-    last = int(np.nanmax(optimization.steps["step"])) if optimization and known else steps
+    last = int(np.nanmax(optimization.steps["step"])) if optimization and known else len(process.steps)
+    at = f"step {last:,}{timing.name_of(optimization) if optimization else ''}"
+    when = f"after {at}" if last else "before its first step"
     if end.kind == "signal":
         what = exits.without_place(end.detail).removeprefix("Fatal Python error: ")
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
         ending = Ending("Ended by a signal", "signal")
     else:
-        ending = Ending(f"{who} was killed after step {last:,}")
+        ending = Ending(f"{who} was killed {when}")
         title = f"{ending.what} and left no message"
         summary = (
             "It just stopped: it got a signal that leaves no message (SIGKILL, or an unhandled SIGALRM, SIGHUP or "
@@ -87,16 +83,17 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         )
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
-    summary, fix = f"{summary} The last recorded step is {last:,}.", FIX_SIGNAL if end.kind == "signal" else FIX
+    summary += f" The recording ends after {at}." if last else " No step was recorded."
+    fix = FIX_SIGNAL if end.kind == "signal" else FIX
     used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else ""
     if starved and left is not None:
-        ending = Ending(f"{who} was killed after step {last:,}", "memory-likely")
+        ending = Ending(f"{who} was killed {when}", "memory-likely")
         title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif used_up:
         title, summary, fix = f"{ending.what}: its processor time was used up", summary + used_up, processor_limit.FIX
     elif end.kind == "vanished" and left is not None:
-        guess = f" One second before, {size(left)} of memory were free, so it was probably not killed for memory"
+        guess = f" When last looked at, {size(left)} of memory were free, so it was probably not killed for memory"
         guess += ", unless it asked for that much at once."
         summary, ending = summary + guess, replace(ending, cause="memory-unlikely", guess=guess)
     seen = process.last_seen
@@ -117,7 +114,8 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         first_second=max(seconds, default=None),
         evidence=[
             Evidence("how it ended", end.kind), Evidence("last recorded step", last, "steps"),
-            *([_left(left, limits)] if left is not None else []),
+            *([Evidence("memory left to the process", size(left), "", f"{percent(limits['left'])} of all",
+                        limits.source("left"))] if left is not None else []),
         ],
         location=place or seen,
         seen_at=seen if used_up and place else None,

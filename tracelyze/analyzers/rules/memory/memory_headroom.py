@@ -8,7 +8,7 @@ from tracelyze.analyzers.computed.optimization import capacity
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import percent, size
+from tracelyze.formatting import percent, size, times
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -22,7 +22,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     share = found.peak / found.total
     if share < limits["share"]:
         return Passed(f"tensors took up to {percent(share)} of the device's {size(found.total)}")
-    retries = f" The allocator was refused memory {found.retries:,.0f} times." if found.retries else ""
+    retries = f" The allocator was refused memory {times(int(found.retries))}." if found.retries else ""
     return [
         Finding(
             rule=RULE.id,

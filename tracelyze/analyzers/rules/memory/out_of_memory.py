@@ -89,9 +89,9 @@ def _why(step: int | None, held: Holders | None, course: str) -> str:
             f"process {held.others[0][0]}; {own} would have had room for what it asked for."
         )
     if step:
-        return course or "It fit until then: this step needed more memory than the others."
+        return course or "It fit until then: this needed more memory than what ran before, or less was left."
     if held is None or held.told:
-        return "It never fit: model, optimizer state and one batch are too large together."
+        return "It never fit: what the program held before its first step left no room for this."
     return "The message does not say who held the memory: `nvidia-smi` shows whether other programs do."
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
+RAISED = ["A schedule that ends at one lowest rate for all: this one is above the lowest that a group was made with."]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -49,7 +50,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     made, now = json.loads(row["made"]), json.loads(row["now"])[0]
     scheduler = next((one["scheduler"] for one in rows if one["scheduler"]), None)
     site = next((one["site"] for one in rows if one["site"] is not None), None)
-    optimization = process.longest if process.optimizations else None
+    own = (one for one in process.optimizations if one.optimizer == row["optimizer"])
+    optimization = next(own, process.longest if process.optimizations else None)
     stepped = process.site(site) or (optimization.step_location if optimization is not None else None)
     made_at = next(
         (
@@ -92,6 +94,7 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         location=defined or process.site(made_at) or set_at or stepped,
         seen_at=stepped,
         charts=pictures.loss(optimization) if optimization is not None else [],
+        excluded=RAISED if row["steps"] > limits["early"] else [],  # else what the rule excludes
         false_alarm="Groups whose rates are made equal on purpose.",
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
-from tracelyze.analyzers.evidence import script_lines, timing
+from tracelyze.analyzers.evidence import edits, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_steps
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
@@ -46,25 +46,24 @@ def _never_stepped(process: Process) -> Outcome:
     if process.exit.kind != "finished":
         return Skipped("the program ended before its first step: what it accumulated may have been meant for one")
     count = int(process.facts.get("backwards") or idle["value"] or 0)
-    line = own_steps.in_the_text(process)
+    line, backward = own_steps.in_the_text(process), process.location("backward")
+    scaled = backward is not None and edits.SCALED_BACKWARD.search(backward.source)
+    step = f"{scaled['scaler']}.step(optimizer), then {scaled['scaler']}.update()," if scaled else "optimizer.step()"
     return [
         Finding(
             rule=RULE.id,
             severity="critical",
             confidence="certain",
-            title=f"{count:,} backward passes ran, and {idle['name']} never took a step",
-            summary=(
-                f"The script made an optimizer ({idle['name']}) of the weights that the backward passes reach. None of "
-                f"the {count:,} backward passes was followed by a step, and nothing else changed the weights: the "
-                "model is the same as at the start."
-            ),
-            fix=own_steps.REACH.format(line=line.line) if line else "Call optimizer.step() after backward().",
+            title=f"{plural(count, 'backward pass', 'backward passes')} ran, and {idle['name']} never took a step",
+            summary=f"The script made an optimizer ({idle['name']}) of the weights that backward reaches. No backward "
+            "was followed by a step, and nothing else changed the weights: the model is the same as at the start.",
+            fix=own_steps.REACH.format(line=line.line) if line else f"Call {step} after backward().",
             fix_code="" if line else "optimizer.zero_grad()\nloss.backward()\noptimizer.step()",
             first_step=0,
             last_step=0,
             evidence=[Evidence("backward passes", count), Evidence("steps of an optimizer", 0, "steps")],
-            location=line or process.location("backward"),
-            seen_at=process.location("backward"),
+            location=line or backward,
+            seen_at=backward,
             excluded=["Updates that the script makes by itself: nothing changed the weights."],
             false_alarm="Gradients that are only measured, in a script that creates an optimizer it does not use.",
         )

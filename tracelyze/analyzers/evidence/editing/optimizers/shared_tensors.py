@@ -52,7 +52,7 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
 def effect(later: Optimization, earlier: Optimization) -> str:
     """What becomes of tensors that both step."""
     if later.facts.get("name") == earlier.facts.get("name"):
-        return "Each update is made twice, with separate moments: the learning rate of these is the sum of both."
+        return "Each gradient is applied twice: the learning rates of both add up."
     return "Each gradient is applied twice, by two rules with a learning rate of their own."
 
 
