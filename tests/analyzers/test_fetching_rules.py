@@ -251,7 +251,9 @@ def memory(readings: list[float], epochs: int = 2, batches: int = 40) -> list[di
 def test_workers_that_keep_what_they_read(make) -> None:
     _, _, finding = judge(make, "host-memory-leak", memory([10, 12, 14, 22, 38, 70]))
     assert (finding.severity, finding.location.line) == ("warning", 30)
-    assert "workers" in finding.title
+    assert finding.title == "Memory of 2 loader workers grows with every batch: 112 MiB so far"
+    late = judge(make, "host-memory-leak", memory([10, 12, 40, 42, 46, 54, 70, 102]))
+    assert late[0] == "fired", "a leap at the start, and a leak"
 
 
 @pytest.mark.parametrize(
@@ -262,6 +264,7 @@ def test_workers_that_keep_what_they_read(make) -> None:
         memory([10, 12, 14, 22, 38, 70], epochs=1),  # and one that fills in the first pass
         memory([100, 180, 182, 184, 188, 192]),  # a few MiB of many
         memory([10, 12, 14, 15, 16, 50]),  # a garbage collection that copies the pages that they shared
+        memory([16.7, 17.4, 18, 38.4, 38.7, 39.4, 39.6, 40]),  # one of long ago, and a little noise since
     ],
 )
 def test_workers_that_settle(make, rows) -> None:

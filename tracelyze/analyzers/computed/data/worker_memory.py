@@ -14,7 +14,8 @@ WARM_UP = 2  # readings: after one batch and after two, libraries and buffers ar
 
 class Growth(NamedTuple):
     """Of the workers of one loader, summed. `pace`: growth per batch of a worker in the last doubling over that in the
-    one before: 1 for a straight line, 0 for a cache that is full. `beyond`: it goes on after the first pass."""
+    one before: 1 for a straight line, 0 for a cache that is full. `late`: what the last doubling has added to it.
+    `beyond`: it goes on after the first pass."""
 
     loader: int
     workers: int
@@ -22,6 +23,7 @@ class Growth(NamedTuple):
     before: float
     batches: int
     pace: float
+    late: float
     beyond: bool
 
 
@@ -55,6 +57,7 @@ def growth(process: Process) -> list[Growth]:
                 total[WARM_UP],
                 batches,
                 late / (2 * earlier) if earlier > 0 else 0.0,
+                late,
                 epochs >= 1 and (anew or batches // 2 >= first.get(loader, 0)),
             )
         )

@@ -12,7 +12,7 @@ from tracelyze.analyzers.evidence.editing.storing import caches, entries
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import duration, size
+from tracelyze.formatting import duration, plural, size
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.worker_memory import Growth
@@ -30,6 +30,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     grown = worker_memory.growth(process)
     steady = [one for one in grown if limits["pace"] <= one.pace <= limits["leap"]]
     steady = [one for one in steady if one.grown >= max(limits["workers"] * MIB, limits["share"] * one.before)]
+    steady = [one for one in steady if one.late >= limits["late"] * one.grown]
     if any(one.beyond for one in steady):
         return [_of_workers(process, next(one for one in steady if one.beyond), limits)]
     series = leaks.series(optimization, host=True)
@@ -94,12 +95,13 @@ def _of_workers(process: Process, found: Growth, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Memory of {found.workers} loader workers grows with every batch: {size(found.grown)} so far",
+        title=f"Memory of {plural(found.workers, 'loader worker')} grows with every batch: {size(found.grown)} so far",
         summary=(
-            f"While each of {found.workers} workers of {loader['dataset']} made {found.batches:,} batches, their "
-            f"private memory grew from {size(found.before)} to {size(found.before + found.grown)} in total, and kept "
-            "growing after the first pass. The dataset keeps something for each sample in every worker, or holds many "
-            "Python objects: reading one updates its reference count, which copies the shared memory page."
+            f"While {'each of ' if found.workers > 1 else ''}{plural(found.workers, 'worker')} of {loader['dataset']} "
+            f"made {found.batches:,} batches, private memory grew from {size(found.before)} to "
+            f"{size(found.before + found.grown)}{' in total' if found.workers > 1 else ''}, and kept growing after the "
+            "first pass. The dataset keeps something for each sample in every worker, or holds many Python objects: "
+            "reading one updates its reference count, which copies the shared memory page."
         ),
         fix=remedy.fix,
         fix_code=remedy.code,
@@ -136,6 +138,7 @@ RULE = Rule(
         Threshold("workers", 16, "MiB", "measured: workers without a leak gain up to 1.5 MiB after four batches"),
         Threshold("share", 0.2, "share", "derived: of what they had after four batches; less is a buffer that grew"),
         Threshold("pace", 0.2, "share", "a leak keeps its pace (1); pages that come apart slow down; a cache ends (0)"),
+        Threshold("late", 0.2, "share", "derived: the last doubling adds half in a straight line, nothing to a leap"),
         Threshold("leap", 3, "times", "derived: of the pace before; a garbage collection copies shared pages at once"),
     ),
     not_when="The first pass over the data, mapped files (page cache), buffers that fill and stay, kept graphs.",
