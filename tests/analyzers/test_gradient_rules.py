@@ -193,6 +193,15 @@ def test_a_clearing_that_was_copied_is_the_line_to_change(make, lines) -> None:
     assert (found.location.line, found.diff.line) == (line, line)
     assert (found.diff.removed, found.diff.added) == ([f"        {twice}"], [f"        {twice.replace('_a', '_b')}"])
     assert f"Line {line} clears what another line there clears already." in found.summary
+    apart = make.process(
+        make.steps() | {"optimizer": [1] * COUNT, "grads_carried": [0] + [8] * (COUNT - 1)},
+        optimizers=both[1:],
+        sites=sites,
+    )
+    apart.training = "training 2 of 2"  # where the losses of the two have no model in common
+    alone = make.check("missing-zero-grad", apart)[2]
+    assert (alone.location.line, alone.diff.added) == (line, found.diff.added)
+    assert f"Line {line} clears what another line there clears already." in alone.summary
 
 
 def test_without_an_optimizer_the_fix_names_none(make) -> None:

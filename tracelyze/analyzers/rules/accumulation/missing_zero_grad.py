@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import edits, pictures, timing
-from tracelyze.analyzers.evidence.editing.optimizers import clearing
+from tracelyze.analyzers.evidence.editing.optimizers import clearing, own_clears
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization, missing
 from tracelyze.analyzers.signatures import growing_gradients
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -54,6 +54,9 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     fix, code = clearing.once_per_step(optimization, more)
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
     stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
+    repeat = own_clears.in_place_of_a_repeat(optimization) if name and rarely == accumulation.NEVER else None
+    said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
+    edit = None if clearing.in_closure(optimization) else edits.clear_after_step(optimization)
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -62,7 +65,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         summary=(
             f"From step {begin:,} on, each backward pass added its gradients to the old ones, and "
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
-            f"{since_when}: do not trust weights trained from step {begin:,} on."
+            f"{since_when}: do not trust weights trained from step {begin:,} on.{said}"
         ),
         fix=fix,
         fix_code=code,
@@ -79,11 +82,11 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         cost=timing.scaled(timing.cost_of(optimization, timing.numbers(optimization) >= begin), share)
         if sampled
         else timing.cost_of(optimization, carried),
-        location=line or stepped,
+        location=repeat[0] if repeat else line or stepped,
         seen_at=stepped,
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
-        diff=None if clearing.in_closure(optimization) else edits.clear_after_step(optimization),
+        diff=repeat[1] if repeat else edit,
     )
 
 
