@@ -39,7 +39,40 @@ def test_every_epoch_begins_in_the_same_state(make) -> None:
     put_back = passes([["a", "b"], ["c", "d"], ["e", "f"]], second="0")  # seeded while samples are loaded
     assert judge(make, "augmentation-repeats", put_back)[0] == "fired"
     own = passes([["a", "a"]] * 4, moved="own")
-    assert "forked" in judge(make, "augmentation-repeats", own)[2].summary
+    assert "started anew" in judge(make, "augmentation-repeats", own)[2].summary
+    assert finding.first_step == 101, "the second pass: what is noted of the first is from its end"
+
+
+@pytest.mark.parametrize(
+    ("generator", "sites", "workers", "code"),
+    [
+        ("numpy", {}, 2, "np.random.seed(info.seed % 2**32)"),
+        ("python", {}, 2, "random.seed(info.seed)"),
+        ("torch", {"worker-seed": "torch.manual_seed(3)"}, 2, "torch.manual_seed(info.seed)"),
+        ("numpy", {"reseed": "torch.manual_seed(3)"}, 2, "nowhere below it:\ntorch.manual_seed(0)"),  # also of workers
+        ("python", {"reseed": "random.seed(3)"}, 0, "nowhere below it:\nrandom.seed(0)"),
+        ("own", {}, 0, ""),
+    ],
+)
+def test_the_generator_that_is_drawn_from_is_the_one_to_seed(
+    make, generator: str, sites: dict[str, str], workers: int, code: str
+) -> None:
+    """Where the training process is re-seeded for each epoch, the seeds of its workers repeat with it."""
+    lines = [
+        {"site": 80 + at, "role": role, "file": "a.py", "line": 80 + at, "function": "f", "source": source}
+        for at, (role, source) in enumerate(sites.items())
+    ]
+    loaders = [TRAIN | {"num_workers": workers}, VALIDATION]
+    rows = passes([["a", "b"]] * 4 if workers else [["a"]] * 4, moved=generator)
+    rows = rows if workers else [row | {"worker": None} for row in rows]
+    finding = judge(make, "augmentation-repeats", rows, loaders=loaders, sites=[*SITES, *lines])[2]
+    assert code in finding.fix_code
+    assert bool(finding.fix_code) == bool(code)
+    if workers and "reseed" not in sites:
+        alike = passes([["a", "a"], ["b", "b"]], moved=generator)
+        both = judge(make, "duplicate-augmentation", alike, loaders=loaders, sites=[*SITES, *lines])[2]
+        assert code in both.fix_code
+        assert ("in line 80" in both.fix) == bool(sites)
 
 
 @pytest.mark.parametrize(

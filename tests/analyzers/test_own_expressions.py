@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.analyzers.test_edits import sites_of
-from tracelyze.analyzers.evidence.editing import own_expressions, own_iterators
+from tracelyze.analyzers.evidence.editing import own_expressions
+from tracelyze.analyzers.evidence.editing.feeding import own_iterators
 
 
 def placed(make: Any, source: str, text: str) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing import own_iterators
+from tracelyze.analyzers.evidence.editing.feeding import own_iterators
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 

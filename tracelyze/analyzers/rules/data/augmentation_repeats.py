@@ -8,6 +8,7 @@ from tracelyze.analyzers.computed import own_generators
 from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import batch_lines, pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -48,27 +49,32 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
     loader = next(row for row in process.loaders.records() if row["loader"] == longest[0].loader)
     workers = int(loader["num_workers"] or 0)
     name = draws.names(repeated)
+    seeds, again = process.location("worker-seed"), script_lines.reseeded(process)
     if workers and repeated == ["own"]:
         why = (
-            "Workers are forked again for each epoch with a copy of the dataset, including its generator in the state "
+            "Workers are started anew for each epoch with a copy of the dataset, including its generator in the state "
             "of the training process, where it never advances."
         )
         fix = "Give each worker a new seed in every epoch: draw from torch's generator, which the loader seeds."
         code = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
     else:
-        why = "Something re-seeds it: at the start of each epoch, in worker_init_fn, or while samples are loaded."
-        fix = "Seed once, before the first epoch; in worker_init_fn use torch.initial_seed(), which differs each epoch."
-        code = (
-            "def worker_init_fn(worker_id):\n    np.random.seed(torch.initial_seed() % 2**32)\n\n"
-            + loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
-            if workers
-            else "np.random.seed(0)  # once, above the loop over the epochs, and nowhere below it"
-        )
+        why = "Something re-seeds it, or makes it anew: as each epoch begins, in a worker, or while samples are loaded."
+        fix = "Seed the training process once, before the first epoch."
+        if workers and seeds is not None:
+            fix = f"Seed with the worker's own seed in line {seeds.line}: that differs from epoch to epoch, as long as "
+            fix += "the training process is seeded once."
+        elif workers:
+            fix += (
+                " Then the seed that the loader gives to each worker differs from epoch to epoch: seed by that there."
+            )
+        elif "own" in repeated:
+            fix += " Make the dataset, and the generator that it holds, once as well."
+        code = generator_seeds.once(["torch"] if workers else repeated)  # torch's gives workers their seeds
+        if workers and (seeds is not None or again is None):
+            code = generator_seeds.in_each_worker(repeated)
+            code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     drawn, made = batch_lines.draws(process, repeated), process.loader_location(loader)
-    if not workers:
-        line = script_lines.reseeded(process)
-    else:
-        line = drawn if repeated == ["own"] else process.location("worker-seed")
+    line = again if not workers else drawn if repeated == ["own"] else seeds or again
     where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
     return Finding(
         rule=RULE.id,
@@ -82,7 +88,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
         ),
         fix=fix,
         fix_code=code,
-        first_step=longest[1].step,
+        first_step=longest[0].step + 1,  # what is noted of a pass is from its end
         evidence=[
             Evidence("passes that began in the same state", len(longest), "passes", *limits.against("passes")),
             Evidence("generator", name),

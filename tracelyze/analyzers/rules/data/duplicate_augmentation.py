@@ -8,6 +8,7 @@ from tracelyze.analyzers.computed.data import draws, validation
 from tracelyze.analyzers.evidence import batch_lines, pictures
 from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.draws import Part
     from tracelyze.analyzers.recorded.run import Process
 
-_SEEDED_AGAIN = (
-    "def worker_init_fn(worker_id):\n"
-    "    info = torch.utils.data.get_worker_info()\n"
-    "    np.random.seed(info.seed % 2**32)  # info.seed differs by worker and epoch\n\n"
-)
 _FROM_TORCH = "Draw from torch's generator, which the loader seeds in each worker, or seed one by it for each sample."
 _FROM_TORCH_CODE = "def __getitem__(self, index):\n    rng = np.random.default_rng(torch.randint(2**63 - 1, ()).item())"
 
@@ -52,7 +48,8 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     workers, name = len(several[0]), draws.names(equal)
     held = equal == ["own"]
     made, drawn = process.loader_location(loader), batch_lines.draws(process, equal)
-    line = (None if held else process.location("worker-seed")) or drawn or process.site(loader.get("read_by"))
+    seeds = None if held else process.location("worker-seed")
+    line = seeds or drawn or process.site(loader.get("read_by"))
     where = f" Line {drawn.line} draws: {drawn.source}." if drawn is not None else ""
     maker = held_generators.made(process) if held else None
     where = f" Line {maker.line} makes it: {maker.source}.{where}" if maker is not None else where
@@ -60,7 +57,9 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
     # Of a generator that the dataset holds nothing changes where it draws: each worker gets one, through the loader.
     change, seen = (made, line) if held and made is not None else (line or made, made)
     fix = f"Let each worker seed its generator with its own seed, and pass that function to the loader{there}."
-    code = loader_arguments.SEED_OF_EACH_WORKER if held else _SEEDED_AGAIN
+    if seeds is not None:
+        fix = f"Seed with the worker's own seed in line {seeds.line}, which does so in each worker."
+    code = generator_seeds.in_each_worker(equal)
     code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     if held and held_generators.by_trainer(process, loader):
         place = maker
@@ -76,7 +75,7 @@ def _finding(process: Process, several: list[list[Part]], equal: list[str], limi
         summary=(
             f"Loading the samples draws from {name}, and {workers} workers began "
             f"{'their first pass' if len(several) == 1 else plural(len(several), 'pass')} with it in the same state"
-            + (": each was forked with a copy of the dataset and its generator. " if held else ". ")
+            + (": each has a copy of the dataset and its generator. " if held else ". ")
             + f"Batches of different workers get the same augmentation, in the same order.{where}"
         ),
         fix=fix,

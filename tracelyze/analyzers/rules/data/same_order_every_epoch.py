@@ -78,8 +78,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     if untold:
         why, fix, code = untold.why, untold.fix, untold.code
     else:
-        made = "The loader is made anew for each pass, and so is" if anew else "Before each pass something resets"
-        why = f"{made} the generator that the order is drawn from: torch.manual_seed, or a generator with a fixed seed."
+        made = "The loader is made anew for each pass, and before that" if anew else "Before each pass"
+        why = f"{made} something puts the generator of the order back: torch.manual_seed, or a generator made anew."
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
         own = loader_arguments.own_sampler(process, loader)
         what = "all once, the sampler and its generator too" if own else "both once"
