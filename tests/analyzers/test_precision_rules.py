@@ -47,6 +47,29 @@ def test_gradients_at_the_end_of_the_format(make) -> None:
     assert underflow(make, scaled, gradients(0.6, 8 * QUANTUM))[0] == "passed", "well above it"
 
 
+def test_the_title_counts_the_gradients_that_underflow_alone(make) -> None:
+    """Of half of them most elements are zero: that is no such share of all elements."""
+    some = gradients(0.6, 3 * QUANTUM)[::2] + gradients(0.0, 1e-3)[1::2]
+    finding = underflow(make, half(make), some)[2]
+    assert finding.title == "Gradients underflow in float16: 60% of the elements of 50% of them are zero"
+    assert "Nothing scales the loss" in finding.summary
+    by_hand = underflow(make, half(make, loss_divisor=[0.5] * COUNT), some)[2]
+    assert "Nothing scales the loss" not in by_hand.summary
+
+
+@pytest.mark.parametrize(("code", "said"), [(1, "float16 overflows"), (2, "bfloat16 overflows"), (0, "Scaled grad")])
+def test_a_scaler_where_nothing_is_computed_in_float16(make, code: int, said: str) -> None:
+    """With bfloat16 it gains nothing; and where autocast is off around the model, it is not known what overflows."""
+    skips = {"scale": [2.0**-19] * COUNT, "skipped": [True] * COUNT}
+    finding = make.check("fp16-overflow", make.process(half(make, code, **skips)))[2]
+    assert finding.title.startswith(said)
+    assert ("Use bfloat16 where" in finding.fix) == (code != 2)
+    assert ("without the scaler" in finding.fix_code) == (code == 2)
+    divided = half(make, code, scaler_use=[2] * COUNT, losses_scaled=[0] * COUNT)
+    summary = make.check("scaler-misuse", make.process(divided))[2].summary
+    assert ("underflow in float16" in summary) == (code == 1)
+
+
 def test_zeros_that_are_none_of_float16(make) -> None:
     assert underflow(make, half(make), gradients(0.6, 1e-3))[0] == "passed", "units that are off"
     assert underflow(make, half(make), gradients(0.05, 3 * QUANTUM))[0] == "passed", "small, and there"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats, Mask
 
 RECENT = 200
+_FLOAT16, _BFLOAT16 = 1, 2  # codes of steps.autocast
+_MOST = 0.5
 _GROWTHS = 3  # of a scale, so that the steps between are no coincidence
 _ALIKE = 0.8  # of the growths come after the same number of steps: some steps are of another loss, or not recorded
 
@@ -75,6 +77,16 @@ def overflows(optimization: Optimization, settling: int) -> Overflows | None:
         skipped,
         float(skipped[settled:][-RECENT:].mean()) if len(recent) else 0.0,
     )
+
+
+def computes_in(optimization: Optimization) -> str:
+    """The 16-bit type that most training forwards ran in: "float16", "bfloat16"; empty where autocast was off as the
+    model was called, so that it is not known. Only float16 is trained with a scale that a log tells."""
+    autocast = optimization.steps["autocast"]
+    known = autocast[np.isfinite(autocast)]
+    if not len(known) or (known == _FLOAT16).mean() >= _MOST or optimization.facts.get("dtype") == "float16":
+        return "float16"
+    return "bfloat16" if (known == _BFLOAT16).mean() >= _MOST else ""
 
 
 def _interval(scale: Floats) -> int | None:

@@ -109,8 +109,8 @@ def _around_the_loss(process: Process, optimization: Optimization, site: float, 
         title="The autocast region covers the loss but not the model",
         summary=(
             f"The loss is computed under autocast ({plural(calls, 'call')} seen), but the model is called outside it: "
-            "all its matrix products run in float32, and the region gains nothing. (Under autocast, most losses run "
-            "in float32 anyway.)"
+            "the region does not reach its matrix products, and gains nothing. (Under autocast, most losses run in "
+            "float32 anyway.)"
         ),
         fix="Call the model inside the region.",
         fix_code=own_products.within(process, process.site(site) or optimization.loss_location) or own_products.REGION,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients.overflows import Overflows, overflows
+from tracelyze.analyzers.computed.gradients.overflows import Overflows, computes_in, overflows
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import short_intervals
@@ -24,6 +24,11 @@ FIX_FORWARD = (
     "Use bfloat16 where the hardware has it (no scaler needed). Otherwise compute in float32 what overflows in the "
     "forward pass: large inputs and targets, softmax, norms, exponentials, and the loss. No loss scale helps there."
 )
+FIX_BFLOAT16 = (
+    "Find what overflows: clip gradients after scaler.unscale_, lower the learning rate. bfloat16 holds numbers as "
+    "large as float32 does, so that it needs no scaler: leave it out."
+)
+FIX_CODE_BFLOAT16 = "loss.backward()\noptimizer.step()  # without the scaler, which only float16 needs"
 FIX_CODE = 'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)'
 
 
@@ -64,21 +69,26 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     summary = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost time and changed nothing."
     if seen.count == len(seen.bad):
         summary = "Every step overflowed and was skipped, so nothing was trained."
+    kind = computes_in(optimization)
     if seen.scale is not None and seen.backoffs:
-        summary += (
-            f" The loss scale fell to {number(seen.scale)} and did not recover; small gradients vanish in float16 then."
-        )
+        summary += f" The loss scale fell to {number(seen.scale)} and did not recover"
+        summary += "; small gradients vanish in float16 then." if kind == "float16" else "."
     if forward:
         summary += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
-    title = f"float16 overflows: {seen.count:,} of {len(seen.bad):,} steps skipped"
+    fix, code = FIX_FORWARD if forward else FIX, FIX_CODE
+    if kind == "bfloat16":
+        summary += " Autocast is to bfloat16 here, where a scaler gains nothing."
+        fix, code = FIX_BFLOAT16, FIX_CODE_BFLOAT16
+    title = f"{kind or 'Scaled gradients'} {'overflows' if kind else 'overflow'}: "
+    title += f"{seen.count:,} of {len(seen.bad):,} steps skipped"
     return Finding(
         rule=RULE.id,
         severity="critical" if dead else "warning",
         confidence="certain" if optimization.steps.has("skipped") else "likely",
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
         summary=summary,
-        fix=FIX_FORWARD if forward else FIX,
-        fix_code=FIX_CODE.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
+        fix=fix,
+        fix_code=code.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
         first_second=timing.second_at(optimization, first),

@@ -49,17 +49,23 @@ def _weighted(flags: Mask, elements: Floats) -> float:
 def _finding(
     optimization: Optimization, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits
 ) -> Finding:
-    scaled = optimization.steps.has("scale")
+    scaled, by_hand = optimization.steps.has("scale"), bool((optimization.steps["loss_divisor"] < 1).any())
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"{percent(zeros)} of the gradients underflow to zero in float16",
+        title=f"Gradients underflow in float16: {percent(zeros)} of the elements of {percent(share)} of them are zero",
         summary=(
-            f"In {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements are "
+            f"Of {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements are "
             f"exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, close to the "
             f"smallest number that float16 can hold here, {number(smallest)}. Anything smaller is silently lost."
-            + (" The loss scale is too small for these gradients." if scaled else " Nothing scales the loss.")
+            + (
+                " The loss scale is too small for these gradients."
+                if scaled
+                else ""
+                if by_hand
+                else " Nothing scales the loss."
+            )
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
         fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")\n'
@@ -77,7 +83,9 @@ def _finding(
                 limits.source("quanta"),
                 role="most",
             ),
-            Evidence("loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none"),
+            Evidence(
+                "loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none of a GradScaler"
+            ),
             Evidence("such measurements", plural(len(usual), "measurement"), role="basis"),
         ],
         location=optimization.backward_location,

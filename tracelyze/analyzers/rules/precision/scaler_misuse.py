@@ -9,7 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import scaled_losses
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
-from tracelyze.diagnosis import Evidence, Finding, Location
+from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, share_of
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
+FLOAT16 = 1  # of steps.autocast
 STILL = (
     "optimizer.step() uses scaled gradients: only half of GradScaler is used",
     (
@@ -29,9 +30,10 @@ NEVER = (
     "scaler.step() divides gradients that were never scaled",
     (
         "backward ran on the unscaled loss, but scaler.step() divided the gradients by the scale ({factor}): SGD "
-        "hardly learns anything, and small gradients underflow in float16, which the scaler should prevent."
+        "hardly learns anything.{half}"
     ),
 )
+UNDERFLOW = " Small gradients underflow in float16, which the scaler should prevent."  # of NEVER
 UNUSED = (
     "The result of scaler.scale() is not used: scaler.step() divides unscaled gradients",
     (
@@ -86,15 +88,13 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
 
 
 def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limits: Limits) -> Finding:
-    scaled = words is STILL
-    first = int(np.argmax(bad))
-    begin = timing.step_at(optimization, first)
+    scaled, first = words is STILL, int(np.argmax(bad))
     scale = optimization.steps["scale"][np.isfinite(optimization.steps["scale"])]
-    varies = " at first" if len(scale) and (scale != scale[0]).any() else ""
-    factor = f"{number(float(scale[0]))}{varies}" if len(scale) else "65,536 unless init_scale is set"
-    place: Location | None = optimization.step_location if scaled or words is ANEW else optimization.backward_location
+    factor = f"{number(float(scale[0]))}" if len(scale) else "65,536 unless init_scale is set"
+    factor += " at first" * int((scale != scale[:1]).any())
     plain = scaled_losses.plain(optimization) if words is BESIDE else None
-    place = plain.place if plain is not None else place
+    place = optimization.step_location if scaled or words is ANEW else optimization.backward_location
+    half = UNDERFLOW if (optimization.steps["autocast"][bad] == FLOAT16).mean() > 1 / 2 else ""
     stepped, (title, summary) = scaled_losses.stepped(optimization), words
     made = f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, as you make it today\n'
     return Finding(
@@ -102,19 +102,19 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         severity="warning",
         confidence="certain",
         title=title,
-        summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor)}",
+        summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor, half=half)}",
         fix=("Make the scaler once, before the loop. " if words is ANEW else "")
         + "Scale every loss before backward, and step with scaler.step(optimizer)."
         + stepped.fix,
         fix_code=(made if words is ANEW else "") + (plain.code if plain else stepped.code),
-        first_step=begin,
+        first_step=timing.step_at(optimization, first),
         last_step=timing.step_at(optimization, int(np.flatnonzero(bad)[-1])),
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence("such steps", int(bad.sum()), "steps", *limits.against("steps"), role="basis"),
             Evidence("their share", float(bad.mean()), "share", *limits.against("share"), role="basis"),
         ],
-        location=place,
+        location=plain.place if plain else place,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         diff=plain.diff
         if plain
