@@ -81,6 +81,36 @@ def test_the_fault_is_found(make, rule: str, rows: list[dict[str, Any]], confide
     assert (finding.cost and finding.cost.share) == (pytest.approx(1.0) if lost else None)
 
 
+@pytest.mark.parametrize("kind", ["Sigmoid", "Softmax"])
+def test_a_softmax_before_the_sigmoid_of_a_loss_is_called_so(make, kind: str) -> None:
+    rows = calls(made_by=kind, lowest=0.1, highest=0.6, **SIGMOIDS)
+    finding = make.check("double-sigmoid", make.process(more={"loss_calls": rows}))[2]
+    assert ("The sigmoid is applied twice" in finding.title) == (kind == "Sigmoid")
+    assert (
+        (f"without a {kind.lower()}" in finding.fix_code) is (f"Apply the {kind.lower()} only" in finding.fix) is True
+    )
+    assert ("first sigmoid" in finding.fix) == (kind == "Sigmoid")
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "target", "flat", "warns"),
+    [
+        ("mse_loss", "2x1", "2", True, True),
+        ("mse_loss", "8x1x5x5", "8x5x5", False, True),
+        ("poisson_nll_loss", "32x1", "32", True, False),
+    ],
+)
+def test_what_a_broadcast_loss_compares(make, function: str, given: str, target: str, flat: bool, warns: bool) -> None:
+    """Pictures meet those of other samples place by place; torch warns in four of its functions."""
+    rows = [row | {"function": function} for row in elementwise(given, target)]
+    finding = make.check("loss-broadcast", make.process(more={"loss_calls": rows}))[2]
+    assert ("every prediction meets every target" in finding.title) == flat
+    assert ("at each place" in finding.summary) == (not flat)
+    assert ("torch warns" in finding.summary) == warns
+    if flat and warns:
+        assert "4 differences instead of 2, of which 2 compare a prediction with its own target" in finding.summary
+
+
 def test_a_likelihood_with_a_variance_gets_another_target(make) -> None:
     """Of a flat prediction beside a variance of [B, 1] gaussian_nll_loss raises."""
     rows = [row | {"function": "gaussian_nll_loss"} for row in elementwise("32x1", "32")]

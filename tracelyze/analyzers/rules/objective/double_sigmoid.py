@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SQUASHING = ("Sigmoid", "Hardsigmoid", "Softmax")
 
-PROBABILITIES = "Apply the sigmoid only where probabilities are shown or compared."
+PROBABILITIES = "Apply the {first} only where probabilities are shown or compared."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -59,26 +59,31 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
     made_by = bad[0]["made_by"] if seen or line.training else _made_in_training(process, line)
+    first = made_by.lower() if made_by in SQUASHING else "sigmoid"
     squashed = softmax_axes.line_of_sigmoid(process, made_by) if made_by in SQUASHING else None
-    of_loss = squashed_names.given_scores(process, line.location, "sigmoid") if seen else None
+    of_loss = squashed_names.given_scores(process, line.location, first) if seen else None
     of_model = None if of_loss or line_edits.of_a_part(line.location) else squashed
-    of_model_diff = line_edits.without_activation(process, of_model, "Sigmoid")
-    elsewhere = scores_elsewhere.said(process, of_model, "sigmoid") if of_model_diff else PROBABILITIES
+    of_model_diff = line_edits.without_activation(process, of_model, made_by if first == "softmax" else "Sigmoid")
+    elsewhere = PROBABILITIES.format(first=first)
+    elsewhere = scores_elsewhere.said(process, of_model, first) if of_model_diff else elsewhere
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     remedy = Remedy(
-        fix=f"Remove the first sigmoid, and pass the output of the last linear layer to the loss. {elsewhere}",
-        code="logits = model(x)  # the model ends without a sigmoid\n"
+        fix=f"Remove the {'first sigmoid' if first == 'sigmoid' else first}, and pass the output of the last linear "
+        f"layer to the loss. {elsewhere}",
+        code=f"logits = model(x)  # the model ends without a {first}\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         place=squashed,
         diff=of_loss or of_model_diff,
     )
     fault = LossFault(
-        title=f"The sigmoid is applied twice: {_first(squashed)} and in binary_cross_entropy_with_logits",
+        title=f"The sigmoid is applied twice: {_first(squashed)} and in binary_cross_entropy_with_logits"
+        if first == "sigmoid"
+        else f"A {first} {_first(squashed)}, and a sigmoid in binary_cross_entropy_with_logits",
         summary=(
             f"The input of {line.where} {comes}, with values from {number(lowest)} to {number(highest)}. "
-            "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After the "
-            "second sigmoid every prediction lies between 0.5 and 0.73: however well the model separates the classes, "
-            "the loss of negatives cannot fall below 0.69, nor that of positives below 0.31."
+            "binary_cross_entropy_with_logits expects raw scores (logits) and applies the sigmoid itself. After it "
+            "every prediction lies between 0.5 and 0.73: however well the model separates the classes, the loss of a "
+            "negative cannot fall below 0.69, nor that of a positive below 0.31 (without weights)."
         ),
         remedy=remedy,
         evidence=[
@@ -115,7 +120,7 @@ RULE = Rule(
     "0.69.",
     check=check,
     verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
-    excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid.",),
+    excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid or softmax.",),
     absent="The run has no binary cross-entropy.",
     needs=(("loss_calls.function",),),
     thresholds=(

@@ -47,7 +47,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     floor = squashed_twice.lowest_cross_entropy(classes)
     seen = "comes straight out of a softmax" if bad[0]["made_by"] == "Softmax" else "has rows that sum to 1"
-    mixed = squashed_twice.mixed(process, line, bad)
+    mixed, each = squashed_twice.mixed(process, line, bad), " a target" * (bad[0]["reduction"] != "mean")
     change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
     of_model = None if line_edits.of_a_part(line.location) else change
     diff = (
@@ -74,7 +74,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         summary=(
             f"The input of {line.where} {seen}, with values from {number(lowest)} to {number(highest)}. cross_entropy "
             "applies log-softmax itself and expects raw scores (logits). "
-            f"With {classes} classes this loss cannot fall below {number(floor)} even if every answer is "
+            f"With {classes} classes this loss cannot fall below {number(floor)}{each} even if every answer is "
             "right, and its gradients are small."
         ),
         remedy=remedy,

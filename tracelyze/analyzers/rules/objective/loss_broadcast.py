@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+WARNS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")  # in torch, of sizes that differ
 WRITTEN_OUT = "written out"  # a loss that the script computes itself
 ELEMENTWISE = (
     "mse_loss",
@@ -67,6 +68,7 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     long = loss_calls.sizes(row["input_shape"] if longer_input else row["target_shape"])
     dim = -1 if long[-1] == 1 else long.index(1)
     name = "prediction" if longer_input else "target"
+    flat = sum(size > 1 for size in long) == 1
     kept = row["reduction"] == "none"
     by_hand = line.function == WRITTEN_OUT
     subject = "The loss" if by_hand else line.function
@@ -91,12 +93,13 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         fix += "outputs of the model, which may all have it."
         code = f"{parts or f'target = target.unsqueeze({dim})'}  # {target} -> {given}"
     fault = LossFault(
-        title=f"{subject} compares {given} with {target}: every prediction meets every target",
+        title=f"{subject} compares {given} with {target}: "
+        + ("every prediction meets every target" if flat else "samples meet the targets of others"),
         summary=(
             f"In {line.where} the prediction has shape {given} and the target {target}. PyTorch broadcasts both to "
-            f"{product}: {prod(product):,} differences instead of {count:,}, nearly all against another sample's "
-            f"target. The network learns {_learned(line.function)}, whatever the input."
-            + ("" if by_hand else " torch warns of it once, where warnings are shown.")
+            f"{product}: {prod(product):,} differences instead of {count:,}, of which {count:,} compare a prediction "
+            f"with its own target. The network learns {_learned(line.function)}{'' if flat else ' at each place'}, "
+            "whatever the input." + " torch warns of it once, where warnings are shown." * (line.function in WARNS)
         ),
         remedy=Remedy(fix, code, place, edit),
         repeated=True,
