@@ -140,6 +140,13 @@ def test_a_sum_that_is_divided_by_no_targets_afterwards(make) -> None:
     assert "In every batch that was looked at" in divided.summary
 
 
+def test_a_loss_over_no_targets_whose_value_is_not_known(make) -> None:
+    finding = make.check("labels-all-ignored", calls(make, ignored=1.0, value=None))[2]
+    assert finding.title == "No target counts in any batch: nothing is learned from these"
+    assert "the loss is" not in finding.summary
+    assert "loss of such a batch" not in {one.name for one in finding.evidence}
+
+
 def test_masked_prompts_and_rows_are_no_fault(make) -> None:
     for ignored in (0.0, 0.5, 0.97, [1.0] + [0.9] * (COUNT - 1)):
         assert make.check("labels-all-ignored", calls(make, ignored=ignored))[0] == "passed"
@@ -208,6 +215,19 @@ def test_the_line_that_shifts_the_labels(make, lines: tuple[Any, ...], number: i
         [added] if added else None
     )
     assert finding.diff or (f"line {number}" in finding.fix_code) == (number != 41)
+
+
+@pytest.mark.parametrize(
+    ("source", "library"),
+    [("loss = model(**batch).loss", True), ("loss = F.cross_entropy(net(x).flatten(0, 1), y.flatten())", False)],
+)
+def test_labels_that_are_shifted_twice_without_a_model_that_shifts(make, source: str, library: bool) -> None:
+    """A loop that computes its loss itself passes no labels to a model of transformers."""
+    site = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "main", "source": source}
+    process = make.process(sites=[site], more={"loss_calls": loss_rows(calls(make, ids_ahead=1.0))})
+    finding = make.check("labels-shifted-twice", process)[2]
+    assert ("transformers" in finding.fix) is ("the model shifts them again" in finding.summary) is library
+    assert ("tokens[:, 1:]" in finding.fix_code) is not library
 
 
 def test_labels_of_the_next_position(make) -> None:

@@ -21,6 +21,8 @@ def test_rows_that_stay_as_they_were(make: Any) -> None:
         assert (status, finding.severity, finding.confidence) == ("fired", "warning", "certain")
         assert ("LoraConfig" in finding.fix_code) is False, "no line of the script says that it uses PEFT"
         assert ("requires_grad_(True)" in finding.fix_code) == (not trainable)
+        assert "adapters" not in finding.fix
+        assert "meaningless" not in finding.summary, "they may be the mean of the others"
 
 
 def test_the_end_of_a_long_name_stands_in_the_title(make: Any) -> None:
@@ -72,3 +74,4 @@ def test_the_line_that_says_what_adapters_train(make: Any, config: str, line: in
     finding = make.check(RULE, make.process(sites=[site], more={"new_rows": rows, "modules": modules}))[2]
     assert (finding.location.file, finding.location.line) == ("tune.py", line)
     assert example in finding.fix_code
+    assert "along with the adapters" in finding.fix

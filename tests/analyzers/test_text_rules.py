@@ -125,6 +125,14 @@ def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], numb
     assert ("an id that the script puts in front" in finding.summary) == any("[tok.bos" in line for line in lines)
 
 
+def test_where_a_begin_symbol_comes_from_is_said_only_if_its_line_is_known(make: Any) -> None:
+    known = {"site": 60, "role": "begin-text", "file": "a.py", "line": 60, "function": "render", "source": RENDERED}
+    assert "and by the tokenizer" in make.check(BOS, process(make, begin_twice=1.0, sites=[known]))[2].summary
+    summary = make.check(BOS, process(make, begin_twice=1.0))[2].summary
+    assert "of which one is often a template" in summary
+    assert "by the tokenizer" not in summary
+
+
 COLUMN = "start = torch.full((len(ids), 1), tok.bos_token_id)"
 
 

@@ -15,8 +15,9 @@ from tracelyze.formatting import capitalized, plural, share_of
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
-_FIRST = {True: "as an id that the script puts in front,", False: "as in the text, where templates write it,"}
+_FIRST = {True: "as an id that the script puts in front,", False: "in the text, as templates write it,"}
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -50,7 +51,7 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         title=f"Texts begin with the begin-of-text id twice (id {begin})",
         summary=(
             f"{capitalized(share_of(twice, 'rows looked at'))} begin with id {begin} twice, and it occurs nowhere else "
-            f"in them: it is added in two places, {_FIRST[by_id]} and by the tokenizer. "
+            f"in them: it is added in two places, {_whence(written, by_id)}. "
             "A prompt that begins with it once is a beginning that the model is not trained on."
         ),
         remedy=remedy,
@@ -61,6 +62,15 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         false_alarm="A format that has two start symbols on purpose.",
     )
     return loss_calls.finding(process, line, rows, limits, RULE.id, fault)
+
+
+def _whence(written: Location | None, by_id: bool) -> str:
+    """The two places, as far as they are known."""
+    return (
+        f"{_FIRST[by_id]} and by the tokenizer"
+        if written
+        else "of which one is often a template, the other a tokenizer"
+    )
 
 
 RULE = Rule(

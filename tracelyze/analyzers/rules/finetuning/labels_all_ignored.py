@@ -45,23 +45,24 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
     looked = [row for row in line.rows if row["ignored"] is not None]
     bad = [row for row in looked if row["ignored"] >= 1.0]
     part = len(bad) / len(known)
-    outcome = "NaN" if _is_nan(process, bad) else "0"
+    outcome = "NaN" if _is_nan(process, bad) else "0" if any(row["value"] == 0 for row in bad) else ""
     critical = outcome == "NaN" or part >= limits["critical"]
     which = "every batch" if part == 1 else f"{percent(part)} of the batches"
     remedy = cut_texts.remedy(process, part, limits["critical"])
     remedy = replace(remedy, place=remedy.place or script_lines.only(process, "labels"))
     fault = LossFault(
-        title=f"No target counts in {'any batch' if part == 1 else which}: the loss is {outcome} there",
+        title=f"No target counts in {'any batch' if part == 1 else which}: "
+        + (f"the loss is {outcome} there" if outcome else "nothing is learned from these"),
         summary=(
             f"In {which} that {'was' if part == 1 else 'were'} looked at, all targets of {line.where} are "
             f"ignore_index ({percent(1.0 - float(np.mean(known)))} of all targets count): there is nothing to learn "
-            f"from, and the loss is {outcome}.{remedy.why}"
+            f"from{f', and the loss is {outcome}' * bool(outcome)}.{remedy.why}"
         ),
         remedy=remedy,
         evidence=[
             Evidence("batches without a target that counts", part, "share", *limits.against("share")),
             Evidence("targets that count, in all", 1.0 - float(np.mean(known)), "share"),
-            Evidence("loss of such a batch", outcome),
+            *([Evidence("loss of such a batch", outcome)] if outcome else []),
         ],
         false_alarm="Batches padded with empty samples on purpose, with a loss that is a sum.",
         severity="critical" if critical else "warning",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.analyzers.evidence.loss import label_shifts
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
@@ -17,6 +19,18 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
     from tracelyze.analyzers.recorded.run import Process
 
+_LOSS = re.compile(r"cross_entropy|nll_loss|crit\w*\(|loss\w*\(")
+_HANDS_OVER = re.compile(r"\.train\(|\blabels\s*=|\*\*")
+OF_TRANSFORMERS = (
+    "Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models shift them "
+    "internally."
+)
+ONCE = "Shift the labels once, either in the data or in front of the loss: the target at position t is the id at t + 1."
+ONCE_CODE = "inputs, targets = tokens[:, :-1], tokens[:, 1:]  # here or in the data, and nowhere else"
+TWICE = {
+    True: "The labels were already shifted by one when they were passed in, and the model shifts them again.",
+    False: "They are shifted by two in all, as where the data and the loss each shift them by one.",
+}
 FUNCTIONS = ("cross_entropy", "nll_loss")
 
 
@@ -47,12 +61,11 @@ def _learns_the_next(process: Process, limits: Limits) -> bool:
 
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
-    share = min(row["ids_ahead"] for row in bad)
+    share, library = min(row["ids_ahead"] for row in bad), _of_transformers(process, line)
     change = script_lines.shifting(process) or script_lines.only(process, "labels")
     remedy = Remedy(
-        fix="Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models "
-        "shift them internally.",
-        code=label_shifts.example(line.location, change),
+        fix=OF_TRANSFORMERS if library else ONCE,
+        code=label_shifts.example(line.location, change) if library else ONCE_CODE,
         place=change,
         diff=label_shifts.unshifted(process, change),
     )
@@ -60,8 +73,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         title="Labels are shifted twice: the model learns to predict the token after the next one",
         summary=(
             f"In {share_of(share, 'positions compared')}, the target of {line.where} is the id that the model is given "
-            "two positions later. The labels were already shifted by one when they were passed in, and the model "
-            "shifts them again. It never learns the next token; generated text skips every other token."
+            f"two positions later. {TWICE[library]} It never learns the next token; generated text skips every other "
+            "token."
         ),
         remedy=remedy,
         evidence=[
@@ -71,6 +84,12 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         repeated=True,
     )
     return loss_calls.finding(process, line, bad, limits, RULE.id, fault)
+
+
+def _of_transformers(process: Process, line: Line) -> bool:
+    """Whether a model of the library may compute the loss: the line of the script that does so calls no loss itself."""
+    source = line.location.source if line.location is not None else ""
+    return not _LOSS.search(source) and (bool(_HANDS_OVER.search(source)) or frameworks.transformers(process))
 
 
 RULE = Rule(

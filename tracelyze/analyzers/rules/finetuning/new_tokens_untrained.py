@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import adapters
+from tracelyze.analyzers.evidence.editing.remade import frameworks
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import end_of_name, plural
@@ -92,9 +93,9 @@ def _held(process: Process, row: Row) -> _Held:
     if not row["trainable"]:
         wrapped, adapted = adapters.training_rows(process, row["parameter"])
         return _Held(
-            "The weight is frozen, so the new tokens keep their meaningless initial values.",
-            "Train the embedding (and the head, if tokens are to be produced) along with the adapters, or at least the "
-            "new rows.",
+            "The weight is frozen, so the new tokens keep the values that they were added with.",
+            "Train the embedding (and the head, if tokens are to be produced)"
+            f"{' along with the adapters' * frameworks.peft(process)}, or at least the new rows.",
             adapted,
             script_lines.only(process, "freeze") or wrapped,
         )

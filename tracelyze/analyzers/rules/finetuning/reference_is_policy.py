@@ -71,7 +71,7 @@ def _finding(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
             f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
             f"{said}{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is "
-            "learned: nothing keeps the model near its start, and rewards and margins read 0."
+            f"learned: nothing keeps the model near its start{', and rewards and margins read 0' * preference}."
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."

@@ -127,7 +127,8 @@ def _example(process: Process, teacher: float | None, part: str | None, optimiza
         name = f"self.{name}"
     elif name.startswith("self.") and len(holders) == 1 and not line.strip().startswith("self."):
         name = f"{holders.pop()}.{name.removeprefix('self.')}"
-    return f"{name}.requires_grad_(False)  # above this line, which makes the optimizer"
+    above = "above this line, which makes the optimizer" if line else "before the optimizer is made"
+    return f"{name}.requires_grad_(False)  # {above}"
 
 
 RULE = Rule(

@@ -73,14 +73,14 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"A target in a short micro-batch weighs {number(apart)} times as much as one in a long one",
+        title=f"A target in a small micro-batch weighs {number(apart)} times as much as one in a large one",
         summary=(
             f"In the median step the smallest micro-batch holds {min(middle):.0f} targets that count, and the largest "
             f"{max(middle):.0f}. Each loss is a mean over its own targets, and their gradients are added with equal "
             f"weight: a target in the smallest weighs {number(apart)} times as much as one in the largest (in one step "
             f"{number(most)} times). The update is not that of one large batch."
         ),
-        fix="Sum the losses of the tokens in each micro-batch, and divide by the number of tokens of the whole step."
+        fix="Sum the losses of the targets in each micro-batch, and divide by the number of targets of the whole step."
         + (
             f" That counts all micro-batches: take back what divides each loss by {len(middle)}."
             if means.divided
@@ -97,7 +97,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
                 *limits.against("apart"),
             ),
             Evidence(
-                "distance of a micro-batch's weight from its share of the tokens, in the mean",
+                "distance of a micro-batch's weight from its share of the targets, in the mean",
                 float(np.mean(off)),
                 "share",
             ),
@@ -125,10 +125,9 @@ RULE = Rule(
     family="fine-tuning",
     severity="warning",
     title="Micro-batches of different sizes count equally",
-    about="Averaging per-batch means over unequal token counts is not the mean over all tokens: short answers weigh "
-    "more.",
+    about="The mean of means over unequal numbers of targets is not the mean over all: short answers weigh more.",
     check=check,
-    verify="Record the run again: losses are sums over the tokens, divided by those of the step.",
+    verify="Record the run again: losses are sums over the targets, divided by the number of the step's.",
     excluded=(
         "Several losses of one batch: every backward belongs to a batch of its own.",
         "Losses that are sums: each is a mean over its own targets.",
