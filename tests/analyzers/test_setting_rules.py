@@ -50,6 +50,30 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
         assert not any("no backward reached" in line for line in finding.excluded)
 
 
+def test_layers_that_forward_makes_anew_are_not_put_down_to_a_list(make) -> None:
+    """Neither a ModuleList nor an optimizer that is made later would keep them."""
+    anew = FREE | {"missed": 0, "short_lived": 2, "names": "a tensor [8, 8], a tensor [8]"}
+    finding = make.check("frozen-parameters", make.process(more={"reach": [ALL, anew]}))[2]
+    assert "made anew for every backward" in finding.summary
+    assert "Python list" not in finding.summary + finding.fix + finding.fix_code
+    assert "in __init__" in finding.fix
+
+
+def test_what_is_not_frozen_need_not_train(make) -> None:
+    """Beside an optimizer that does not hold it, a part only gets gradients."""
+    event = {
+        "kind": "frozen-in-vain",
+        "name": "Backbone",
+        "text": "requires_grad",
+        "value": 2.0,
+        "time": 1.0,
+        "step": 0,
+    }
+    finding = make.check("frozen-parameters", make.process(events=[event]))[2]
+    assert "2 tensors that should be frozen still require a gradient" in finding.summary
+    assert "still train" not in finding.summary
+
+
 def test_the_line_that_puts_in_a_part_whose_tensors_no_optimizer_holds(make) -> None:
     line = {"site": 70, "role": "part-text", "file": "t.py", "line": 118, "function": "main"}
     sites = [line | {"source": "model.head = nn.Linear(64, 5)"}]

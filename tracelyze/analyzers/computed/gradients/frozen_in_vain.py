@@ -21,7 +21,8 @@ def finding(event: Row, rule: str) -> Finding:
         confidence="certain",
         title=f"{name} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
         summary=(
-            f"{count} that should be frozen still train{'s' if count == '1 tensor' else ''}. "
+            f"{count} that should be frozen still require{'s' * (count == '1 tensor')} a gradient: backward computes "
+            "it, and an optimizer that holds them changes them. "
             + (
                 "On a module, requires_grad is an attribute like any other: its parameters do not see it."
                 if whole
@@ -31,7 +32,7 @@ def finding(event: Row, rule: str) -> Finding:
         fix="Freeze the parameters: requires_grad_(False) of a module does so for all of them.",
         fix_code=_frozen(event),
         first_step=1,
-        evidence=[Evidence("tensors that go on training", int(event["value"]), "tensors")],
+        evidence=[Evidence("tensors that still require a gradient", int(event["value"]), "tensors")],
         location=Location(event["file"], int(event["line"]), "", event["source"] or "") if event["file"] else None,
         verify="Record the run again: no backward reaches the tensors that are to be frozen.",
     )

@@ -52,6 +52,17 @@ FIX_GROUPS: Final = (
     "Put the parameters that no group takes into one of them: add an else where the parameters are split. Set "
     "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
 )
+FIX_ANEW: Final = "Make these layers once, in __init__ of the module, and have forward call them."
+_ANEW: Final = (
+    "# in __init__, in place of the line that makes it in forward; with its own sizes and name:\n"
+    "self.layer = nn.Linear(64, 64)\n"
+    "# in forward:\n"
+    "h = self.layer(h)"
+)
+_MADE_ANEW: Final = (
+    "They are made anew for every backward, as where forward builds a layer or an nn.Parameter: what a step computes "
+    "for them is lost with them."
+)
 _USUALLY: Final = (
     "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
     "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
@@ -145,20 +156,19 @@ def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) ->
     optimization = process.longest
     count = row["missed"] or row["short_lived"]
     fixed = replaced or not row["missed"] or row["fed_by_trained"] < row["missed"] or row["shared_model"] > 0
-    what = (
-        "They are recreated for every backward, as when layers are built inside forward: each step uses fresh random "
-        "weights."
-        if not row["missed"]
-        else "Backward computes their gradients at every step, but no optimizer step changes them."
-    )
+    what = "Backward computes their gradients, but no optimizer step changes them."
     cause = _cause(process, row, replaced)
+    if not row["missed"]:
+        place = process.location("forward") or optimization.backward_location
+        what, cause = _MADE_ANEW, _Cause("", FIX_ANEW, _ANEW, place)
     return Finding(
         rule=rule,
         severity="warning" if fixed else "info",
         confidence="certain",
         title=_title(str(row["names"] or ""), count),
         summary=(
-            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what} {cause.why}"
+            f"Backward reaches {named(str(row['names'] or 'parameters'))}, which no optimizer holds. {what}"
+            + (f" {cause.why}" if cause.why else "")
         ),
         fix=cause.fix,
         fix_code=cause.code,

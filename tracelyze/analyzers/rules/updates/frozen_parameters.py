@@ -79,9 +79,9 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
             f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
             f"{percent(share)} of what this optimizer holds is not trained. "
             + (
-                "Forward runs these layers, but their path to the loss is cut: detach(), .data, .item(), numpy, "
-                "no_grad or argmax on the way, or a head whose loss is not added."
-                + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
+                "Forward runs the modules that hold them, but nothing leads from them to the loss: the path is cut "
+                "(detach(), .data, .item(), numpy, no_grad, argmax), a head's loss is not added, or forward does not "
+                "use them." + script_lines.said(change, "cuts a graph", "outside of loop and evaluation")
                 if ran
                 else "No sampled forward ran these layers: they belong to a branch that is not taken (such as an "
                 "expert without tokens), or to an unused part."

@@ -52,8 +52,8 @@ def finding(process: Process, rows: list[dict[str, Any]], rule: str, limits: Lim
         title=f"{name[:30]} loads its own weights: {plural(len(rows), 'load')} changed nothing",
         summary=(
             f"Between step {steps[0]:,} and step {steps[-1]:,} {name}.load_state_dict was given {name}.state_dict(): "
-            f"each of the {row['own']} tensors was copied onto itself. A target network or an old policy that should "
-            "follow the trained model never changes."
+            f"each of the {row['own']} tensors was copied onto itself. If that is a target network or an old policy "
+            "that should follow the trained model, these loads leave it behind."
         ),
         fix="Load the weights of the trained model.",
         fix_code=f"{target}.load_state_dict({trained}.state_dict())",
