@@ -69,7 +69,7 @@ def test_what_is_not_frozen_need_not_train(make) -> None:
         "time": 1.0,
         "step": 0,
     }
-    finding = make.check("frozen-parameters", make.process(events=[event]))[2]
+    finding = make.check("frozen-parameters", make.process(events=[event], more={"reach": [ALL]}))[2]
     assert "2 tensors that should be frozen still require a gradient" in finding.summary
     assert "still train" not in finding.summary
 
