@@ -314,3 +314,20 @@ def test_an_entropy_of_shares_that_is_lowered(make: Any, entropy: str, loss: str
     assert (finding.location is not None and finding.location.line == 9) is example
     assert ("line 40 adds the balance" in finding.fix) is example
     assert finding.fix_code == entropy.replace("= -", "= ") or not example
+
+
+@pytest.mark.parametrize("before", [1, 12])
+def test_a_teacher_that_was_trained_alone_before_did_not_stand_still(make: Any, before: int) -> None:
+    """At the first step of the student's optimizer nobody knows what it will train; before, the line that computes the
+    loss may have compared the teacher with labels."""
+    steps = make.steps()
+    steps["optimizer"] = [0] * 12 + [1] * (len(steps["step"]) - 12)
+    still = {"target_trained": 0, "target_model": None, "input_model": None}
+    rows = [CALL | still | {"step": step} for step in range(13 - before, 13)]
+    rows += [CALL | {"step": step} for step in range(13, 23)]
+    optimizers = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "Adam"}]
+    found, reason, finding = make.check(
+        TEACHER, make.process(steps, models=MODELS, more={"loss_calls": rows}, optimizers=optimizers)
+    )
+    assert found == "fired", reason
+    assert "nothing of it was trained" not in finding.summary

@@ -30,9 +30,10 @@ class Thawed(NamedTuple):
     code: str
 
 
-def at_the_call(lines: Sequence[Line], line: Line, first: Row) -> Line:
+def at_the_call(lines: Sequence[Line], line: Line, first: Row, begins: int) -> Line:
     """A difference in a graph that trains a teacher, at the call that it lies within: the only loss between what has
-    the same shapes, in which nothing of the teacher trained as long as that was looked at."""
+    the same shapes, in which nothing of the teacher trained as long as that was looked at. `begins`: the first step of
+    the optimizer, up to which nobody knew what it would train."""
     shapes = (first["input_shape"], first["target_shape"])
     within = [
         one
@@ -43,7 +44,7 @@ def at_the_call(lines: Sequence[Line], line: Line, first: Row) -> Line:
     ]
     if len(within) != 1:
         return line
-    return replace(within[0], rows=[*(row for row in within[0].rows if row["step"]), *line.rows])
+    return replace(within[0], rows=[*(row for row in within[0].rows if row["step"] > begins), *line.rows])
 
 
 def of(process: Process, line: Line, rows: list[Row], teacher: str) -> Thawed | None:

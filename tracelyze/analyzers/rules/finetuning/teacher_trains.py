@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.targets import thawed
@@ -40,8 +42,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     found: list[Finding] = []
     reason = ""
     for line in lines:
-        looked = [row for row in line.rows if row["step"]]  # before the first step nobody knows what will be trained
-        rows = [row for row in looked if row["target_trained"] and _of_a_teacher(line, row)]
+        taught = [row for row in line.rows if row["target_trained"] and _of_a_teacher(line, row)]
+        begins = _first_step(process, taught)
+        looked = [row for row in line.rows if row["step"] > begins]
+        rows = [row for row in taught if row["step"] > begins]
         named = bool(rows) and all(
             teachers.is_behind(process, row, _optimization(process, int(row["step"]))) for row in rows
         )
@@ -54,7 +58,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             reason = "two models are trained to agree, both in train mode: neither is a teacher"
         else:
             seen = replace(line, rows=looked)
-            seen = thawed.at_the_call(lines, seen, rows[0]) if line.function == WRITTEN_OUT else seen
+            seen = thawed.at_the_call(lines, seen, rows[0], begins) if line.function == WRITTEN_OUT else seen
             found.append(_finding(process, seen, rows, limits))
     if found:  # a difference beside a function that was called may be the one within that function
         return [one for one in found if WRITTEN_OUT not in one.summary] or found
@@ -76,6 +80,14 @@ def _optimization(process: Process, step: int) -> Optimization | None:
     """The steps of the optimizer of the step in which the loss was seen."""
     stepped = process.steps["optimizer"][step : step + 1]
     return next((one for one in process.optimizations if one.optimizer in stepped), None)
+
+
+def _first_step(process: Process, taught: list[Row]) -> int:
+    """The first step of the optimizers that train these targets. Up to there nobody knew what they would train, and
+    the same line may have computed the loss of another training, such as that of the teacher alone."""
+    optimizers = process.steps["optimizer"]
+    theirs = {float(optimizers[int(row["step"])]) for row in taught if row["step"] < len(optimizers)}
+    return int(np.argmax(np.isin(optimizers, list(theirs)))) if theirs else 0
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:
