@@ -72,6 +72,43 @@ def test_slow_steps_in_which_the_program_was_seen_saving(make) -> None:
     assert finding.location.line == 60
 
 
+def saves(moments: list[float]) -> list[dict]:
+    return [{"time": moment, "step": 0, "action": "save", "site": 3} for moment in moments]
+
+
+@pytest.mark.parametrize(
+    ("every", "upto", "said"),
+    [
+        (50, 400, "Line 60 wrote a file of weights in all 8 of them that were looked at, and in no other step."),
+        (50, 200, "Line 60 wrote a file of weights in all 4 of them that were looked at, and in no other step."),
+        (100, 400, "Line 60 wrote a file of weights in 4 of the 8 of them"),
+        (10, 400, "Nothing that was recorded coincides"),  # other steps save, too, and are no slower
+        (50, 100, "Nothing that was recorded coincides"),  # two are too few
+    ],
+)
+def test_slow_steps_in_which_a_file_of_weights_was_written(make, every: int, upto: int, said: str) -> None:
+    """The record holds the first saves of a run."""
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    written = saves([end[index] - 0.02 for index in range(every - 1, upto, every)])
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, more={"checkpoints": written})
+    _, _, finding = make.check("slow-steps", process)
+    assert said in finding.summary
+    assert (finding.location is not None and finding.location.line == 60) == ("Line 60" in said)
+    assert (finding.confidence == "likely") == ("Line 60" in said)
+
+
+def test_slow_steps_at_one_distance_where_some_begin_an_epoch(make) -> None:
+    """First steps of epochs are not judged, so the row of slow ones has gaps. What comes by chance has none of it."""
+    slow = dict.fromkeys(range(20, 500, 20), 0.4)
+    first = [1 if index % 100 == 0 else 0 for index in range(500)]
+    for steps_of, said in ((slow, True), ({index + index % 7: 0.4 for index in slow}, False)):
+        taken = seconds(500, steps_of)
+        table = steps(make, 500, seconds=taken, time=ends(taken), loader_first=first)
+        _, _, finding = make.check("slow-steps", make.process(table, evals={}))
+        assert (", every 20 steps," in finding.summary) == said
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [

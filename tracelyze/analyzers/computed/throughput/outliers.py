@@ -12,9 +12,9 @@ import numpy.typing as npt
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.computed.throughput import contention
-from tracelyze.analyzers.computed.throughput.slow import longer_batches
+from tracelyze.analyzers.computed.throughput.slow import longer_batches, saves
 from tracelyze.analyzers.evidence import timing
-from tracelyze.formatting import percent, plural
+from tracelyze.formatting import duration, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ _LARGER: Final = 1.5
 _OFTEN: Final = 2  # times as many steps of others as usual: less is a round of a GAN with an extra one
 _MOST_LOST: Final = 0.9  # share of the time: beyond it there is little left to compare
 _FEWEST_FOR_RHYTHM: Final = 3  # slow steps: two are always equally far apart
+_FEWEST_WITH_GAPS: Final = 10  # slow steps: by chance, at most 1 in 1000 lie so, even at every second step
 _FEWEST_SEEN: Final = 6  # of so many looks at steps of two kinds, all meet one kind once in 32 times
 _FEWEST_REGULAR: Final = 5  # slow steps: of five by chance, at most 1 in 200 lie so where a tenth of all steps is slow
 ON_TIME: Final = 0.8  # share: a hiccup may come in between, or hide in the warm-up; most of the cost may not
@@ -115,9 +116,16 @@ def slow(seconds: Floats, judged: Mask, ratio: float, spreads: float, least: flo
 def rhythm(steps: Sequence[int]) -> str:
     """ ", every 500 steps" if the steps come at one distance, else nothing."""
     distance = np.diff(np.array(steps))
-    if len(steps) < _FEWEST_FOR_RHYTHM or np.ptp(distance) > 1 or np.median(distance) < 2:
+    if len(steps) < _FEWEST_FOR_RHYTHM or np.median(distance) < 2:
         return ""
-    return f", every {int(np.median(distance)):,} steps"
+    usual = int(np.median(distance))
+    # One of many may be left out: the first step of an epoch is not judged.
+    gaps = (
+        len(steps) >= _FEWEST_WITH_GAPS and (distance % usual == 0).all() and 2 * (distance == usual).sum() > len(steps)
+    )
+    if np.ptp(distance) > 1 and not gaps:
+        return ""
+    return f", every {usual:,} steps"
 
 
 def regular(optimization: Optimization, found: Slow) -> Slow:
@@ -155,6 +163,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
         _waiting(optimization, found),
         _larger(optimization, found),
         *_longer(optimization, found),
+        *_saving(optimization, found),
         _recording(optimization, found),
     ]
     if not len(regular(optimization, found).rows):  # Other programs do not come every n-th step.
@@ -217,6 +226,27 @@ def _longer(optimization: Optimization, found: Slow) -> list[Reason]:
     return [reason]
 
 
+def _saving(optimization: Optimization, found: Slow) -> list[Reason]:
+    one = saves.of(optimization, found.rows, found.excess, found.typical)
+    if one is None:
+        return []
+    seen, _ = _only_seen_there(optimization, found)
+    place = seen if seen and one.place and seen.file_function == one.place.file_function else one.place
+    who = f"Line {one.place.line}" if one.place else "The program"
+    of = f"all {one.looked}" if one.saved == one.looked else f"{one.saved} of the {one.looked}"
+    reason = Reason(
+        "saving a checkpoint",
+        one.share,
+        f"{who} wrote a file of weights in {of} of them that were looked at"
+        + (", and in no other step" if one.alone else "")
+        + f". That takes {duration(one.excess)} each time, with what goes along.",
+        "Save less often, or in the background (torch.distributed.checkpoint.async_save). Compression, a copy to "
+        "another disk or an upload that belongs to it can run in a thread of its own.",
+        place,
+    )
+    return [reason]
+
+
 def _recording(optimization: Optimization, found: Slow) -> Reason:
     share = _part(optimization.steps["overhead"], found)
     return Reason(
@@ -262,8 +292,12 @@ def _only_seen_there(optimization: Optimization, found: Slow) -> tuple[Location 
     if not len(regular(optimization, found).rows) or not optimization.steps.has("time"):
         return None, 0
     samples, inside = optimization.process.samples, _inside(optimization, found)
-    # What runs after the last step may be one of the slow ones, which no step ends any more.
-    sites, other = samples["site"], ~inside & (samples["time"] <= optimization.steps["time"][-1])
+    # What runs after the last step may be one of the slow ones, which no step ends any more; so may first steps of
+    # epochs, which are not judged.
+    ends = optimization.steps["time"]
+    step = np.minimum(np.searchsorted(ends, samples["time"]), len(ends) - 1)
+    judged = (samples["time"] <= ends[-1]) & ~(optimization.steps["loader_first"][step] == 1)
+    sites, other = samples["site"], ~inside & judged
     own = Counter(sites[inside & np.isfinite(sites) & ~np.isin(sites, sites[other])].tolist())
     site, looks = own.most_common(1)[0] if own else (None, 0)
     return optimization.process.site(site), looks
