@@ -362,6 +362,40 @@ def test_crash_of_a_missing_gradient_and_in_a_worker() -> None:
     assert exceptions.message("builtins.KeyError", "Traceback\nKeyError: 'label'") == "'label'"
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "family"),
+    [
+        ("AttributeError", "  File t.py, line 9\n    out.loss.item()\n", None),  # a model that was given no labels
+        ("AttributeError", "  File t.py, line 9\n    w.grad.item()\n", "grad-is-none"),
+    ],
+)
+def test_none_is_a_gradient_where_the_line_asks_for_one(name: str, text: str, family: str | None) -> None:
+    said = f"Traceback (most recent call last):\n{text}{name}: 'NoneType' object has no attribute 'item'"
+    assert getattr(exceptions.recognise(name, said), "name", None) == family
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "family"),
+    [
+        ("RuntimeError", "Error(s) in loading state_dict for Net:\n\tsize mismatch for fc.weight: ...", "state-dict"),
+        ("TypeError", "'weights_only' is an invalid keyword argument for Unpickler()", None),
+        ("_pickle.UnpicklingError", "Re-running `torch.load` with `weights_only` set to `False` ...", "weights-only"),
+        ("requests.exceptions.ConnectionError", "(ConnectionResetError(104, 'Connection reset by peer'))", None),
+        ("ConnectionResetError", "[Errno 104] Connection reset by peer", None),
+        ("torch.distributed.DistNetworkError", "Connection reset by peer", "collective-timeout"),
+        ("RuntimeError", "[/g/gloo/pair.cc:598] Connection closed by peer [127.0.0.1]:40212", "collective-timeout"),
+        ("IndexError", "index out of range in self", "id-out-of-range"),
+    ],
+)
+def test_words_that_other_exceptions_have_too(name: str, text: str, family: str | None) -> None:
+    assert getattr(exceptions.recognise(name, f"{name}: {text}"), "name", None) == family
+
+
+def test_rows_that_are_selected_are_no_embedding() -> None:
+    text = "Traceback:\n  File t.py, line 9\n    x.index_select(0, rows)\nIndexError: index out of range in self"
+    assert exceptions.recognise("IndexError", text) is None
+
+
 def test_an_unknown_crash_is_told_as_it_is(make) -> None:
     process = make.process(events=exception("ValueError", "ValueError: nonsense"), end=Exit("exception", 1))
     assert make.check("crash", process)[2].title == "ValueError: nonsense at train.py:9"

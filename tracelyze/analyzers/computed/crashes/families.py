@@ -83,6 +83,7 @@ FAMILIES = (
         "depend on it, or backward did not run yet.",
         "Update in place under torch.no_grad(), and use a gradient only after backward and only if it is not None.",
         "with torch.no_grad():\n    w -= lr * w.grad  # in place of w = w - lr * w.grad",
+        source=r"\.grad\b",
     ),
     Family(
         "grad-is-none-in-update",
@@ -135,20 +136,22 @@ FAMILIES = (
         "GradScaler is for float32 weights whose forward runs in float16 by autocast. Here the weights themselves are "
         "float16 (.half(), torch_dtype=float16), and so are their gradients, which it refuses to divide.",
         "Load the trainable weights in float32 and let autocast choose, or train in bfloat16 without a scaler.",
-        "model = Model.from_pretrained(name, torch_dtype=torch.float32)   # with fp16=True, or bf16=True",
+        "model = model.float()  # below the line that makes or loads it; autocast then runs its forward in float16",
     ),
     Family(
         "marked-ready-twice",
         r"Expected to mark a variable ready only once",
         "a parameter took part twice in one backward of DistributedDataParallel",
-        "DDP reduces each gradient once per backward. Reentrant checkpointing runs a part of the backward "
-        "on its own, and layers that are used several times within it are reduced twice.",
+        "DDP reduces each gradient once per backward. Usual causes: reentrant checkpointing, which runs a part of the "
+        "backward on its own, of layers that are used several times; several forwards before one backward.",
         "Use checkpointing that is not reentrant, and find_unused_parameters=False.",
+        "h = torch.utils.checkpoint.checkpoint(layer, h, use_reentrant=False)\n"
+        "# of a model of transformers:\n"
         'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
     ),
     Family(
         "weights-only",
-        r"Weights only load failed|weights_only",
+        r"Weights only load failed|UnpicklingError.*weights_only",
         "torch.load refuses a file that holds more than tensors",
         "Since torch 2.6, torch.load reads tensors only by default: a pickle may run any code. The "
         "file holds objects of a class besides (a whole model, numpy scalars, an argparse namespace).",
@@ -186,6 +189,15 @@ FAMILIES = (
         "Convert at the border, where the data become tensors.",
         "x = torch.as_tensor(array, dtype=torch.float32)\ny = y.long()",
     ),
+    Family(  # above the sizes that do not match, which its message lists
+        "state-dict",
+        r"Error\(s\) in loading state_dict",
+        "a checkpoint does not fit the model",
+        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as module. "
+        "or _orig_mod. from a wrapper.",
+        "Compare the keys that the message lists; strip the prefix, or build the model with the same settings.",
+        "state = {key.removeprefix('module.'): value for key, value in state.items()}",
+    ),
     Family(
         "id-out-of-range",
         r"index out of range in self",
@@ -194,6 +206,7 @@ FAMILIES = (
         "Find the id that is too large: a token added to the tokenizer, a padding id, an id counted from 1. Then make "
         "the embedding larger, or the ids smaller.",
         "assert 0 <= ids.min() and ids.max() < embedding.num_embeddings, ids.max()",
+        source=r"\A(?!(?s:.*)\bindex_select\b)",  # which says the same of rows that are no embedding's
     ),
     Family(
         "label-out-of-range",
@@ -244,21 +257,12 @@ FAMILIES = (
     ),
     Family(
         "collective-timeout",
-        r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error|Connection reset "
-        r"by peer|Connection closed by peer"
-        r"|Timed out waiting|DistStoreError|ProcessGroup.*(timeout|timed out)",
+        r"Watchdog caught collective operation timeout|ncclInternalError|ncclSystemError|NCCL error"
+        r"|^(?:builtins\.)?(?:RuntimeError|torch\.distributed\.\w+|Dist\w+): [^\n]*Connection (?:reset|closed) by peer"
+        r"|Timed out waiting \d+ ?ms|waiting for clients|DistStoreError|ProcessGroup.*(timeout|timed out)",
         "a collective between ranks timed out or broke",
         "One rank did not arrive at a collective operation: it died, is far behind, or took another branch.",
         "Look at the other ranks first: the one that stopped or raised earlier is the cause.",
-    ),
-    Family(
-        "state-dict",
-        r"Error\(s\) in loading state_dict",
-        "a checkpoint does not fit the model",
-        "Names or shapes in the checkpoint differ from the model's: another architecture, or a prefix such as module. "
-        "or _orig_mod. from a wrapper.",
-        "Compare the keys that the message lists; strip the prefix, or build the model with the same settings.",
-        "state = {key.removeprefix('module.'): value for key, value in state.items()}",
     ),
     Family(
         "worker-exception",
