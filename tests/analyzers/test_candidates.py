@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.analyzers.test_edits import applied, sites_of
 from tracelyze.analyzers.computed.schedules import endless_warmups
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, pixels, preparing, regions
@@ -249,5 +250,26 @@ def test_a_warm_up_that_never_ends(make: Any, source: str, code: str) -> None:
     schedule = {"scheduler": 0, "optimizer": 0, "name": "LambdaLR", "base_lr": 0.001, "made_at": 30, "step": 1}
     process = process_with(make, made, more={"schedules": [schedule]})
     found = endless_warmups.endless(process.longest, 0.01)
-    assert (found is not None and code in found[1]) is bool(code)
+    assert (found is not None and code in found.code) is bool(code)
     assert endless_warmups.endless(process.longest, 0.0001) is None, "a rate that is too high at 1 as well"
+
+
+@pytest.mark.parametrize(
+    ("body", "capped"),
+    [
+        ("return (step + 1) / warm", "return min(1.0, (step + 1) / warm)"),
+        ('"""Factor of the rate."""\n    return step / 100', "return min(1.0, step / 100)"),
+        ("return min(1.0, step / 100)", None),
+        ("if step < 100:\n        return step / 100\n    return 1.0", None),
+        ("step = max(step, 1)\n    return step / 100", None),  # more than the one statement
+        ("return rates[step]", None),
+    ],
+)
+def test_a_warm_up_that_never_ends_in_a_function(make: Any, body: str, capped: str | None) -> None:
+    script = f"def factor(step):\n    {body}\n\n\ns = LambdaLR(opt, factor)\n"
+    sites = sites_of(script, scheduler="s = LambdaLR(", rates="def factor(step):")
+    schedule = {"scheduler": 0, "optimizer": 0, "name": "LambdaLR", "base_lr": 0.001, "made_at": 1, "step": 1}
+    process = make.process(sites=sites, more={"schedules": [schedule]})
+    found = endless_warmups.endless(process.longest, 0.01)
+    assert (found and found.diff and found.diff.added) == (capped and [f"    {capped}"])
+    assert found is None or applied(script, found.diff) == script.replace(found.place.source, str(capped))

@@ -85,6 +85,22 @@ def test_a_rate_that_is_raised_beyond_what_is_borne(make, raised) -> None:
     assert run(make, grows)[0] == "fired"
 
 
+def test_a_rate_that_outgrows_what_is_stable_while_the_loss_comes_down_from_its_peak(make) -> None:
+    rates = [0.001 * (1 + index) for index in range(COUNT)]
+    noise = np.exp(np.random.default_rng(5).normal(0, 0.1, COUNT))
+    fell = np.geomspace(1.0, 0.1, 30)
+    risen = np.concatenate([fell, np.full(70, 0.1), np.linspace(0.1, 0.6, 60), np.linspace(0.6, 0.25, COUNT - 160)])
+    status, finding = run(make, rates, (risen * noise).tolist())
+    assert status == "fired"
+    assert finding.severity == "critical"
+    held = np.concatenate([fell, np.full(COUNT - 30, 0.1)])
+    assert run(make, rates, (held * noise).tolist())[0] == "passed", "the loss bears it"
+    capped = [min(rate, 0.05) for rate in rates]
+    assert run(make, capped, (risen * noise).tolist())[0] == "passed", "the rate has long been what it was"
+    falling = [*rates[:300], *np.linspace(rates[299], 0.0, 100)]
+    assert run(make, falling, (risen * noise).tolist())[0] == "passed", "it comes down, and the loss with it"
+
+
 @pytest.mark.parametrize(
     "rates",
     [

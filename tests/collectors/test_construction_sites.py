@@ -181,6 +181,14 @@ main()
 """
 
 
+def test_the_factor_of_a_schedule_that_a_function_computes(recorded: Callable[[str], Process]) -> None:
+    factor = "def factor(step):  # factor\n    return (step + 1) / 60\n\n"
+    source = HEAD + factor + VANISHING_RATE.replace("lambda step: 0.0 if step else 1.0", "factor")
+    (place,) = recorded(source).locations("rates")
+    assert (place.line, place.function) == (_line(source, "factor"), "factor")
+    assert not recorded(HEAD + VANISHING_RATE).locations("rates"), "a lambda stands where the scheduler is made"
+
+
 def test_a_finding_names_the_line_to_change_and_where_the_harm_was_seen(collect: Collect, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(HEAD + VANISHING_RATE)

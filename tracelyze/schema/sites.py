@@ -27,7 +27,7 @@ RAN: Final = {
     "unscale": "unscales gradients, after they were clipped",
     "schedule": "makes a scheduler step",
     "scheduler": "makes a scheduler",
-    "rates": "defines the rates of a scheduler of the script's own",
+    "rates": "defines the rates of a scheduler of the script's own, or the factor of a LambdaLR",
     "optimizer": "makes an optimizer",
     "optimizer-step": "defines the step of an optimizer of the script's own",
     "module": "makes a module",

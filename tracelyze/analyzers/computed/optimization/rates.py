@@ -215,9 +215,9 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
         return None
     ended = loss[-2:].min() >= limits["ended"] * level  # of a program that stopped at once, or lost its numbers
     diverged = statistics.divergence(loss)
-    if not ended and diverged is None:
-        return None
     stable = float(np.quantile(rate[: lowest + 1], STABLE))
+    if not ended and diverged is None and not _outrun(seen, lowest, level, stable, limits):
+        return None
     later = rate[lowest - SMOOTH + 1 :]
     if stable <= 0 or later.max() <= limits["raised"] * stable:
         return None
@@ -225,6 +225,15 @@ def raised(seen: Curve, limits: Limits) -> TooHigh | None:
     first = higher if diverged is None else min(higher, diverged.turned)
     before, after = float(loss[: lowest + 1].min()), float(loss[lowest:].max())  # as the chart draws them
     return TooHigh(int(seen.rows[first]), int(seen.rows[higher]), float(later.max()), stable, after, before)
+
+
+def _outrun(seen: Curve, lowest: int, level: float, stable: float, limits: Limits) -> bool:
+    """Whether the rate has grown from the lowest loss to the last step, to many times what was stable, and the loss of
+    the last quarter is a multiple of that lowest one. It may come down from a peak meanwhile: at such a rate, not for
+    good."""
+    rate, late = seen.rate[lowest:], seen.loss[-len(seen.loss) // 4 :]
+    grown = bool((np.diff(rate) >= 0).all()) and rate[-1] >= limits["outrun"] * stable
+    return grown and statistics.median(late) >= limits["risen"] * level
 
 
 def _highest_rate(seen: Curve, steps: int) -> float:

@@ -37,15 +37,15 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
     begin, raised = timing.step_at(optimization, found.first), timing.step_at(optimization, found.raised)
     marks = [Mark(float(raised), "rate raised" if found.stable else "training begins")]
     title, summary = _words(found, optimization.facts.get("name") or "the optimizer", raised)
-    fix, code = lower_rates.remedy(optimization, found)
+    remedy = lower_rates.remedy(optimization, found)
     return Finding(
         rule=RULE.id,
         severity="warning" if found.partly else "critical",
         confidence="possible" if found.partly else "likely",
         title=title,
         summary=summary,
-        fix=fix,
-        fix_code=code,
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin, last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, found.first),
         evidence=[
@@ -58,9 +58,9 @@ def _finding(optimization: Optimization, found: TooHigh, limits: Limits) -> Find
             Evidence("lowest loss", found.lowest),
         ],
         cost=timing.cost_of(optimization, np.arange(len(optimization.steps)) >= found.first),
-        diff=None if found.stable else schedulers.edit_of_rate(optimization, found.lower),
+        diff=remedy.diff,
         setting=schedulers.setting_of_rate(optimization, found.stable or found.lower),
-        location=schedulers.rate_location(optimization, found.stable is not None),
+        location=remedy.place or schedulers.rate_location(optimization, found.stable is not None),
         seen_at=optimization.step_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A learning-rate finder, which is meant to end like this.",
@@ -72,11 +72,11 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
     rate, update = number(found.rate), number(found.update or 0.0)
     title = f"The learning rate of {optimizer}, {rate}, is too high: "
     first = f"The first updates changed the weights by up to {update} times their own size"
-    overshoots = "a step that overshoots the valley lands higher on the other side, and each one lands higher still."
+    overshoots = "a step that overshoots the valley lands higher on the other side"
     if found.stable:
         return f"A learning rate of {rate} is too high: the loss blew up when it was raised", (
             f"Up to a rate of {number(found.stable)} the loss fell, to {number(found.lowest)}. From step {raised} on "
-            f"the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}: {overshoots}"
+            f"the rate was higher, up to {rate}, and the loss rose to {number(found.highest)}: {overshoots}."
         )
     if found.constant:
         return f"{title}the model ends with one answer for all", (
@@ -104,7 +104,7 @@ def _words(found: TooHigh, optimizer: str, raised: int) -> tuple[str, str]:
         seen = f"an update changed the weights by {update} times their own size"
     return f"A learning rate of {rate} is too high for {optimizer}: the loss {when}", (
         f"The loss went from {number(found.lowest)} to {number(found.highest)} without ever having settled, and {seen}"
-        f". Nothing was learned: {overshoots}"
+        f". Nothing was learned: {overshoots}, and each one lands higher still."
     )
 
 
@@ -137,6 +137,8 @@ RULE = Rule(
         Threshold("half", 0.5, "share", "of the first loss: half is gone where something is learned"),
         Threshold("raised", 2.0, "", "derived: the limit of stability is sharp, curvature itself drifts by less"),
         Threshold("ended", 10, "", "of the smoothed minimum in the last two losses; noise seldom reaches twice that"),
+        Threshold("outrun", 10, "times", "derived: five times the limit of stability as `raised` sees it"),
+        Threshold("risen", 2, "times", "of the smoothed minimum, for a quarter of the run: noise does not stay there"),
     ),
     not_when="Several optimizers, acting models, losses below zero, a loss that is lost without having risen before.",
     references=("https://arxiv.org/abs/2103.00065",),

@@ -36,6 +36,15 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     return None if code is None else sites.at(role, code, _line_of(code))
 
 
+def factors(scheduler: Any, sites: Sites) -> None:
+    """Note the functions of the script's own by which a LambdaLR multiplies its rates; a lambda stands where the
+    scheduler is made."""
+    for one in getattr(scheduler, "lr_lambdas", ()):
+        code = code_of(one)
+        if code is not None and code.co_name != "<lambda>":
+            sites.at("rates", code, _line_of(code))
+
+
 def code_of_method(kind: type, name: str) -> CodeType | None:
     """The code of a method of a class, within its decorators; None of a library's."""
     found = getattr(kind, name, None)

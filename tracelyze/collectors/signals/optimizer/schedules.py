@@ -9,7 +9,7 @@ from typing import Any
 
 from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import UNSEEN
-from tracelyze.collectors.program.lines import construction
+from tracelyze.collectors.program.lines import construction, definitions
 from tracelyze.collectors.program.optimizers import Tracked, wrapping
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal, columns_of
@@ -92,6 +92,7 @@ class Schedules(Signal):
         if one.lines["site"] is None:
             one.lines["site"] = self.program.sites.here("schedule")
             one.lines["made_at"] = construction.optimizers.site_of(scheduler, "scheduler", self.program.sites)
+            definitions.factors(scheduler, self.program.sites)
         one.steps = steps = one.steps + 1
         if one.watch is not None:
             one.watch.given(self._value(given))
