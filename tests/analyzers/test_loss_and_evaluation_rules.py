@@ -106,7 +106,29 @@ def test_a_loss_that_rises_by_sound_updates_may_be_meant_to(make, update: float,
     process = make.process(make.steps() | {"loss": loss.tolist()}, more={"parameters": rows})
     status, _, finding = make.check("loss-divergence", process)
     assert (status, finding.severity) == ("fired", severity)
-    assert ("rose again" in finding.title) == (severity == "info")
+    meant = severity == "info"
+    assert ("rose again" in finding.title) == meant
+    assert (finding.cost is None) == (finding.fix_code == "") == meant, "what may be meant costs nothing"
+
+
+@pytest.mark.parametrize(
+    ("validation", "status"),
+    [
+        ([1.5, 1.2, 0.9, 0.8, 0.7, 0.65, 0.62, 0.6], "passed"),
+        ([1.5, 1.2, 0.9, 0.5, 0.7, 1.2, 1.1, 1.0], "fired"),  # it was lower once
+        ([1.5, 0.4, 0.9, 0.8, 0.7, 0.65, 0.62, 0.6], "fired"),  # as low before the rise
+        ([None, None, None, None, 0.8, 0.7, 0.65, 0.6], "fired"),  # nobody looked before
+        ([1.5, 1.2, 0.9, 0.8, 0.7, None, None, None], "fired"),  # nor while the training loss was up
+    ],
+)
+def test_a_loss_that_rises_while_that_of_validation_falls(make, validation: list[float | None], status: str) -> None:
+    """The data became harder; the weights did not become worse."""
+    steps = np.arange(COUNT)
+    loss = np.where(steps < 120, 2.0 * np.exp(-steps / 30), np.fmin(0.04 + 0.02 * (steps - 120), 2.5))
+    spacing = COUNT // len(validation)
+    evals = make.evals(len(validation), spacing) | {"loss": validation}
+    process = make.process(make.steps() | {"loss": loss.tolist()}, evals=evals)
+    assert make.check("loss-divergence", process)[0] == status
 
 
 def test_loss_divergence_is_silent(make) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.data import validation
+from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,6 +27,8 @@ FALLEN: Final = 0.1  # of the leap: what was learned since, in the second half o
 LATER: Final = 0.25  # of that
 LARGER: Final = 3.0  # times the median gradient norm before
 BESIDE: Final = 0.02  # of the run, between the leap and the change of another column
+LAST: Final = 3  # evaluations that are below all those before the rise, though the training loss is up
+NEARLY: Final = 1.1  # times the lowest evaluation: none of them rises again
 DATA: Final = re.compile(
     r"seq|length|\blen|context|stage|phase|curriculum|difficulty|level|task|resolution|image_?size|crop", re.IGNORECASE
 )
@@ -71,6 +75,23 @@ def changed_column(process: Process, step: int) -> str | None:
         if len(changes) == 1 and abs(changes[0] - step) <= near:
             return f"{name} goes from {points[0][1]:g} to {points[-1][1]:g}"
     return None
+
+
+def validation_fell(optimization: Optimization, seen: Divergence, turned: int) -> str | None:
+    """What the validation loss did meanwhile, if it is lower at the end than it ever was up to this step.
+
+    The last evaluations must each follow training losses that are up already: one may also blow up behind them. What
+    is trained on became harder then, or the loss another one. The weights did not become worse.
+    """
+    after, losses, _samples = validation.curve(optimization.process)
+    before = losses[after <= turned]
+    if len(after) < LAST or not len(before) or not np.isfinite(losses).all() or (after[-LAST:] <= turned).any():
+        return None
+    level = float(losses[-LAST:].max())
+    up = validation.training_before(optimization, after)[-LAST:] > seen.minimum + seen.margin
+    if not up.all() or level >= before.min() or level > NEARLY * losses.min():
+        return None
+    return f"the validation loss fell from {number(float(before.min()))} to {number(float(losses[-1]))} meanwhile"
 
 
 HARDER: Final = (

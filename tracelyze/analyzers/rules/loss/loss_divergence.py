@@ -19,6 +19,14 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
+BACK = "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients."
+CLIP = "loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
+MEANT = (
+    "If the rise is meant, nothing. Else look at the loss of data and of an objective that stay the same, such as a "
+    "validation set: if it rises as well, go back to a checkpoint from before the rise, and lower the learning rate."
+)
+SEEN_FALLING = "Record the run again with a validation on data that stays the same: its loss does not rise."
+
 
 def check(process: Process, limits: Limits) -> Outcome:
     """A sustained rise above the earlier minimum, of the only optimizer's loss, or of both evaluated losses."""
@@ -49,6 +57,9 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
     first = int(rows[min(seen.turned, len(rows) - 1)])
     if curriculum.larger_from(process, timing.step_at(optimization, first)):
         return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
+    fell = harder_stages.validation_fell(optimization, seen, timing.step_at(optimization, first))
+    if fell is not None:
+        return Passed(f"the loss rose above its earlier minimum, and {fell}")
     other = objectives.another_from(optimization, loss, rows.astype(np.float64), seen)
     if other is not None:
         return Passed(
@@ -97,10 +108,9 @@ def _finding(
             + (", above where it had started." if worse else f", compared with {number(seen.start)} at the start.")
             + (" It has not come back since." + misplaced_clips.told(optimization) if harmful else harder)
         ),
-        fix=misplaced_clips.FIX
-        if misplaced_clips.seen(optimization)
-        else "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients.",
-        fix_code="loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()",
+        fix=MEANT if not harmful else misplaced_clips.FIX if misplaced_clips.seen(optimization) else BACK,
+        fix_code=CLIP if harmful else "",
+        verify=SEEN_FALLING if not harmful else "",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -116,7 +126,7 @@ def _finding(
             ),
             Evidence("loss at the start", seen.start),
         ],
-        cost=timing.cost_of(optimization, affected),
+        cost=timing.cost_of(optimization, affected) if harmful else None,
         location=misplaced_clips.line(optimization) or optimization.loss_location,
         charts=pictures.loss(optimization, marks) + pictures.grad_norm(optimization, marks),
         false_alarm="A curriculum, or a change of loss weights or data during the run.",
@@ -144,6 +154,7 @@ RULE = Rule(
         Threshold("update", 0.1, "", "of a weight in one step: as for learning-rate-too-high"),
         Threshold("sigmas", 6, "", "autocorrelated noise exceeds 3 in one run of twenty, 6 in one of a hundred"),
     ),
-    not_when="A change of objective or data at some step, a term whose weight grows, excursions that recover, larger "
-    "inputs from then on, negative losses, several optimizers, models that act (RL).",
+    not_when="A change of objective or data at some step, a validation loss that falls meanwhile, a term whose weight "
+    "grows, excursions that recover, larger inputs from then on, negative losses, several optimizers, models that act "
+    "(RL).",
 )
