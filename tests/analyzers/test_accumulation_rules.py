@@ -238,6 +238,50 @@ def test_step_without_backward(make) -> None:
     assert "From step 301 on, 50% of the steps" in make.check("step-without-backward", make.process(late))[2].summary
 
 
+def stepping_twice(make, *lines, every: int = 2):
+    """What is found of steps, all but one of `every` of which have a backward. `lines`: role, number, text, function;
+    what stands beside them is `before()`."""
+    columns = {"backwards": [0 if index % every == 1 else 1 for index in range(COUNT)]}
+    norms = make.steps()["grad_norm"]
+    columns["grad_norm"] = [norms[index - (index % every == 1)] for index in range(COUNT)]
+    sites = [
+        {
+            "site": number, "role": role, "file": "t.py", "line": line, "function": function, "source": source,
+            "excerpt": f"    before()\n    {source}", "excerpt_line": line - 1,
+        }
+        for number, (role, line, source, function) in enumerate(lines)
+    ]  # fmt: skip
+    optimizers = [{"optimizer": 0, "name": "SGD", "site": 0, "parameters": 8}]
+    process = make.process(make.steps() | columns, sites=sites, optimizers=optimizers)
+    return make.check("step-without-backward", process)[2]
+
+
+USUAL = ("step", 20, "self.optimizer.step()", "train_step")
+EXTRA = "trainer.optimizer.step()"
+
+
+def test_the_line_that_steps_once_more_is_the_one_to_take_out(make) -> None:
+    more = [(role, 52, EXTRA, "on_batch_end") for role in ("step", "step-again")]
+    found = stepping_twice(make, USUAL, *more)
+    assert (found.location.line, found.seen_at.line) == (52, 20)
+    assert "Line 52 makes these steps, after that of line 20." in found.summary
+    assert (found.diff.line, found.diff.removed, found.diff.added) == (52, [f"    {EXTRA}"], [])
+    some = stepping_twice(make, USUAL, *more, every=5)  # one of the lines steps at some backwards only
+    assert (some.location.line, some.diff) == (52, None)
+    assert "Step once per backward" in some.fix
+
+
+def test_steps_whose_line_may_be_the_usual_one_stay_where_they_are(make) -> None:
+    """One line that steps whether or not there was a backward; and several that stepped without one."""
+    once = stepping_twice(make, USUAL, ("step-again", *USUAL[1:]))
+    assert (once.location.line, once.diff, "Line" in once.summary) == (20, None, False)
+    assert "loss.backward()\nself.optimizer.step()" in once.fix_code
+    several = [(role, line, EXTRA, "on_batch_end") for role in ("step", "step-again") for line in (52, 60)]
+    assert stepping_twice(make, USUAL, *several).location.line == 20
+    old = stepping_twice(make, USUAL, ("step", 52, EXTRA, "on_batch_end"))  # recorded without the role
+    assert (old.location.line, old.diff) == (20, None)
+
+
 def test_an_optimizer_of_the_script_s_own_may_not_divide_the_scale_out(make) -> None:
     counts = [8 if index % 5 == 0 else 4 for index in range(COUNT)]
     site = {"site": 0, "role": "backward", "file": "t.py", "line": 4, "function": "f", "source": "loss.backward()"}

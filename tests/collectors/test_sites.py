@@ -74,6 +74,33 @@ time.sleep(1.5)
 """
 
 
+STEPPING = """
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def after_batch():
+    optimizer.step()  # again
+for _ in range(60):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).mean().backward()
+    optimizer.step()
+    after_batch()
+optimizer = torch.optim.LBFGS(model.parameters())
+def closure():
+    optimizer.zero_grad()
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    return loss
+for _ in range(10):
+    optimizer.step(closure)
+"""
+
+
+def test_only_the_line_that_steps_without_a_new_backward_is_noted(collect: Collect, tmp_path: Path) -> None:
+    lines = recorded(collect, tmp_path, STEPPING).locations("step-again")
+    assert [one.source for one in lines] == ["optimizer.step()  # again"]
+
+
 READING = """
 import traceback
 import torch

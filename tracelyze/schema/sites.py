@@ -9,6 +9,7 @@ from tracelyze.schema.declaration import Column, Table
 RAN: Final = {
     "backward": "calls backward",
     "step": "calls an optimizer's step, or a scaler's",
+    "step-again": "calls an optimizer's step although no backward came since its last one",
     "zero_grad": "calls zero_grad, in the function that calls backward",
     "clears": "clears gradients between two backwards of a step",
     "loss": "calls a loss function, or logs a loss",

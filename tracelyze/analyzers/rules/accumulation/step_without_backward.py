@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.optimizers import repeated_steps
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural, share_of
@@ -84,6 +85,7 @@ def _repeated(optimization: Optimization, idle: Mask) -> tuple[int, int]:
 def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
     first = int(np.argmax(idle))
     of_steps = share_of(float(idle[first:].mean()), "steps")
+    remedy = repeated_steps.remedy(optimization, float(idle[first:].mean()))
     begin, count, name = timing.step_at(optimization, first), int(idle.sum()), timing.name_of(optimization)
     effect = (
         "There were no gradients at all: these steps changed nothing, but a schedule that steps with them runs ahead."
@@ -97,9 +99,9 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         confidence="certain" if empty else "likely",
         title=f"{plural(count, 'optimizer step')}{name} ran without a "
         + ("new backward pass" if name else "backward pass since the step before"),
-        summary=f"From step {begin:,} on, {of_steps} had no new gradients. {effect}",
-        fix="Step once per backward, or once per accumulated batch, right after the backward that completes it.",
-        fix_code="loss.backward()\noptimizer.step()\noptimizer.zero_grad()",
+        summary=f"From step {begin:,} on, {of_steps} had no new gradients.{remedy.why} {effect}",
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(idle)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -109,7 +111,9 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
             Evidence("gradients at such a step", "None" if empty else "those of the step before"),
         ],
         cost=timing.cost_of(optimization, idle),
-        location=optimization.step_location,
+        location=remedy.place or optimization.step_location,
+        seen_at=optimization.step_location if remedy.place else None,
+        diff=remedy.diff,
         charts=pictures.over_steps(
             optimization, "Backward passes per step", "backwards", {"backwards": "backwards"},
             [Mark(float(begin), "none")],

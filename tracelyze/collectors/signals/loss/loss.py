@@ -135,6 +135,8 @@ class Loss(Signal):
         own = self.program.backwards.of_step
         self._several[tracked.index] = len(own) > 1
         row["backwards"], row["batch_size"] = len(own), samples_of(own)
+        if not own and tracked.count > 1 and not row.get("skipped"):
+            self.program.sites.here("step-again")
         if len(own) == 1 and own[0].value is not None:  # nearly always
             one, divisor, factor = own[0], own[0].divisor, 1.0
             row["loss_divisor"], row["loss_is_mean"] = divisor, one.is_mean
