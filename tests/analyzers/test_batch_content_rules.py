@@ -496,3 +496,52 @@ def test_the_loop_over_epochs_tells_the_sampler_its_number(make, made: str, over
     assert (finding.location.line, finding.seen_at.line) == (9, 8)
     added = finding.diff.added if finding.diff else None
     assert added == (["    for epoch in range(9):", "        loader.sampler.set_epoch(epoch)"] if edited else None)
+
+
+G = "g = torch.Generator().manual_seed(seed)"
+MADE = "return DataLoader(data, batch_size=32, shuffle=True, generator=g)"
+
+
+@pytest.mark.parametrize(
+    ("seed", "made", "line"),
+    [
+        (G, MADE, 9),
+        ("g.manual_seed(seed)", MADE, 9),
+        ("torch.manual_seed(0)", "return DataLoader(data, batch_size=32, shuffle=True)", 9),
+        ("torch.manual_seed(0)", MADE, 10),  # of the generator that the loader is given nothing is known
+        (G, "return DataLoader(data, batch_size=32, shuffle=True)", 10),  # it draws something else
+        ("rng = np.random.default_rng(0)", "return DataLoader(data, batch_size=32, shuffle=True)", 10),
+        (G, "return DataLoader(data, generator=self.g, shuffle=True, batch_size=32)", 10),
+        (G, "return DataLoader(data, **options)", 10),
+    ],
+)
+def test_what_seeds_the_order_of_a_loader_that_is_made_anew(make, seed: str, made: str, line: int) -> None:
+    """It is named where the order is drawn from what it seeds. What returns a loader cannot stand above a loop."""
+    lines = {"file": "t.py", "function": "make_loader", "excerpt_line": 8}
+    lines["excerpt"] = f"def make_loader(data, seed):\n    {seed}\n    {made}\n"
+    sites = [
+        lines | {"site": 60, "role": "dataloader", "line": 10, "source": made},
+        lines | {"site": 61, "role": "seed", "line": 9, "source": seed},
+    ]
+    anew = [RANDOM | {"loader": index, "made_at": 60} for index in range(4)]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew, sites=sites)[2]
+    assert finding.location.line == line
+    assert ("line 9 then seeds" in finding.summary) is (line == 9)
+    assert "return" not in finding.fix_code
+    assert seed in finding.fix_code or line == 10
+
+
+def test_a_seed_above_the_loop_that_makes_the_loaders(make) -> None:
+    """It runs once: not by it does the order repeat."""
+    lines = {"file": "t.py", "function": "main", "excerpt_line": 8}
+    made = "loader = DataLoader(data, batch_size=32, shuffle=True)"
+    lines["excerpt"] = f"    torch.manual_seed(0)\n    for epoch in range(9):\n        {made}\n"
+    sites = [
+        lines | {"site": 60, "role": "dataloader", "line": 10, "source": made},
+        lines | {"site": 61, "role": "seed", "line": 8, "source": "torch.manual_seed(0)"},
+        lines | {"site": 62, "role": "epochs", "line": 9, "source": "for epoch in range(9):"},
+    ]
+    anew = [RANDOM | {"loader": index, "made_at": 60} for index in range(4)]
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew, sites=sites)[2]
+    assert finding.location.line == 10
+    assert made in finding.fix_code

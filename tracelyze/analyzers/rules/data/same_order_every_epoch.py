@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
-from tracelyze.analyzers.computed.order import epochs_untold, repeated_order
+from tracelyze.analyzers.computed.order import epochs_untold, repeated_order, seeded_loaders
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -72,18 +72,21 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
     untold = epochs_untold.of(process, loader)
-    seeds = None if untold else script_lines.reseeded(process)
+    again = seeded_loaders.of(process, loader) if anew and not untold else None
+    seeds = None if untold else again.line if again else script_lines.reseeded(process)
     later = ", and other random numbers repeat as well" if script_lines.seeds_all(seeds) else ""
     although = f", although the loader shuffles ({loader['sampler']})" if loader["shuffled"] else ""
     if untold:
         why, fix, code = untold.why, untold.fix, untold.code
+    elif again:
+        why, fix, code = again.why, again.fix, again.code
     else:
         made = "The loader is made anew for each pass, and before that" if anew else "Before each pass"
         why = f"{made} something puts the generator of the order back: torch.manual_seed, or a generator made anew."
         fix = "Seed once, before the first epoch, and make one loader for all epochs."
         own = loader_arguments.own_sampler(process, loader)
         what = "all once, the sampler and its generator too" if own else "both once"
-        once = loader_arguments.example(process, loader, {})
+        once = seeded_loaders.example(process, loader)
         code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
     return Finding(
         rule=RULE.id,
@@ -103,7 +106,8 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
             Evidence("sampler", loader["sampler"], role="setting"),
         ],
         diff=untold.diff if untold else None,
-        location=(untold.location if untold else None if anew else seeds) or process.loader_location(loader),
+        location=(untold.location if untold else seeds if again or not anew else None)
+        or process.loader_location(loader),
         seen_at=process.loader_location(loader),
         charts=pictures.loss(optimization) if optimization else [],
         false_alarm="An order meant to repeat, for example to compare batch by batch.",
