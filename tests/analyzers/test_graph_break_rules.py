@@ -89,6 +89,24 @@ def test_a_number_that_a_forward_keeps_may_stay_a_tensor(make: Any, source: str,
     assert (".detach()" in code) == bool(example)
 
 
+@pytest.mark.parametrize(
+    ("source", "example"),
+    [
+        ("step = torch.compile(train_step)", "step = torch.compile(train_step, fullgraph=True)"),
+        ("@torch.compile", "@torch.compile(fullgraph=True)"),
+        ("net.compile()", "model = torch.compile(model, fullgraph=True)"),
+    ],
+)
+def test_the_example_compiles_what_the_script_compiles(make: Any, source: str, example: str) -> None:
+    """A training step, or a function with a decorator, is no model."""
+    site = {"site": 3, "role": "compiled", "file": "net.py", "line": 60, "function": "forward", "source": "h.item()"}
+    made = {"site": 9, "role": "constant", "file": "net.py", "line": 80, "function": "main", "source": source,
+            "excerpt": source, "excerpt_line": 80}  # fmt: skip
+    process = make.process(make.steps(400), sites=[site, made], more={"compilations": [broken(), WHOLE, REST]})
+    code = make.check(RULE, process)[2].fix_code
+    assert example in code
+
+
 def test_nothing_is_called_whole_where_no_graph_was_made(make: Any) -> None:
     assert judged(make, WHOLE | {"operators": None})[0] == "skipped"
 
@@ -103,6 +121,10 @@ def test_compiled_as_often_as_torch_does(make: Any) -> None:
     status, _, finding = judged(make, *often)
     assert (status, finding.confidence) == ("fired", "likely")
     assert "8 times" in finding.title
+    assert "recompile_limit" in finding.summary
+    more = judged(make, *often, WHOLE | {"again": 8, "reason": "x"})[2]
+    assert "9 times" in more.title
+    assert "recompile_limit" not in more.summary, "which was raised"
     assert finding.cost.seconds == pytest.approx(7 * 1.5)
     assert judged(make, *often[:7])[0] == "passed"
     layers = [WHOLE | {"frame": n} for n in range(12)]

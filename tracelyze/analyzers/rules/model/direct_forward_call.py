@@ -33,8 +33,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             + (f": {its} {'does' if hooks == 1 else 'do'} not run in these calls" if hooks else ""),
             summary=(
                 f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. Such "
-                "a call skips every hook on it: those of DistributedDataParallel, FSDP, pruning, spectral norm, "
-                "compilation, profilers."
+                "a call skips every hook on it, as those of FSDP, pruning, spectral norm or profilers, and what wraps "
+                "or compiles it."
                 + (
                     f" {its[0].upper()}{its[1:]} {'runs' if hooks == 1 else 'run'} only where model(x) is called."
                     if hooks

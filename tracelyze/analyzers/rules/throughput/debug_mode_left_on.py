@@ -27,7 +27,7 @@ WORDS = {
         "Anomaly detection",
         "It keeps a Python stack for every operation of the forward and checks every gradient for NaN.",
     ),
-    "profiled": ("A profiler", "It keeps every operation in memory until it is stopped, so that memory grows."),
+    "profiled": ("A profiler", "It records every operation, which takes time, and memory until it is stopped."),
 }
 
 
@@ -59,7 +59,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 ],
                 location=_switched_on(process, column) or optimization.backward_location,
                 diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),
-                setting=Setting(("mode", "check_nan", "enabled"), (True,), "False"),
+                setting=Setting(("mode", "check_nan", "enabled"), (True,), "False")
+                if column == "anomaly_mode"
+                else None,
                 seen_at=optimization.backward_location,
                 charts=pictures.time_split(optimization),
                 false_alarm="A long run meant only for debugging.",

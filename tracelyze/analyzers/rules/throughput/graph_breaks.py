@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.throughput.compiled import Row
     from tracelyze.analyzers.recorded.run import Process
 
+BY_DEFAULT = " torch.compile does no more by default (recompile_limit): for yet another one it runs uncompiled."
 FIX = "Keep Python out of the compiled function there: branch with torch.where, and read or print values outside."
 
 
@@ -106,10 +107,10 @@ def _compiled_again(process: Process, graphs: list[Row], limits: Limits) -> list
             rule=RULE.id,
             severity="warning",
             confidence="likely",
-            title=f"torch.compile compiled {name} {count} times, then gave up on it",
+            title=f"torch.compile compiled {name} {count} times",
             summary=(
-                f"{name} was compiled {count} times, in {duration(seconds)} after the first.{because} "
-                "After eight times, its default limit, torch.compile gives up and runs the function uncompiled."
+                f"{name} was compiled {count} times; all but the first took {duration(seconds)}.{because}"
+                + (BY_DEFAULT if count == limits["again"] else "")
             ),
             fix="Keep what changes from call to call out of the compiled function: pass tensors, keep lists outside.",
             fix_code="torch._dynamo.config.error_on_recompile = True  # for a test: raises where it compiles anew",

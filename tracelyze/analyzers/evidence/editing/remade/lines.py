@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _INDICES: Final = ("randint", "randperm", "arange", "choice", "permutation", "integers", "range")
+_COMPILES: Final = re.compile(r"\btorch\.compile\b(?!\w)")
+_DECORATES: Final = re.compile(r"@torch\.compile(?:\(\))?")
 _MOST: Final = 4  # terms that a line can show
 
 
@@ -80,8 +82,21 @@ def compiled(process: Process, place: Location | None) -> str:
     """How to find every break, and the line at which one is without it, where that only chooses between values or keeps
     one for later."""
     chosen = chosen_by_where(process, place) or _kept_as_tensor(process, place)
-    whole = "model = torch.compile(model, fullgraph=True)  # raises at any break that is left"
+    whole = f"{_compiling(process)}  # raises at any break that is left"
     return f"{whole}\n{chosen}" if chosen else whole
+
+
+def _compiling(process: Process) -> str:
+    """The only line that compiles, with fullgraph=True; of a decorator as well. A model where none, or another form, is
+    known."""
+    made = recorded_text.matching(process, _COMPILES)
+    own = own_statement.at(process, made[0]) if len(made) == 1 else None
+    text = own.with_argument(("compile",), "fullgraph", "True") if own is not None and own.is_whole else ""
+    if own is not None and text:
+        return own.dedented(text)
+    if len(made) == 1 and _DECORATES.fullmatch(made[0].source.split("  #")[0].strip()):
+        return "@torch.compile(fullgraph=True)\ndef compiled(*inputs):  # your own function, as it is\n    ..."
+    return "model = torch.compile(model, fullgraph=True)"
 
 
 def _kept_as_tensor(process: Process, place: Location | None) -> str:
