@@ -459,6 +459,7 @@ def test_cut_off_completions_are_a_hint_where_the_reward_rises(make, reward, sev
     """A rising reward does not tell an answer of fixed length from one that never learns to stop."""
     process = log(make, np.zeros(200), more=scalars(reward=reward, completions__clipped_ratio=np.ones(100)))
     _, _, finding = make.check("completions-truncated", process)
+    assert "GRPOConfig" in finding.fix_code
     assert (finding.severity, finding.confidence) == (severity, confidence)
     assert ("rises anyway" in finding.summary) == (severity == "info")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.charts import chart
 from tracelyze.schema import logged_metrics
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Chart, Mark
 
 _FEWEST: Final = 10  # values: their blocks have to show noise as well as a change
+_TRL: Final = re.compile(r"\b(?:GRPO|RLOO)(?:Config|Trainer)\b|\btrl\b")
 _PUNISHES: Final = re.compile(r"penal|punish|cost|length|overlong|repet|toxic|safety", re.IGNORECASE)
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "reward": ("reward", "rollout/ep_rew_mean", "critic/rewards/mean", "env/reward/total", "objective/scores"),
@@ -91,6 +93,12 @@ def metric(process: Process, key: str, phase: str = "train", own_steps: bool = T
             order = np.argsort(number[rows], kind="stable")
             return Metric(name, number[rows][order], scalars["value"][rows][order])
     return None
+
+
+def is_of_trl(process: Process, seen: Metric) -> bool:
+    """Whether TRL logs a metric under this name, or lines of the script speak of it: its settings are no others'."""
+    own = any(_TRL.search(text) for text in recorded_text.everything(process))
+    return seen.name.startswith(("completions/", "sampling/")) or own
 
 
 def _own_name(scalars: Table, inside: npt.NDArray[np.bool_], key: str) -> str:

@@ -71,12 +71,12 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     begins = None if functional else mode.place or validation.begins_at(process, site)
     if functional:
         how, title = "with active dropout", "Functional dropout stays active in validation: it ignores eval mode"
-        passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin}"
+        passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin:,}"
         cause = f"A dropout function dropped values although the model was in eval mode, in {passes}."
         cause += dropout_call.said(dropping)
     else:
         title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
-        cause = f"The model was in train mode, first in the validation after step {begin}: {_effect(kinds)}."
+        cause = f"The model was in train mode, first in the validation after step {begin:,}: {_effect(kinds)}."
     return Finding(
         rule=RULE.id,
         severity="critical",

@@ -55,7 +55,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             title=f"Validation builds autograd graphs that nobody uses, in {len(rows)} of {plural(count, 'pass')}",
             summary=(
                 f"{len(rows)} of {plural(count, 'validation pass')} ran with autograd on, the first one after step "
-                f"{begin}. Every forward keeps its activations for a backward that never comes: it costs memory and "
+                f"{begin:,}. Every forward keeps its activations for a backward that never comes: it costs memory and "
                 "time, and leaks as soon as an output or a loss is stored."
             ),
             fix=fix,

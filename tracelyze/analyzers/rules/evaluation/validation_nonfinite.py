@@ -70,7 +70,7 @@ def check(process: Process, _limits: Limits) -> Outcome:
             confidence="likely" if filtered or not training.known_finite else "certain",
             title=f"{count} of {plural(len(losses), 'validation loss')} {'is' if count == 1 else 'are'} NaN or Inf"
             + ("" if filtered else training.in_title),
-            summary=f"The first one came after step {begin}. {cause.told if cause else told}",
+            summary=f"The first one came after step {begin:,}. {cause.told if cause else told}",
             fix=cause.fix if cause else FIX,
             fix_code=cause.code if cause else FIX_CODE,
             first_step=begin,

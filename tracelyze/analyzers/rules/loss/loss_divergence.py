@@ -100,9 +100,9 @@ def _finding(
         summary=(
             (
                 f"The loss was {number(seen.start)} at the start and never stayed lower for long. It was at "
-                f"{number(seen.minimum)} around step {begin}, then rose and stayed high: "
+                f"{number(seen.minimum)} around step {begin:,}, then rose and stayed high: "
                 if never_lower
-                else f"The loss reached {number(seen.minimum)} around step {begin}, then rose and stayed high: "
+                else f"The loss reached {number(seen.minimum)} around step {begin:,}, then rose and stayed high: "
             )
             + f"about {number(seen.end)} at the end"
             + (", above where it had started." if worse else f", compared with {number(seen.start)} at the start.")

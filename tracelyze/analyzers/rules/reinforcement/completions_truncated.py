@@ -16,6 +16,7 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
+OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # a limit above that of today"
 STAYS = (
     "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not "
     "rise. Either the limit is too short for the task, or the model never learned to stop: a masked end symbol, or a "
@@ -62,7 +63,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
             fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
             "of the loss.",
-            fix_code="GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)",
+            fix_code=OF_TRL if metrics.is_of_trl(process, seen) else "",
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[

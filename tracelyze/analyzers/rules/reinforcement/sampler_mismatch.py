@@ -51,19 +51,23 @@ def _logged(process: Process, limits: Limits) -> Outcome:
         if last > limits["gap"] and last > limits["growth"] * first:
             over = gap.values > max(limits["gap"], limits["growth"] * first)
             late = Evidence("gap at the end", last, "", limits["growth"] * first, limits.source("growth"))
-            return [_finding(gap, int(np.argmax(over)), f"grew from {number(first)} to {number(last)}", late)]
+            return [_finding(process, gap, int(np.argmax(over)), f"grew from {number(first)} to {number(last)}", late)]
     if ratio is not None and len(ratio) >= limits["steps"]:
         later = float(np.median(np.abs(ratio.values[len(ratio) // 2 :] - 1.0)))
         if later > limits["ratio"]:
             over = np.abs(ratio.values - 1.0) > limits["ratio"]
             late = Evidence("distance of the ratio from 1", later, "", *limits.against("ratio"))
-            return [_finding(ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late)]
+            return [
+                _finding(
+                    process, ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late
+                )
+            ]
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
 
 
-def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Finding:
+def _finding(process: Process, seen: metrics.Metric, first: int, what: str, late: Evidence) -> Finding:
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -76,7 +80,7 @@ def _finding(seen: metrics.Metric, first: int, what: str, late: Evidence) -> Fin
         ),
         fix="Check that weights are synchronised after every step and in the same precision; correct with truncated "
         "importance sampling.",
-        fix_code="GRPOConfig(vllm_importance_sampling_correction=True)",
+        fix_code="GRPOConfig(vllm_importance_sampling_correction=True)" if metrics.is_of_trl(process, seen) else "",
         first_step=int(seen.steps[first]),
         last_step=int(seen.steps[-1]),
         evidence=[late, Evidence("column", seen.name)],
