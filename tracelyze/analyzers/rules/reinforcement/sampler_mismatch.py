@@ -55,13 +55,9 @@ def _logged(process: Process, limits: Limits) -> Outcome:
     if ratio is not None and len(ratio) >= limits["steps"]:
         later = float(np.median(np.abs(ratio.values[len(ratio) // 2 :] - 1.0)))
         if later > limits["ratio"]:
-            over = np.abs(ratio.values - 1.0) > limits["ratio"]
+            at = int(np.argmax(np.abs(ratio.values - 1.0) > limits["ratio"]))
             late = Evidence("distance of the ratio from 1", later, "", *limits.against("ratio"))
-            return [
-                _finding(
-                    process, ratio, int(np.argmax(over)), f"puts importance ratios {number(later)} away from 1", late
-                )
-            ]
+            return [_finding(process, ratio, at, f"puts importance ratios {number(later)} away from 1", late)]
     if len(seen) < limits["steps"]:
         return Skipped(f"{plural(len(seen), 'step')}: {limits['steps']:.0f} are needed to see a gap grow")
     return Passed(f"{seen.name} went from {number(seen.ends()[0])} to {number(seen.ends()[1])}")
