@@ -301,7 +301,8 @@ def test_why_kept_weights_are_no_copies(make) -> None:
         return kept_copies.why(process.site(1))
 
     assert said("best = {k: v.detach().cpu() for k, v in model.state_dict().items()}") == (
-        " Line 2 makes no copy: .detach() shares the memory of the tensor and .cpu() does not copy an existing tensor."
+        " Line 2 makes no copy: .detach() shares the memory of the tensor and .cpu() does not copy "
+        "a tensor that is there already."
     )
     assert "dict() copies the dictionary, not its tensors" in said("best = dict(model.state_dict())")
     assert said("best = model.state_dict()") == ""

@@ -71,3 +71,18 @@ def test_the_line_that_sets_one_rate_for_all(make: Any) -> None:
     two = [*sites, line | {"site": 71, "line": 99}]
     finding = make.check(RULE, make.process(sites=two, more={"group_rates": rows}))[2]
     assert (finding.location.line, "the script sets the same" in finding.summary) == (41, True)
+
+
+def test_of_several_trainings_the_one_whose_rates_became_one_is_named_with_its_time(make: Any) -> None:
+    first, second = make.steps(50), make.steps(50)
+    steps = {name: [*first[name], *second[name]] for name in first}
+    steps |= {"optimizer": [0] * 50 + [1] * 50, "time": [0.1 * (index + 1) for index in range(100)]}
+    row = {"optimizer": 1, "made": json.dumps(MADE), "scheduler": "OneCycleLR", "site": 1}
+    rows = [row | {"step": 50 + n, "steps": n, "now": json.dumps([1e-3] * 2)} for n in SAMPLED_STEPS[:6]]
+    optimizers = [{"optimizer": index, "name": "AdamW"} for index in (0, 1)]
+    recorded = make.process(steps=steps, more={"group_rates": rows, "optimizers": optimizers})
+    assert len(recorded.trainings) == 2
+    finding = make.check(RULE, recorded)[2]
+    assert finding.title.endswith("(training 2 of 2)")
+    assert finding.trainings == ["training 2 of 2"]
+    assert (finding.first_step, round(finding.first_second, 1)) == (1, 5.1), "not at step 1 of the first training"

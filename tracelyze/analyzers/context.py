@@ -60,10 +60,13 @@ def _example(finding: Finding, process: Process) -> str:
 
 
 def _end_of_step(process: Process, step: int | None) -> float | None:
-    """When a step ended on the run's clock; None where that was not recorded, or the number is that of no step."""
+    """When a step ended on the run's clock; None where that was not recorded, or the number is that of no step, or of
+    one in each of several trainings."""
     if step is None or not len(process.steps):
         return None
     rows = np.flatnonzero(process.steps["step"] == step)
+    if len(rows) > 1 and len(process.trainings) > 1:
+        return None
     value = float(process.steps["time"][rows[0]]) if len(rows) else math.nan
     return value if math.isfinite(value) else None
 

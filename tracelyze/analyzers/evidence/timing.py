@@ -28,6 +28,16 @@ def training_of(optimization: Optimization) -> str:
     return called.optimizer(optimization)
 
 
+def training_with(process: Process, optimization: Optimization | None) -> str:
+    """Of several trainings of the process, the name of the one that this optimizer makes; else empty."""
+    if optimization is None or len(process.trainings) < 2:
+        return ""
+    held = (
+        one for one in process.trainings if any(own.optimizer == optimization.optimizer for own in one.optimizations)
+    )
+    return next((one.training for one in held), "")
+
+
 def training_from(process: Process, step: int) -> tuple[Optimization | None, int]:
     """The training that goes on after this step of the process, and how many steps of its own it had made by then."""
     times = process.steps["time"]

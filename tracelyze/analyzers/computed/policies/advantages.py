@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
-from tracelyze.analyzers.evidence import pictures, script_lines
+from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.datasets import equal_rewards, rounded_advantages
 from tracelyze.analyzers.rule import Limits, Passed, Skipped
@@ -52,7 +52,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         )
     begin, end, training = int(steps[int(np.argmax(zero))]) + 1, int(steps[-1]) + 1, ""
     if optimization is not None and len(process.trainings) > 1:  # numbers of steps are those of the training, then
-        training = next((one.training for one in process.trainings if _holds(one, optimization)), "")
+        training = timing.training_with(process, optimization)
         before = _steps_of_others(process, training, int(steps[0]))
         begin, end = 1 if zero[0] else begin - before, end - before
     if zero[-1] and optimization is not None:  # looks get rarer: the last one need not be at the last step
@@ -186,10 +186,6 @@ def _of_step(process: Process, step: float) -> Optimization | None:
     made = optimizers[min(int(step), len(optimizers) - 1)] if len(optimizers) else np.nan
     longest = process.longest if process.optimizations else None
     return next((one for one in process.optimizations if one.optimizer == made), longest)
-
-
-def _holds(training: Process, optimization: Optimization) -> bool:
-    return any(one.optimizer == optimization.optimizer for one in training.optimizations)
 
 
 def _steps_of_others(process: Process, training: str, step: int) -> int:

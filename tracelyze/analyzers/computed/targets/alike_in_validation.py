@@ -132,6 +132,6 @@ def given_up(found: Constant) -> str:
         return ""
     last = "most" if found.validated else "nearly all"
     return (
-        f" In the first steps this term was {percent(found.first)} of it, and in the end it is {last}: the model "
-        "learned what the other terms ask for, and no more."
+        f" In the first steps the error of the predictions was {percent(found.first)} of it, and in the end it is "
+        f"{last}: the model learned what the other terms ask for, and no more."
     )

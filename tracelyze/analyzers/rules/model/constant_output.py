@@ -59,6 +59,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
     instead = found.part is not None or found.first is not None
     shares = line.function in predictions.SHARES
+    classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
     remedy = Remedy(
@@ -77,7 +78,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
         summary=(
             f"{alike_in_validation.where(found)} differ from sample to sample by {percent(ratio)} of what the targets "
             f"do: the model gives one answer to everything. {alike_in_validation.drawn(found)}The best such "
-            f"answer is {'the frequencies of the classes' if shares else 'the mean of the targets'}"
+            f"answer is {'the frequencies of the classes' if classes else 'the mean of the targets'}"
             + (
                 f". This is {percent(found.part)} of the whole loss: another term swamps it, by weight or units."
                 if found.part is not None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tracelyze.analyzers.computed.schedules import own_rates, schedulers
-from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
 Row = dict[str, Any]
 RAISED = ["A schedule that ends at one lowest rate for all: this one is above the lowest that a group was made with."]
@@ -50,8 +52,9 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
     made, now = json.loads(row["made"]), json.loads(row["now"])[0]
     scheduler = next((one["scheduler"] for one in rows if one["scheduler"]), None)
     site = next((one["site"] for one in rows if one["site"] is not None), None)
-    own = (one for one in process.optimizations if one.optimizer == row["optimizer"])
-    optimization = next(own, process.longest if process.optimizations else None)
+    own = next((one for one in process.optimizations if one.optimizer == row["optimizer"]), None)
+    optimization = own or (process.longest if process.optimizations else None)
+    training = timing.training_with(process, own)
     stepped = process.site(site) or (optimization.step_location if optimization is not None else None)
     made_at = next(
         (
@@ -69,7 +72,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         rule=RULE.id,
         severity="warning",
         confidence="certain",
-        title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}",
+        title=f"Rates of {len(made)} parameter groups, {lowest} to {highest}, became one: {number(now)}"
+        + (f" ({training})" if training else ""),
         summary=(
             f"The optimizer was made with rates from {lowest} to {highest} for its groups. From its step "
             f"{row['steps']} on all of them have one rate, {number(now)} at first, in each of "
@@ -86,6 +90,8 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         fix_code=code,
         diff=own_rates.of_groups(process, process.site(made_at) or stepped),
         first_step=int(row["steps"]),
+        first_second=_second(own, row["steps"]),
+        trainings=[training] if training else [],
         evidence=[
             Evidence("highest of the rates, over the lowest", max(made) / min(made), "times", *limits.against("ratio")),
             Evidence("with one rate for all groups", len(rows) - since, "measurements", *limits.against("looks")),
@@ -97,6 +103,12 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
         excluded=RAISED if row["steps"] > limits["early"] else [],  # else what the rule excludes
         false_alarm="Groups whose rates are made equal on purpose.",
     )
+
+
+def _second(optimization: Optimization | None, step: int) -> float | None:
+    """When the optimizer had made this step of its own; another one of the process may have made one of its number."""
+    rows = np.flatnonzero(timing.numbers(optimization) == step) if optimization is not None else ()
+    return timing.second_at(optimization, int(rows[0])) if optimization is not None and len(rows) else None
 
 
 RULE = Rule(

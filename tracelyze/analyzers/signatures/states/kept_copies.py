@@ -20,7 +20,7 @@ _KEEPS: Final = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 _MOVES: Final = ("detach", "cpu", "to")  # methods that give the same memory, or may
 _NO_COPY: Final = {
     r"(\.detach\(|\.data\b)": "{} shares the memory of the tensor",
-    r"(\.cpu\(|\.to\()": "{} does not copy an existing tensor",
+    r"(\.cpu\(|\.to\()": "{} does not copy a tensor that is there already",
     r"(\bcopy\.copy\(|\.copy\(|\bdict\(|\bOrderedDict\()": "{} copies the dictionary, not its tensors",
 }
 
