@@ -202,6 +202,16 @@ def test_both_halves_of_a_scaler(make) -> None:
     assert "scaler.scale(loss).backward()" in statements(applied(source, edits.scale_the_loss(training)))
 
 
+@pytest.mark.parametrize(("above", "kept"), [("scaler.scale(loss)", False), ("scaler.scale(other)", True)])
+def test_a_scaled_loss_that_is_dropped_goes_into_the_backward(make: Any, above: str, kept: bool) -> None:
+    backward = f"{above}\n        loss.backward()"
+    source = LOOP.format(backward=backward, middle="pass", step="scaler.step(optimizer)")
+    training = make.process(sites=sites_of(source, backward="backward()", step="scaler.step")).optimizations[0]
+    repaired = statements(applied(source, edits.scale_the_loss(training)))
+    assert "scaler.scale(loss).backward()" in repaired
+    assert (above in repaired) == kept
+
+
 @pytest.mark.parametrize(
     ("call", "repaired"),
     [

@@ -504,6 +504,7 @@ def test_scaler_misuse(make) -> None:
     process = make.process(make.steps() | SCALER | {"backwards_unscaled": [1] * COUNT})
     finding = make.check("scaler-misuse", process)[2]
     assert "The result of scaler.scale() is not used" in finding.title, "there is one backward"
+    assert "scaler.step" not in finding.title + finding.summary + finding.fix, "unscale_() may be what divides"
     assert answer(1, 0, backwards_unscaled=[1] * COUNT) == "passed", "the scaler changes nothing"
     two = {"optimizer": [index % 2 for index in range(COUNT)]}
     assert answer(1, 2, backwards_unscaled=[1] * COUNT, **two) == "passed", "another optimizer's own loss"

@@ -136,14 +136,16 @@ def step_by_scaler(optimization: Optimization) -> Diff | None:
 
 
 def scale_the_loss(optimization: Optimization) -> Diff | None:
-    """The backward of the scaled loss in place of the plain one."""
+    """The backward of the scaled loss in place of the plain one, and of a line above it that scales in vain."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
     there = backward and recorded_text.line_at(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None
-    added = f"{there[0]}{stepped['scaler']}.scale({match['loss']}).backward()"
-    return Diff(backward.file, backward.line, ["".join(there)], [added])
+    scaled = f"{there[0]}{stepped['scaler']}.scale({match['loss']})"
+    above = recorded_text.around(optimization.process, backward).get(backward.line - 1, "")
+    in_vain = [above] if above == scaled else []
+    return Diff(backward.file, backward.line - len(in_vain), [*in_vain, "".join(there)], [f"{scaled}.backward()"])
 
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,18 +27,18 @@ STILL = (
     ),
 )
 NEVER = (
-    "scaler.step() divides gradients that were never scaled",
+    "The scaler divides gradients that were never scaled",
     (
-        "backward ran on the unscaled loss, but scaler.step() divided the gradients by the scale ({factor}): SGD "
+        "backward ran on the unscaled loss, but the scaler divided the gradients by the scale ({factor}): SGD "
         "hardly learns anything.{half}"
     ),
 )
 UNDERFLOW = " Small gradients underflow in float16, which the scaler should prevent."  # of NEVER
 UNUSED = (
-    "The result of scaler.scale() is not used: scaler.step() divides unscaled gradients",
+    "The result of scaler.scale() is not used: the scaler divides unscaled gradients",
     (
         "scaler.scale(loss) was called, but backward still ran on the unscaled loss: scale() returns a new loss and "
-        "changes nothing in place. scaler.step() divided the gradients by the scale ({factor}): SGD hardly learns "
+        "changes nothing in place. The scaler divided the gradients by the scale ({factor}): SGD hardly learns "
         "anything."
     ),
 )
@@ -56,6 +56,12 @@ ANEW = (
         "overflows, it does so at every step, and if a larger scale is needed, it never grows."
     ),
 )
+_FIXES: Final = {
+    NEVER[0]: "Call backward on scaler.scale(loss).",
+    UNUSED[0]: "Call backward on what scaler.scale(loss) returns.",
+    ANEW[0]: "Make the scaler once, before the loop. Scale every loss before backward, and step with "
+    "scaler.step(optimizer).",
+}
 
 
 @each_optimization
@@ -103,8 +109,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         confidence="certain",
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor, half=half)}",
-        fix=("Make the scaler once, before the loop. " if words is ANEW else "")
-        + "Scale every loss before backward, and step with scaler.step(optimizer)."
+        fix=_FIXES.get(words[0], "Scale every loss before backward, and step with scaler.step(optimizer).")
         + stepped.fix,
         fix_code=(made if words is ANEW else "") + (plain.code if plain else stepped.code),
         first_step=timing.step_at(optimization, first),

@@ -107,8 +107,10 @@ def _finding(process: Process, rows: list[Row], since: int, limits: Limits) -> F
 
 def _second(optimization: Optimization | None, step: int) -> float | None:
     """When the optimizer had made this step of its own; another one of the process may have made one of its number."""
-    rows = np.flatnonzero(timing.numbers(optimization) == step) if optimization is not None else ()
-    return timing.second_at(optimization, int(rows[0])) if optimization is not None and len(rows) else None
+    if optimization is None:
+        return None
+    rows = np.flatnonzero(timing.numbers(optimization) == step)
+    return timing.second_at(optimization, int(rows[0])) if len(rows) else None
 
 
 RULE = Rule(
