@@ -120,6 +120,40 @@ def test_leaps_of_the_loss(make, losses, status) -> None:
     assert make.check("loss-spikes", log(make, losses))[0] == status
 
 
+def broken_samples(count: int = 1600) -> np.ndarray:
+    """Every tenth batch holds a sample whose loss is far above all others, wherever it comes."""
+    random = np.random.default_rng(4)
+    losses = 0.07 * np.exp(random.normal(0, 0.25, count)) + np.exp(-np.arange(count) / 40)
+    return losses + 195.0 * (random.random(count) < 0.1)
+
+
+def test_broken_samples_that_come_close_together_by_chance_are_no_leaps(make) -> None:
+    """Three of five batches in a row: with one in ten, that happens some times in a run of this length."""
+    losses = broken_samples()
+    assert make.check("loss-spikes", log(make, losses))[0] == "passed"
+    for place in (500, 900):
+        losses[place : place + 20] = np.linspace(60, 20, 20)
+    _, _, finding = make.check("loss-spikes", log(make, losses))
+    assert "At steps 501 and 901 the loss jumped" in finding.summary, "twenty in a row are no chance"
+
+
+@pytest.mark.parametrize(("spread", "fired"), [(14.0, True), (1.1, False)])
+def test_a_tenth_of_the_batches_and_more_is_told_where_their_targets_lie_far_out(make, spread: float, fired) -> None:
+    losses = broken_samples()
+    bad = {int(step) for step in np.flatnonzero(losses > 100)}
+    looked = sorted({*range(20), *range(200, 1600, 100), *sorted(bad)[::20]})
+    calls = [
+        {"step": step, "site": 1, "training": True, "target_varies": spread if step in bad else 0.8, "value": 1.0}
+        for step in looked
+    ]
+    steps = {**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [64] * len(losses)}
+    status, _, finding = make.check("loss-spikes", make.process(steps, evals={}, more={"loss_calls": calls}))
+    assert (status == "fired") == fired, "else it may be a second kind of data"
+    if fired:
+        assert "standard deviation of their targets is 14 or more in all" in finding.summary
+        assert " in a row at most" in finding.summary
+
+
 @pytest.mark.parametrize(("start", "status"), [(2.0, "fired"), (2000.0, "passed")])
 def test_leaps_far_below_the_first_losses(make, start: float, status: str) -> None:
     """A fit without noise, as of an equation, bumps about when there is next to nothing left to learn."""

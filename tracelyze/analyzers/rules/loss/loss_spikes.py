@@ -50,7 +50,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return [told_leaps.finding(RULE.id, leapt, limits, pictures.loss(optimization, marks))]
     sizes = optimization.steps["batch_size"]
     size = statistics.median(sizes[np.isfinite(sizes)]) if np.isfinite(sizes).any() else None
-    batches = bad_batches.of_losses(losses, limits) if size is not None and size >= limits["samples"] else None
+    batches = None
+    if size is not None and size >= limits["samples"]:
+        batches = bad_batches.of_losses(losses, limits) or bad_batches.often(optimization, rows, losses, limits)
     if batches is None and not optimization.steps.has("grad_norm"):  # else gradient-spikes speaks of them
         batches = bad_batches.towering(losses, limits) if size is None or size >= limits["samples"] else None
     if batches is not None:
@@ -107,6 +109,7 @@ RULE = Rule(
         Threshold("height", 50, "", "times the losses around: measured, two of a healthy training reach 16 with a gap"),
         Threshold("gap", 3, "", "between logarithms of the lowest of them and of the highest other one; healthy: 2.1"),
         Threshold("rare", 0.1, "share", "what more than one batch in ten is like is a second kind of data"),
+        Threshold("often", 0.25, "share", "instead of `rare`, where their values lie far beyond those of all others"),
         Threshold("samples", 16, "samples", "in a batch: of fewer, one sample that is hard makes the loss"),
         Threshold("losses", 64, "losses", "two windows of the 32 losses that define what is usual"),
         Threshold(

@@ -65,6 +65,24 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     return _apart(over[first:], first, limits, limits["height"], limits["gap"])
 
 
+def often(optimization: Optimization, rows: NDArray[np.intp], losses: Floats, limits: Limits) -> BadBatches | None:
+    """Losses that tower above all others in more batches than are `rare`, if these hold values far beyond the others'.
+
+    `rows`: the step of each loss, as a row of the table of steps. A loss alone may be that of a second kind of data.
+    """
+    first = int(_FIRST * len(losses))
+    if len(losses) < limits["losses"] or losses.min() <= 0:
+        return None
+    if float(losses.max()) < limits["height"] * statistics.median(losses):
+        return None  # as in most runs, before what costs time
+    over = np.log(losses / statistics.running_median(losses, _AROUND))
+    found = _apart(over[first:], first, limits, limits["height"], limits["gap"], most=limits["often"])
+    if found is None:
+        return None
+    steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
+    return found if odd_values.told(optimization, steps, float(losses[found.rows].min())) else None
+
+
 def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     """Two losses or some more that tower above all others, and above whatever the run began with."""
     first = int(_FIRST * len(losses))
@@ -84,14 +102,17 @@ def towering(losses: Floats, limits: Limits) -> BadBatches | None:
     return BadBatches(rows, float(np.median(losses[rows] / level[rows])))
 
 
-def _apart(over: Floats, begin: int, limits: Limits, least: float, gap: float) -> BadBatches | None:
+def _apart(
+    over: Floats, begin: int, limits: Limits, least: float, gap: float, most: float | None = None
+) -> BadBatches | None:
     """The losses from `begin` on that stand apart from all others there.
 
     `over`: logarithms of losses over the level around them, shape [losses]. `least`: how many times its level such a
-    loss is. `gap`: least ratio between the logarithms of the lowest of them and of the highest other one.
+    loss is. `gap`: least ratio between the logarithms of the lowest of them and of the highest other one. `most`: the
+    largest share of the batches that are such.
     """
     high = over > max(float(np.log(least)), limits["sigmas"] * statistics.spread(over))
-    if not limits["batches"] <= int(high.sum()) <= limits["rare"] * len(over):
+    if not limits["batches"] <= int(high.sum()) <= (most or limits["rare"]) * len(over):
         return None
     if float(over[high].min()) < gap * float(over[~high].max()):
         return None
@@ -104,7 +125,10 @@ def finding(
     """What is wrong, with the steps. `rows`: the step of each loss, as a row of the table of steps."""
     steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
     share = len(steps) / max(1, len(rows))
-    values = odd_values.told(optimization, steps)
+    losses = optimization.steps["loss"][rows[found.rows]]
+    values = odd_values.told(optimization, steps, float(losses.min()))
+    begin, end = statistics.longest_run(np.isin(np.arange(found.rows.max() + 1), found.rows))
+    back = "at the next" if end - begin == 1 else f"after {number(end - begin)} in a row at most"
     return Finding(
         rule=rule,
         severity="warning",
@@ -112,8 +136,9 @@ def finding(
         title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
-            f"{number(found.height)} times that of its neighbours, and back to normal at the next. No update does "
-            f"that; these batches hold different data: {values or UNKNOWN} Each one pushes the weights the wrong way."
+            f"{number(found.height)} times that of its neighbours, and back to normal {back}. "
+            f"No update does that; these batches hold different data: {values or UNKNOWN} Each one pushes the weights "
+            "the wrong way."
         ),
         fix=(CODES if values else "") + CHECK,
         fix_code="tracelyze.log(loss=loss, batch=sample_ids)  # names the samples of each step in the next recording",

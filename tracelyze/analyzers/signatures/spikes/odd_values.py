@@ -4,38 +4,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import timing
 from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Set
 
-    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.analyzers.recorded.run import Optimization, Process
 
     Row = Mapping[str, Any]
 
 _LEAST: Final = 3  # batches of such steps: of three that are all beyond the others, chance makes none
 _OTHERS: Final = 12  # batches of other steps, whose values show what is usual
+_QUIET: Final = 4.0  # a loss below that share of the lowest odd one is a usual one
 _BEYOND: Final = 3.0  # times the range of all others, from which on a value is none of a heavy tail
 
 
-def told(optimization: Optimization, steps: Iterable[int]) -> str:
-    """A sentence on the field of which each batch of these steps that was looked at holds such a value; else nothing.
+def told(optimization: Optimization, steps: Iterable[int], height: float) -> str:
+    """A sentence on what the batches of these steps hold: the values of a field, or targets; else nothing.
 
-    Batches before the first of these steps are left out: the same samples come in the first epochs as well.
+    `height`: the lowest loss of these steps. Batches before the first of them come with the same samples: they count by
+    their losses, and not at all where these are between the two.
     """
+    process = optimization.process
+    if process.training:  # these tables count the process's steps
+        return ""
     wanted = frozenset(steps)
     begin = min(wanted, default=0)
+    losses = {timing.step_at(optimization, row): loss for row, loss in enumerate(optimization.steps["loss"])}
+    odd_steps = wanted | {step for step, loss in losses.items() if step < begin and loss >= height}
+    other_steps = {step for step, loss in losses.items() if step >= begin or loss < height / _QUIET} - odd_steps
+    return _of_fields(process, odd_steps, other_steps) or _of_targets(process, odd_steps, other_steps)
+
+
+def _of_fields(process: Process, odd_steps: Set[int], other_steps: Set[int]) -> str:
     fields: dict[str, tuple[list[Row], list[Row]]] = {}
-    process = optimization.process
-    rows = process.tables["batches"].shared_records() if not process.training else ()  # they count the process's steps
-    for row in rows:
+    for row in process.tables["batches"].shared_records():
         measured = row["trained"] and row["max"] is not None and row["min"] is not None and not row["nonfinite"]
-        if measured and row["step"] + 1 >= begin:
+        if measured and row["step"] + 1 in odd_steps | other_steps:
             odd, others = fields.setdefault(str(row["field"]), ([], []))
-            (odd if row["step"] + 1 in wanted else others).append(row)
+            (odd if row["step"] + 1 in odd_steps else others).append(row)
     for name, (odd, others) in fields.items():
         if len(odd) >= _LEAST and len(others) >= _OTHERS and (said := _beyond(name, odd, others)):
             return said
+    return ""
+
+
+def _of_targets(process: Process, odd_steps: Set[int], other_steps: Set[int]) -> str:
+    """The sentence on the targets of a loss function, where no loader is known that hands them out."""
+    places: dict[object, tuple[list[float], list[float]]] = {}
+    for row in process.tables["loss_calls"].shared_records():
+        measured = row["training"] and row["target_varies"] is not None and not row["target_integer"]
+        if measured and row["step"] + 1 in odd_steps | other_steps:
+            odd, others = places.setdefault(row["site"], ([], []))
+            (odd if row["step"] + 1 in odd_steps else others).append(float(row["target_varies"]))
+    for odd, others in places.values():
+        if len(odd) >= _LEAST and len(others) >= _OTHERS and min(odd) > _BEYOND * max(others):
+            return (
+                f"the standard deviation of their targets is {number(min(odd))} or more in all {len(odd)} of these "
+                f"batches that were looked at, and in none of {plural(len(others), 'other')} above "
+                f"{number(max(others))}."
+            )
     return ""
 
 
