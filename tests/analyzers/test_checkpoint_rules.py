@@ -269,6 +269,16 @@ def test_a_long_training_that_saves_nothing(make, seconds, severity) -> None:
     assert (status, "what became of the weights was not seen" in reason) == ("passed", True)
 
 
+@pytest.mark.parametrize(
+    ("call", "code"), [("trainer.train()", "save_strategy="), ("trainer.fit(x)", "Trainer(enable_")]
+)
+def test_a_trainer_is_told_to_save_by_its_settings(make, call: str, code: str) -> None:
+    step = {"site": 1, "role": "step", "file": "t.py", "line": 4, "function": "main", "source": call}
+    finding = make.check("no-checkpoint", make.process(long(make, 900), sites=[step]))[2]
+    assert code in finding.fix_code
+    assert "torch.save" not in finding.fix_code
+
+
 def test_short_runs_need_save_nothing(make) -> None:
     assert judge(make, "no-checkpoint", [])[0] == "passed"
     assert judge(make, "no-checkpoint", [SAVE])[0] == "passed"

@@ -499,6 +499,11 @@ def test_exploding_gradients(make) -> None:
     status, _, finding = make.check("exploding-gradients", make.process(steps))
     assert status == "fired"
     assert finding.first_step == pytest.approx(201, abs=3)
+    assert "clip the gradient norm" in finding.fix
+    clips = steps | {"clips": [1] * COUNT, "clip_max_norm": [1.0] * COUNT, "grad_norm_source": [2] * COUNT}
+    clipped = make.check("exploding-gradients", make.process(clips))[2]
+    assert clipped.fix.endswith("Steps are clipped already, and the norm before the clip grew.")
+    assert "clip_grad_norm_" not in clipped.fix_code
 
 
 def test_exploding_gradients_on_the_way_to_infinity(make) -> None:

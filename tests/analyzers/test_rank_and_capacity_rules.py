@@ -42,9 +42,9 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     assert (chart.x_label, chart.x) == ("rank", [0.0, 1.0, 2.0])
     assert [line.name for line in chart.lines] == ["own work", "backward, and waiting in it"]
     assert chart.lines[0].y == pytest.approx([20.0, 50.0, 20.0])
-    assert finding.title == "Rank 1 is the slowest at every step, and the others wait 30 ms for it"
+    assert finding.title == "Rank 1 is the slowest, and the others wait 30 ms a step for it"
     _, _, of_two = make.check("straggler", *ranks[:2])
-    assert of_two.title == "Rank 1 is the slowest at every step, and rank 0 waits 30 ms for it"
+    assert of_two.title == "Rank 1 is the slowest, and rank 0 waits 30 ms a step for it"
     reader = [
         {"site": 7, "role": "reader", "file": "t.py", "line": 9, "function": "__getitem__", "source": "x = load()"}
     ]
@@ -124,7 +124,7 @@ def test_a_rank_that_comes_late_to_the_collectives_of_the_script(make, late: tup
     found, _, finding = make.check("straggler", *named(*ranks))
     assert found == status
     if finding is not None:
-        assert (finding.ranks, finding.title.endswith("rank 0 waits 50 ms for it")) == ([1], True)
+        assert (finding.ranks, finding.title.endswith("rank 0 waits 50 ms a step for it")) == ([1], True)
         assert "outside the script's collectives" in finding.summary.lower()
 
 

@@ -280,6 +280,11 @@ def test_a_training_that_ends_before_its_schedule(make) -> None:
     status, _, finding = scheduled(make)
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert finding.title == "The training ended after 20% of its schedule"
+    assert "epochs * len(loader))" in finding.fix_code
+    row = {"scheduler": 0, "name": "OneCycleLR", "optimizer": 0, "inner": False, "steps": COUNT, "horizon": 2000}
+    accumulated = make.process(make.steps() | {"backwards": [4] * COUNT}, more={"schedules": [row]})
+    code = make.check("stops-short", accumulated)[2].fix_code
+    assert "epochs * (len(loader) // 4))" in code, "a schedule counts the steps of the optimizer"
 
 
 def test_schedules_that_are_gone_through_or_longer_on_purpose(make) -> None:

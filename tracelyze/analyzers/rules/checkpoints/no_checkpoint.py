@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.evidence.editing import own_saves
+from tracelyze.analyzers.evidence.editing import own_saves, trainer_examples
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, plural
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 MOST_ROWS = 100  # of a process
+BY_TRAINER = {
+    "train": 'TrainingArguments(output_dir, save_strategy="steps", save_steps=500)  # beside what it is given today',
+    "fit": "Trainer(enable_checkpointing=True)  # beside what it is given today",
+}
 STATE = {"optimizer": "optimizer.state_dict()"}
 
 
@@ -79,9 +83,10 @@ def _nothing(process: Process, seconds: float, limits: Limits) -> Finding:
             "exit."
         ),
         fix="Save model, optimizer and scheduler at regular intervals, and at the end.",
-        fix_code=(
+        fix_code=BY_TRAINER.get(
+            trainer_examples.trainer_of(process)[1],
             "if step % 1000 == 0:\n"
-            '    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)'
+            '    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, path)',
         ),
         evidence=[Evidence("training time", seconds, "s", *limits.against("worth"))],
         location=process.longest.step_location if process.optimizations else None,

@@ -81,7 +81,7 @@ def _finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Rank {rank} is the slowest at every step, and {them} {wait} {duration(waited)} for it",
+        title=f"Rank {rank} is the slowest, and {them} {wait} {duration(waited)} a step for it",
         summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",

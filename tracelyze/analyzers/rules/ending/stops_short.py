@@ -63,6 +63,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 def _finding(optimization: Optimization, row: dict[str, Any], part: float, limits: Limits) -> Finding:
     steps, rate = len(optimization.steps), optimization.steps["lr"]
     last = number(float(rate[np.isfinite(rate)][-1])) if np.isfinite(rate).any() else "unknown"
+    parts = optimization.steps["backwards"]
+    several = int(np.median(parts[np.isfinite(parts)])) if np.isfinite(parts).any() else 1
+    each = f"(len(loader) // {several})" if several > 1 else "len(loader)"  # optimizer steps, not batches
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -75,7 +78,7 @@ def _finding(optimization: Optimization, row: dict[str, Any], part: float, limit
             "debugging, or a number of epochs that differs from the schedule's."
         ),
         fix="Remove what ends the loop early, or give the schedule the actual number of steps.",
-        fix_code="scheduler = OneCycleLR(optimizer, max_lr, total_steps=epochs * len(loader))",
+        fix_code=f"scheduler = OneCycleLR(optimizer, max_lr, total_steps=epochs * {each})",
         first_step=timing.last_step(optimization),
         last_step=timing.last_step(optimization),
         evidence=[

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
 FIX = "Lower the learning rate or warm it up, and clip the gradient norm right before the step."
+FIX_CLIPPED = "Lower the learning rate or warm it up. Steps are clipped already, and the norm before the clip grew."
 FIX_SIGN = "Check the sign of every term of the loss (penalties are added), and bound terms that have no lower bound."
 RUNAWAY = (
     "while the loss falls ever faster below zero. No error measure does that: some term of the loss has the wrong "
@@ -73,10 +74,14 @@ def _grown(
     level, and the first that was measured to be."""
     first = between[0]
     begin, seen = (timing.step_at(optimization, row) for row in between)
-    since = f"From step {begin} on" if seen == begin else f"From some step between {begin} and {seen} on"
+    since = f"From step {begin:,} on" if seen == begin else f"From some step between {begin:,} and {seen:,} on"
     limit = (limits["ratio"] * base, f"{limits['ratio']:g} times the early level")
     effect = RUNAWAY if runaway else "while the loss does not improve or blows up." + misplaced_clips.told(optimization)
-    fix = misplaced_clips.FIX if misplaced_clips.seen(optimization) else FIX
+    in_vain, clipped = misplaced_clips.seen(optimization), np.nan_to_num(optimization.steps["clips"]) > 0
+    bounded = not in_vain and float(clipped.mean()) > limits["habit"]
+    fix = misplaced_clips.FIX if in_vain else FIX_CLIPPED if bounded else FIX
+    rate = clip_values.with_lower_rate(optimization)
+    code = rate.strip().replace("# and where", "# where") if bounded else FIX_CODE + rate
     batch, look = ("", "") if runaway else one_batch.told(optimization, between)
     return Finding(
         rule=RULE.id,
@@ -90,7 +95,7 @@ def _grown(
             f"{number(ratio)} times that level, {effect}{batch}"
         ),
         fix=FIX_SIGN if runaway else look + fix,
-        fix_code="" if runaway else FIX_CODE + clip_values.with_lower_rate(optimization),
+        fix_code="" if runaway else code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -126,6 +131,7 @@ RULE = Rule(
         Threshold("runaway", 1000, "", "flows and VAEs end below zero too, but their norms stay within two orders"),
         Threshold("norms", 40, "norms", "a quarter of it, ten, is the least that gives a level"),
         Threshold("late", 0.9, "share", "of the steps: the last tenth shows how the run ended"),
+        Threshold("habit", 0.5, "share", "of the steps that clip: it decides what the fix says, not whether it fires"),
         Threshold("apart", 10, "", "derived: the error is a hundred times that of the best constant"),
         Threshold("gradient", 100, "", "per weight, measured: 70 of 71 sound runs stay below 1, a summed loss at 10"),
         Threshold("looks", 8, "measurements", "without them it is not known how much targets differ"),
