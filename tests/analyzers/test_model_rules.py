@@ -59,6 +59,81 @@ def test_layers_in_several_places(make) -> None:
     assert "blocks.0.act" in finding.summary
 
 
+ROW = """def __init__(self):
+    rows = []
+    for width in widths:
+        rows.append(nn.Linear(width, width))
+        if self.rate > 0:
+            rows += [act(), nn.Dropout(self.rate)]
+    self.body = nn.Sequential(*rows)
+    self.head = nn.Linear(width, 1)
+"""
+
+
+def made_in_a_row(make: Any, source: str, lines: tuple[int, ...], ends: str = "head", kind: str = "Sequential") -> Any:
+    """body.0 to body.2 and then `ends`, each fed by the one before, made at these lines of a script."""
+    names = ["body.0", "body.1", "body.2", ends]
+    rows = stack((8, 8, None), (8, 8, "body.0"), (8, 8, "body.1"), (8, 8, "body.2"))
+    rows = [row | {"module": names[row["order"]]} for row in rows]
+    text = source.splitlines()
+    sites = [
+        {"site": line, "role": "module", "file": "a.py", "line": line, "function": "__init__",
+         "source": text[line - 1].strip(), "excerpt": source.rstrip(), "excerpt_line": 1}
+        for line in {*lines}
+    ]  # fmt: skip
+    modules = [{"model": 0, "module": "body", "kind": kind, "made_at": None}]
+    modules += [{"model": 0, "module": n, "kind": "Linear", "made_at": at} for n, at in zip(names, lines, strict=True)]
+    return make.check("linear-stack", make.process(more={"activations": rows, "modules": modules}, sites=sites))[2]
+
+
+def test_an_activation_under_a_condition_that_did_not_hold(make) -> None:
+    found = made_in_a_row(make, ROW, (4, 4, 4, 8))
+    assert "Line 6 adds an activation, but only if line 5 holds: `if self.rate > 0:`" in found.summary
+    assert found.location.line == 5
+    lines = ["rows.append(nn.Linear(width, width))", "rows.append(act())  # here, and no longer on line 6"]
+    assert found.fix_code.splitlines() == lines
+
+
+def test_a_condition_that_adds_something_else_is_no_cause(make) -> None:
+    for other in ("nn.Dropout(self.rate)", "nn.LayerNorm(width), nn.Dropout(self.rate)"):
+        found = made_in_a_row(make, ROW.replace("act(), nn.Dropout(self.rate)", other), (4, 4, 4, 8))
+        assert "only if" not in found.summary
+        assert found.location.line == 4
+        assert found.fix_code == "rows.append(nn.Linear(width, width))\nrows.append(nn.GELU())"
+
+
+def test_a_statement_that_makes_the_last_layer_too_gets_no_activation_behind_it(make) -> None:
+    found = made_in_a_row(make, ROW, (4, 4, 4, 4), "body.3")
+    assert "only if" in found.summary
+    source = ROW.replace("        if self.rate > 0:\n            rows += [act(), nn.Dropout(self.rate)]\n", "")
+    found = made_in_a_row(make, source, (4, 4, 4, 4), "body.3")
+    assert found.fix_code.splitlines()[1] == "rows.append(nn.GELU())  # not behind the last one: it gives the output"
+
+
+def test_a_sequential_gets_its_activations_where_it_is_made(make) -> None:
+    source = """\
+def __init__(self):
+    self.body = nn.Sequential(
+        nn.Linear(8, 8),
+        nn.Linear(8, 8),
+        nn.Linear(8, 8),
+        nn.Linear(8, 1),
+    )
+"""
+    found = made_in_a_row(make, source, (3, 4, 5, 6), "body.3")
+    assert [line.strip() for line in found.fix_code.splitlines()[1:-1]] == [
+        "nn.Linear(8, 8), nn.GELU(),", "nn.Linear(8, 8), nn.GELU(),", "nn.Linear(8, 8), nn.GELU(),", "nn.Linear(8, 1),"
+    ]  # fmt: skip
+
+
+def test_of_layers_made_in_several_places_the_whole_row_gets_activations_in_forward(make) -> None:
+    found = made_in_a_row(make, ROW, (4, 3, 4, 8))
+    lines = ["for layer in self.body:", "    x = torch.relu(layer(x))", "x = self.head(x)"]
+    assert found.fix_code.splitlines()[-3:] == lines
+    found = made_in_a_row(make, ROW, (4, 3, 4, 8), "body.3")
+    assert found.fix_code.endswith("x = self.body[-1](x)")
+
+
 def test_an_identity_behind_the_layers_is_not_between_them(make) -> None:
     rows = [row | {"module": f"net.{row['order']}"} for row in stack((8, 16, None), (16, 16, "net.0"))]
     for at, expected in ((2, False), (1, True)):

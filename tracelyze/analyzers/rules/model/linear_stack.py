@@ -66,8 +66,12 @@ def _example(redundant: dict[str, str]) -> str:
     ends = [one.rpartition(".")[2] for one in redundant if one not in redundant.values()]
     if all(one.isidentifier() for one in [*firsts, *ends]):
         return "\n".join([f"x = torch.relu(self.{one}(x))" for one in firsts] + [f"x = self.{one}(x)" for one in ends])
-    row = next(iter(redundant.values())).rpartition(".")[0].rpartition(".")[2]
+    holder = next(iter(redundant.values())).rpartition(".")[0]
+    row = holder.rpartition(".")[2]
     layers = f"self.{row}" if row.isidentifier() and row not in ("module", "model") else "layers"
+    outside = [one for one in redundant if one not in redundant.values() and one.rpartition(".")[0] != holder]
+    if outside and ends[0].isidentifier():  # what the whole row feeds, such as a head
+        return f"for layer in {layers}:\n    x = torch.relu(layer(x))\nx = self.{ends[0]}(x)"
     return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
 
 
@@ -92,6 +96,8 @@ def _finding(
     serious = len(redundant) >= limits["links"]
     later = next(iter(redundant))
     idle = activated.idle_between(process, *next(iter(redundant.items())))
+    called_at = process.site(called.get(later))  # not in the script where a Sequential calls it
+    row = None if idle or called_at else activated.in_row(process, redundant)
     return Finding(
         rule=RULE.id,
         severity="warning" if serious else "info",
@@ -102,11 +108,12 @@ def _finding(
             "Stacked linear maps are one linear map: the extra layers cost time and add nothing, and the model cannot "
             "learn anything nonlinear there."
             + (f" {idle}, in the same module, is an Identity and changes nothing." if idle else "")
+            + (row.said if row else "")
         ),
         fix=f"Make {idle} an activation, or replace the layers by one."
         if idle
-        else "Put an activation between the layers, or replace them with one layer.",
-        fix_code=activated.in_place_of(process, idle) or _example(redundant),
+        else (row and row.fix) or "Put an activation between the layers, or replace them with one layer.",
+        fix_code=(row.code if row else activated.in_place_of(process, idle)) or _example(redundant),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -115,8 +122,8 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers", role="basis"),
             Evidence("forwards looked at", forwards, "forwards", *limits.against("looks"), role="basis"),
         ],
-        location=(process.module_location(idle) if idle else None)
-        or process.site(called.get(later))
+        location=(process.module_location(idle) if idle else row and row.place)
+        or called_at
         or process.module_location(later)
         or process.location("forward"),
         seen_at=process.location("forward"),

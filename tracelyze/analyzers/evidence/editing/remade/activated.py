@@ -1,13 +1,144 @@
-"""An Identity between two layers, and the statement that makes it with an activation in its place."""
+"""What stands, or should stand, between two layers in the script's own words: an Identity that an activation takes the
+place of, an activation that is added under a condition alone, and the statement that makes a row of layers with one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
+
+_ACTIVATIONS: Final = (
+    "CELU", "ELU", "GELU", "Hardswish", "Hardtanh", "LeakyReLU", "Mish", "PReLU", "RReLU", "ReLU", "ReLU6", "SELU",
+    "SiLU", "Sigmoid", "Softplus", "Tanh",
+)  # fmt: skip
+_NAMED_SO: Final = ("act", "nonlin")  # how a script's own name for one begins
+
+
+class Between(NamedTuple):
+    """What a summary and a fix say about it, the line to change, and an example."""
+
+    said: str
+    fix: str
+    place: Location | None
+    code: str
+
+
+class _Layers(NamedTuple):
+    """A statement that puts layers into a list, and the name of the list as it is written."""
+
+    own: OwnStatement
+    held_by: str
+    made: list[ast.expr]
+
+
+def in_row(process: Process, redundant: Mapping[str, str]) -> Between | None:
+    """Where one statement of the script makes every layer that feeds another: `redundant`, by each layer the one before
+    it. None where several do, or where it is not known as a whole."""
+    places = [process.module_location(one) for one in redundant.values()]
+    statements = [own_statement.at(process, one) for one in places]
+    place, own = places[0], statements[0]
+    if place is None or own is None or any(one is None or one.line != own.line for one in statements):
+        return None
+    layers = _appended(own)
+    if layers is not None:
+        return _conditional(process, layers, place) or Between(
+            "", "", place, _one_more(process, layers, redundant, place)
+        )
+    code = _in_sequential(own, redundant)
+    return Between("", "", place, code) if code else None
+
+
+def _appended(own: OwnStatement) -> _Layers | None:
+    """`layers.append(nn.Linear(a, b))`, `layers.extend([...])` and `layers += [...]`."""
+    statement = own.parsed.statement
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.List):
+        return _Layers(own, own.parsed.text_of(statement.target), statement.value.elts)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
+        return None
+    if call.func.attr not in ("append", "extend"):
+        return None
+    given = call.args[0]
+    made = given.elts if isinstance(given, ast.List) else [given]
+    return _Layers(own, own.parsed.text_of(call.func.value), made)
+
+
+def _conditional(process: Process, layers: _Layers, place: Location) -> Between | None:
+    """An activation that the only condition below the statement, in the same block, adds to the same list."""
+    own, lines = layers.own, recorded_text.of_function(process, place)
+    found = [(head, at) for head, at in _under_conditions(lines, own) if _activation(lines[at], layers.held_by)]
+    if len(found) != 1:
+        return None
+    head, at = found[0]
+    condition = lines[head].strip()
+    activation = _activation(lines[at], layers.held_by)
+    code = f"{own.dedented(own.text)}\n{layers.held_by}.append({activation})  # here, and no longer on line {at}"
+    return Between(
+        f" Line {at} adds an activation, but only if line {head} holds: `{condition}`",
+        f"Add the activation of line {at} whether or not line {head} holds.",
+        Location(place.file, head, place.function, condition),
+        code,
+    )
+
+
+def _under_conditions(lines: Mapping[int, str], own: OwnStatement) -> Iterator[tuple[int, int]]:
+    """The lines that stand directly under an `if` below a statement, in the same block, each after that `if`."""
+    depth, head = len(own.indent), 0
+    at = own.line + own.text.count("\n") + 1
+    while at in lines and (not lines[at].strip() or recorded_text.indent_of(lines[at]) >= depth):
+        text = lines[at].strip()
+        if text and not text.startswith("#"):
+            if recorded_text.indent_of(lines[at]) == depth:
+                head = at if text.startswith("if ") and text.endswith(":") else 0
+            elif head:
+                yield head, at
+        at += 1
+
+
+def _activation(line: str, held_by: str) -> str:
+    """The activation that a line adds to the list of this name, as it is made there; empty where it adds none."""
+    parsed = parsed_line.parse(line.strip())
+    own = own_statement.OwnStatement("", 0, "", parsed) if parsed is not None else None
+    layers = _appended(own) if own is not None else None
+    if parsed is None or layers is None or layers.held_by != held_by:
+        return ""
+    calls = [one for one in layers.made if isinstance(one, ast.Call) and _is_activation(name_of(one.func))]
+    return parsed.text_of(calls[0]) if len(calls) == 1 else ""
+
+
+def _is_activation(name: str) -> bool:
+    return name in _ACTIVATIONS or name.lower().startswith(_NAMED_SO)
+
+
+def _one_more(process: Process, layers: _Layers, redundant: Mapping[str, str], place: Location) -> str:
+    """The statement, and one below it that adds an activation; whether behind the last one too is said where the layers
+    that it makes do not all feed another."""
+    rows = process.tables["modules"].records()
+    made = {str(row["module"]) for row in rows if process.site(row["made_at"]) == place}
+    last = "" if made <= set(redundant.values()) else "  # not behind the last one: it gives the output"
+    own = layers.own
+    return f"{own.dedented(own.text)}\n{layers.held_by}.append(nn.GELU()){last}"
+
+
+def _in_sequential(own: OwnStatement, redundant: Mapping[str, str]) -> str:
+    """The script's own Sequential with an activation behind each layer that feeds the next one."""
+    call, numbers = own.only_call("Sequential"), [one.rpartition(".")[2] for one in redundant.values()]
+    if call is None or not own.is_whole or not all(one.isdigit() for one in numbers):
+        return ""
+    if any(isinstance(one, ast.Starred) for one in call.args) or max(map(int, numbers)) >= len(call.args):
+        return ""
+    layers = [call.args[int(one)] for one in numbers]
+    return own.dedented(own.parsed.with_parts({one: f"{own.parsed.text_of(one)}, nn.GELU()" for one in layers}))
 
 
 def idle_between(process: Process, later: str, first: str) -> str:
