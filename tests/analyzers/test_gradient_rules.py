@@ -1273,3 +1273,21 @@ def test_what_is_said_of_gradients_that_are_not_finite(make) -> None:
     seldom = told(grads_nonfinite=sampled, grad_norm=[None] * 400, clips=[1] * 400)
     assert seldom.title == "Gradients became NaN or Inf by step 251"
     assert "Clip gradients" not in seldom.fix, "the script does"
+
+
+@pytest.mark.parametrize(
+    ("reduction", "part", "said"),
+    [("sum", 1, "The loss is a sum"), ("sum", 64, "If the loss is a sum"), ("mean", 1, "If the loss is a sum")],
+)
+def test_a_clip_of_the_gradients_of_a_sum(make: Any, reduction: str, part: float, said: str) -> None:
+    """A sum that the script divides by the batch is none."""
+    columns = clipped(make)
+    rows = [
+        {"step": step, "function": "mse_loss", "training": True, "reduction": reduction}
+        | {"value": part * columns["loss"][step], "input_shape": "64x1", "target_shape": "64x1"}
+        for step in range(5)
+    ]
+    finding = make.check("clipping-always-active", make.process(columns, more={"loss_calls": rows}))[2]
+    assert f" {said}" in finding.fix
+    means = make.process(columns | {"loss_is_mean": [True] * len(columns["loss"])}, more={"loss_calls": rows[:1]})
+    assert "sum" not in make.check("clipping-always-active", means)[2].fix

@@ -188,6 +188,13 @@ def test_a_line_of_the_program_keeps_its_own_names(make) -> None:
     place = Location("train.py", 300, "network", "layers = [nn.Linear(inputs, width), nn.Sigmoid()]")
     assert own_names.in_example(code, process, place) == code
     assert own_names.in_example("probe(inputs)", process, None) == "probe(xb)"
+    block = "def block(inputs, outputs):\n    return nn.Sequential(\n        nn.Conv2d(inputs, outputs, 3),\n    )"
+    made = {"site": 99, "role": "module", "file": "train.py", "line": 302, "function": "block", "excerpt_line": 300}
+    made |= {"source": "nn.Conv2d(inputs, outputs, 3),", "excerpt": block}
+    process = make.process(sites=[*process.sites.records(), made])
+    place = Location("train.py", 301, "block", "return nn.Sequential(")
+    code = "return nn.Sequential(nn.Conv2d(inputs, outputs, 3))"
+    assert own_names.in_example(code, process, place) == code, "a statement on several lines"
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,9 @@ def _known(process: Process, location: Location | None, code: str) -> _Known:
         name: "" if own.startswith("self.") and not _has_self(process, location) else own for name, own in names.items()
     }
     forward = _forward(process, loss, model)
-    there = re.findall(r"[A-Za-z_]\w*", location.source) if location else []  # which has these names already
-    names |= {name: own for name, own in _batch(forward, model).items() if name not in there}
+    there = [location.source, *recorded_text.of_function(process, location).values()] if location else []
+    batch = _batch(forward, model).items()  # but for names that the place's function gives to something of its own
+    names |= {name: own for name, own in batch if not any(re.search(rf"(?<![\w.]){name}\b", one) for one in there)}
     return _Known(
         {name: own for name, own in names.items() if own and own != name},
         ways.pop() if len(ways) == 1 and not backward else None,
