@@ -65,6 +65,20 @@ def test_names_of_the_statement_where_the_fault_was_seen_are_the_scripts_own(mak
     assert unknown_names.noted(code, process, place, seen).startswith(f"{unknown_names.NOTE}seed")
 
 
+def test_names_of_the_line_that_makes_the_optimizer_are_the_scripts_own(make: Any) -> None:
+    """The example gives it another rate, the line to change is that of the setting."""
+    text = "def main():\n    args = parse()\n    opt = SGD(net.parameters(), lr=args.lr, momentum=args.momentum)"
+    row = {"file": "train.py", "excerpt": text, "excerpt_line": 1}
+    process = make.process(sites=[
+        row | {"site": 1, "role": "optimizer", "line": 3, "function": "main", "source": text.split("\n")[2].strip()},
+        row | {"site": 2, "role": "constant", "line": 9, "function": "parse", "source": "add('--norm', default=0.25)",
+               "excerpt": "def parse():\n    add('--norm', default=0.25)", "excerpt_line": 8},
+    ])  # fmt: skip
+    code = "opt = SGD(net.parameters(), lr=2e-5, momentum=args.momentum)"
+    assert unknown_names.noted(code, process, process.site(2)) == code
+    assert unknown_names.noted("print(args)", process, process.site(2)).startswith(f"{unknown_names.NOTE}args")
+
+
 @pytest.mark.parametrize(
     ("line", "known"),
     [

@@ -39,12 +39,14 @@ _MOST: Final = 6  # more of them make an example a sketch, of which nobody expec
 
 def noted(code: str, process: Process, location: Location | None, seen_at: Location | None = None) -> str:
     """The example, below a comment with the names that the script does not have there, as far as its lines tell; nor
-    where the fault was seen, if the example makes the same call as the statement there."""
+    where the fault was seen, or the only optimizer is made, if the example makes the call that stands there."""
     if location is None or not any(row["excerpt"] for row in process.sites.records()):
         return code  # nothing is known of what the script calls things
     known = _known(process, location)
-    if seen_at is not None and make_one_call(code, seen_at.source):
-        known |= _known(process, seen_at)
+    made = process.locations("optimizer")
+    for place in (seen_at, made[0] if len(made) == 1 else None):
+        if place is not None and make_one_call(code, place.source):
+            known |= _known(process, place)
     unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
     if not unknown:
         return code
