@@ -207,6 +207,28 @@ def test_the_only_division_by_what_may_be_zero(make: Any, sources: list[str], ex
     assert number(script_lines.singular_of(process_with(make, *lines), ["division by 0"])) == expected
 
 
+RATIO = ("singular", 52, "mape", "    return ((given - y) / y).abs().mean()")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (("singular", 29, "__init__", "        self.x = (x - x.mean(0)) / x.std(0)"), 52),
+        (("singular", 29, "__getitem__", "        return self.x[i] / self.y[i]"), 52),
+        (("singular", 29, "score", "    return hits / count"), 52),  # which evaluates
+        (("singular", 80, "fit", "    x = (x - mean) / std"), 52),  # before the loop
+        (("singular", 95, "fit", "    return total / count"), 52),
+        (("singular", 90, "fit", "        x = x / x.sum(1)"), None),  # in the loop
+        (("singular", 29, "forward", "        return x / x.sum(1)"), None),
+    ],
+)
+def test_a_division_that_no_backward_runs_through_is_no_candidate(make: Any, other: Any, expected: int | None) -> None:
+    loop = [("loop", 89, "fit", "    for xb, yb in batches:"), ("backward", 92, "fit", "        loss.backward()")]
+    apart = [("sample", 37, "__getitem__", "return x, y"), ("evaluation", 70, "score", "model.eval()")]
+    process = process_with(make, *loop, *apart, RATIO, other)
+    assert number(script_lines.singular_of(process, ["division by 0"])) == expected
+
+
 IGNORES = ("ignored", 60, "tokenize", "labels = [-100] * len(prompt) + answer")
 COLLATOR = ("collator", 97, "main", "data_collator=DataCollatorForLanguageModeling(tok, mlm=False),")
 

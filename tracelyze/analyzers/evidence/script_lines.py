@@ -139,10 +139,29 @@ def singular_of(process: Process, operations: list[str]) -> Location | None:
     for operation in operations:
         name = re.split(r" (?:at|of|by|below)\b", operation)[0]
         lines = [one for one in process.locations("singular") if re.search(_IN_WORDS.get(name, r"(?!)"), one.source)]
+        lines = [one for one in lines if _is_differentiated(process, one)]
         found = only_of(lines) or only_of([one for one in lines if not bounds.is_bounded(process, one)])
         if found is not None:
             return found
     return None
+
+
+def _is_differentiated(process: Process, line: Location) -> bool:
+    """Whether a backward may run through what the line computes: it neither makes objects or samples nor evaluates, and
+    in the function of the loop it stands within it, before its last backward."""
+    trains = process.functions("backward", "training-call")
+    if line.function == "__init__" or line.file_function in process.functions(*_SAMPLES) | (
+        process.functions("evaluation") - trains
+    ):
+        return False
+    own = {role: [one.line for one in process.locations(role) if one.file_function == line.file_function]
+           for role in ("backward", "loop")}  # fmt: skip
+    if own["backward"] and line.line > max(own["backward"]):
+        return False
+    text = recorded_text.around(process, line)
+    depths = [recorded_text.indent_of(text.get(at, "")) for at in own["loop"] if at < line.line]
+    within = any(recorded_text.indent_of(text.get(line.line, "")) > depth for depth in depths)
+    return within or not own["loop"] or line.line not in text
 
 
 def singular_beside(process: Process, place: Location) -> Location | None:

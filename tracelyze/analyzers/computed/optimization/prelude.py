@@ -108,7 +108,8 @@ def _level(optimization: Optimization, first: int) -> str:
     past = past[np.isfinite(past)]
     if not len(past):
         return "No loss before it is known."
-    usual = f", {number(float(np.median(past)))} in the middle of the {len(past)} before" if len(past) >= FEWEST else ""
+    usual = f" (median of the {len(past)} losses up to it: {number(float(np.median(past)))})"
+    usual = usual if len(past) >= FEWEST else ""
     last = int(np.flatnonzero(np.isfinite(optimization.steps["loss"][:first]))[-1])
     at = timing.step_at(optimization, last)
     when = "One step earlier" if timing.step_at(optimization, first) - at == 1 else f"At step {at:,}"

@@ -41,9 +41,12 @@ p = p.clamp(1e-6, 1 - 1e-6)
 """
 _DIVISION: Final = (
     "Divide by what cannot be 0: leave out what has nothing to be divided by, as an empty mask, or bound the divisor "
-    "from below."
+    "from below. A quotient grows as a bound shrinks: take one that is not tiny beside the usual divisors."
 )
-_DIVISION_CODE: Final = "mean = (values * mask).sum() / mask.sum().clamp_min(1)\nratio = a / b.clamp_min(1e-8)\n"
+_DIVISION_CODE: Final = (
+    "mean = (values * mask).sum() / mask.sum().clamp_min(1)\n"
+    "ratio = a / b.clamp_min(0.01)  # of b that is never negative, and about 1\n"
+)
 _EXP: Final = "Bound what goes into it, or subtract the largest first, as torch.softmax and torch.logsumexp do."
 _SOFTMAX: Final = (
     "Leave each row a score: see that no sample comes without anything, where samples are cut, filtered or dropped at "
