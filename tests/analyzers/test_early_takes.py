@@ -58,7 +58,7 @@ def job(make: Any, text: str, role: str = "sampled", ranks: int = 2) -> Any:
 
     begins = "async_op" if "async_op" in text else "irecv"
     sites = [at(60, "under-way", begins, "any"), at(61, role, "def train")]
-    sites += [at(62, "training-call", "stage(")] if role == "sampled" else []
+    sites += [at(62, "training-call", "stage(")] if role == "sampled" and "stage(" in text else []
     return make.process(sites=sites, facts={"world_size": ranks})
 
 
@@ -160,3 +160,53 @@ def test_functions_of_which_the_end_is_not_known(make: Any) -> None:
     assert early_takes.find(make.process(sites=sites, facts={"world_size": 2})) is not None
     sites[0]["excerpt"] = "\n".join(cut[:6])
     assert early_takes.find(make.process(sites=sites, facts={"world_size": 2})) is None
+
+
+INBOX = """
+class Receive:
+    def train(self):
+        self.pending.append(dist.irecv(self.inbox, src=0))
+        return self.inbox.clone()
+
+    def drain(self):
+        while self.pending:
+            self.pending.pop(0).wait()
+"""
+ONE_BY_ONE = """
+def train(stage, labels):
+    for y in labels:
+        pending.append(dist.irecv(inbox, src=0))
+        h = inbox.clone().requires_grad_()
+        loss(stage(h), y).backward()
+        while pending:
+            pending.pop(0).wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "wait"),
+    [
+        (INBOX, "return self.inbox.clone()", "dist.irecv(self.inbox, src=0).wait()"),
+        (INBOX.replace("self.pending.append(dist.irecv(self.inbox, src=0))", "self.work = dist.irecv(self.inbox)")
+         .replace("while self.pending", "if self.work").replace("self.pending.pop(0)", "self.work"),
+         "return self.inbox.clone()", "self.work.wait()"),
+        (ONE_BY_ONE, "h = inbox.clone()", "dist.irecv(inbox, src=0).wait()"),
+        (INBOX.replace("        return", "        self.pending[-1].wait()\n        return"), "", ""),
+        (INBOX.replace("        return", "        self.drain()\n        return"), "", ""),
+        (INBOX.replace("        return", "        dist.barrier()\n        return"), "", ""),
+        (INBOX.replace("        return", "        self.inbox = self.spare\n        return"), "", ""),
+        (INBOX.replace("self.inbox.clone()", "self.last.clone()"), "", ""),  # another buffer
+        (INBOX.replace("self.inbox.clone()", "self.inbox"), "", ""),  # who gets it may drain first
+        (INBOX.replace(".wait()", ".done()"), "", ""),  # nobody waits, as far as the script shows
+        (ONE_BY_ONE.replace("inbox.clone()", "last.clone()"), "", ""),
+    ],
+)  # fmt: skip
+def test_a_buffer_that_is_read_in_the_function_that_begins_to_fill_it(
+    make: Any, text: str, reads: str, wait: str
+) -> None:
+    status, _, finding = make.check(RULE, job(make, text))
+    assert (status == "fired") == bool(reads)
+    if reads:
+        assert finding.location.line == line_of(text, reads)
+        assert finding.title.startswith("A buffer is read before what it receives has arrived")
+        assert wait in finding.fix_code.splitlines()[0 if "own names" not in finding.fix_code else 1]

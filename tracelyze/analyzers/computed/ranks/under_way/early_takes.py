@@ -89,8 +89,10 @@ class _Scan:
     def find(self) -> EarlyTake | None:
         for block in blocks(self.known.tree):
             for number, statement in enumerate(block):
-                own = begun(statement, self.known.line(statement))
-                found = self._own(own, block[number + 1 :]) if own is not None else self._of_object(block, number)
+                own, following = begun(statement, self.known.line(statement)), block[number + 1 :]
+                found = self._own(own, following) if own is not None else self._of_object(block, number)
+                if found is None and own is not None and own.works.startswith("self."):
+                    found = self._at_once(own, following)
                 if found is not None:
                     return found
         return None
@@ -109,6 +111,23 @@ class _Scan:
             if assigned(statement, own.buffers) or (read is None and waits(statement)):
                 return None
             read = read or self._read(statement, own, elements)
+        return None
+
+    def _at_once(self, own: Begun, following: Sequence[ast.stmt]) -> EarlyTake | None:
+        """A request that the object holds, which another of its methods waits for: the read stands in the one that
+        begins it, and nothing that may wait stands between."""
+        drains = [one for one in self.functions if one is not self.known and mentions(one.tree, own.works)]
+        drains = [one for one in drains if waits(one.tree)]
+        self.held = set()
+        for statement, elements in in_order(following, {}):
+            if mentions(statement, own.works) or assigned(statement, own.buffers) or waits(statement):
+                return None
+            read = self._read(statement, own, elements)
+            if _calls_of_itself(statement) - {own.buffers} or (read is not None and len(drains) != 1):
+                return None
+            if read is not None:
+                line, end = self.known.line(statement), _waiting(drains[0])
+                return EarlyTake(own, self.file, line, ast.unparse(statement), "", end, self.known.tree.name, None)
         return None
 
     def _read(self, statement: ast.stmt, own: Begun, elements: dict[str, str]) -> tuple[ast.stmt, str] | None:
@@ -152,13 +171,10 @@ class _Scan:
         return None
 
     def _told(self, own: Begun, taken: tuple[_Method, int], drain: Known) -> EarlyTake | None:
-        waiting = next((one for one in ast.walk(drain.tree) if isinstance(one, ast.stmt) and waits(one)), None)
-        if waiting is None:
+        if not waits(drain.tree):
             return None
-        inner = [one for one in ast.walk(drain.tree) if isinstance(one, ast.Expr) and waits(one)]
         method, called = taken
-        line, text = method.known.line(method.statement), ast.unparse(method.statement)
-        end = drain.line(inner[0] if inner else waiting)
+        line, text, end = method.known.line(method.statement), ast.unparse(method.statement), _waiting(drain)
         return EarlyTake(own, self.file, line, text, method.element, end, method.known.tree.name, called)
 
     def _uses(self, statement: ast.stmt) -> bool:
@@ -171,6 +187,23 @@ class _Scan:
     def _only(self, name: str) -> Known | None:
         found = [one for one in self.functions if one.tree.name == name]
         return found[0] if len(found) == 1 else None
+
+
+def _waiting(drain: Known) -> int:
+    """The line of a method that waits."""
+    found = [one for one in ast.walk(drain.tree) if isinstance(one, ast.stmt) and waits(one)]
+    inner = [one for one in found if isinstance(one, ast.Expr)]
+    return drain.line((inner or found[-1:])[0])
+
+
+def _calls_of_itself(statement: ast.stmt) -> set[str]:
+    """What of the object a statement calls a method of: `self`, or one of its parts."""
+    called = [
+        one.func.value
+        for one in ast.walk(statement)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
+    ]
+    return {ast.unparse(one) for one in called if ast.unparse(one).partition(".")[0] == "self"}
 
 
 def _posts(known: Known) -> Begun | None:
@@ -238,20 +271,25 @@ def finding(process: Process, rule: str, found: EarlyTake) -> Finding:
     if own.part:
         what = f"each `{own.part.removeprefix('.')}` of {what}"
     full = "what they receive has arrived" if own.receives else "their collectives are over"
+    if not own.many:
+        full = "what it receives has arrived" if own.receives else "its collective is over"
+    read, held = ("them", "they held") if own.many else ("it", "it held")
     result = (
         "belongs to other inputs than those that were sent" if own.receives else "is not what the ranks put together"
     )
     work = f"{own.works}[{found.element}]" if own.many and found.element else own.works
     called = f", which line {found.called} calls," if found.called is not None else ""
-    wait = f"{work}.wait()" if found.element or not own.many else f"for work in {own.works}:\n    work.wait()"
+    wait = (
+        f"{own.call or work}.wait()" if found.element or not own.many else f"for work in {own.works}:\n    work.wait()"
+    )
     return Finding(
         rule=rule,
         severity="critical",
         confidence="likely",
-        title=f"Buffers are read before {full}, in {found.function}",
+        title=f"{'Buffers are' if own.many else 'A buffer is'} read before {full}, in {found.function}",
         summary=(
             f"Line {own.line} begins to fill {what}, and only line {found.waits} waits for that. Before it does, line "
-            f"{found.reads}{called} reads them: it may get what they held (zeros, or the values of the step before), "
+            f"{found.reads}{called} reads {read}: it may get what {held} (zeros, or the values of the step before), "
             f"or a part of that. What is computed from it {result}."
         ),
         fix=f"Wait in front of line {found.reads} for what it reads, and no longer in line {found.waits}"

@@ -27,7 +27,8 @@ _VIEWS: Final = frozenset(
 
 class Begun(NamedTuple):
     """What is under way: the expression that holds the requests, the one that holds the buffers, and what of its
-    elements is filled (`.grad`); `many`: whether these are lists."""
+    elements is filled (`.grad`); `many`: whether these are lists. `call`: what begins one request of a list that is
+    filled one by one, for one buffer."""
 
     works: str
     buffers: str
@@ -35,10 +36,12 @@ class Begun(NamedTuple):
     many: bool
     receives: bool
     line: int
+    call: str = ""
 
 
 def begun(statement: ast.stmt, line: int) -> Begun | None:
-    """What a statement begins: `works = [irecv(b) for b in buffers]`, a loop that adds to `works`, or one request."""
+    """What a statement begins: `works = [irecv(b) for b in buffers]`, a loop that adds to `works`, or one request,
+    which may be added to others."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         works, value = ast.unparse(statement.targets[0]), statement.value
         if isinstance(value, ast.ListComp) and len(value.generators) == 1 and not value.generators[0].ifs:
@@ -47,6 +50,11 @@ def begun(statement: ast.stmt, line: int) -> Begun | None:
         filled = _filled(value)
         if filled is not None and isinstance(filled, ast.Name | ast.Attribute):
             return Begun(works, ast.unparse(filled), "", False, name_of(_call(value).func) == "irecv", line)
+    one = _added(statement) if isinstance(statement, ast.Expr) else None
+    filled = _filled(one[1]) if one is not None else None
+    if one is not None and isinstance(filled, ast.Name | ast.Attribute):
+        call, receives = ast.unparse(one[1]), name_of(_call(one[1]).func) == "irecv"
+        return Begun(one[0], ast.unparse(filled), "", False, receives, line, call)
     if isinstance(statement, ast.For):
         added = [_added(one) for one in statement.body]
         for works, value in (one for one in added if one is not None):
