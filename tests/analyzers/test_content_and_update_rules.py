@@ -517,6 +517,18 @@ def test_updates_that_vanish_in_steps_with_a_closure(make, name: str, zeros: flo
     assert make.check("lost-updates", process)[0] == status
 
 
+def test_a_step_has_the_time_of_its_own_training(make) -> None:
+    first, second = make.steps(50), make.steps(400)
+    steps = {name: [*first[name], *second[name]] for name in first}
+    steps |= {"optimizer": [0] * 50 + [1] * 400, "time": [0.1 * (index + 1) for index in range(450)]}
+    rows = [row | {"optimizer": 1} for row in sixteen(0.95, [0.94] * len(gaps()))]
+    optimizers = [{"optimizer": index, "name": "AdamW"} for index in (0, 1)]
+    process = make.process(steps=steps, more={"parameters": rows, "optimizers": optimizers})
+    finding = make.check("lost-updates", process)[2]
+    begin = finding.first_step
+    assert round(finding.first_second, 1) == round(5 + 0.1 * begin, 1), "the first training took five seconds"
+
+
 @pytest.mark.parametrize(("asked", "mixed"), [("bf16-true", "bf16-mixed"), ("16-true", "16-mixed")])
 def test_a_framework_that_is_told_to_keep_weights_in_16_bits(make, asked: str, mixed: str) -> None:
     line = {"site": 40, "role": "setting", "file": "fit.py", "line": 108, "function": "main"}

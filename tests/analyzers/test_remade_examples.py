@@ -218,12 +218,38 @@ def test_a_region_holds_all_calls_of_the_model(make: Any) -> None:
     assert regions.said(make.process(sites=sites_of(source, forward="held = "))) == ""
 
 
+@pytest.mark.parametrize(
+    ("source", "made"),
+    [
+        ("tuned = tuned.to(cfg.dtype)", "tuned = tuned.float()"),
+        ("model.half()", "model.float()"),
+        ("net = Net(8).to(device).bfloat16()", "net = Net(8).to(device).float()"),
+        ("model = model.to(device, torch.bfloat16)", "model = model.to(device, torch.float32)"),
+        (
+            "lm = AutoModel.from_pretrained(path, torch_dtype=dtype)",
+            "lm = AutoModel.from_pretrained(path, torch_dtype=",
+        ),
+        ("torch.set_default_dtype(torch.half)", "torch.set_default_dtype(torch.float32)"),
+        ("model = model.to(device, dtype)", ""),  # which of the two is the type is not said
+        ("a, b = first.half(), second.half()", ""),
+    ],
+)
+def test_the_statement_that_makes_weights_short_with_float32(make: Any, source: str, made: str) -> None:
+    process, place = placed(make, f"def main():\n    {source}\n", "cast", source)
+    example = regions.with_float32_weights(process.longest, place).splitlines()[0]
+    if not made:
+        assert example == "model = model.float()  # before the optimizer is made"
+    else:
+        assert example.startswith(made)
+        assert example.endswith("  # in place of line 2")
+
+
 def test_a_trainer_opens_the_region_itself(make: Any) -> None:
     source = "def main():\n    trainer.train()\n    trainer.evaluate()\n"
     sites = sites_of(source, **{"step": ".train()", "training-call": ".train()", "forward": ".evaluate()"})
     process = make.process(sites=sites)
     assert regions.said(process) == ""
-    example = trainer_examples.in_example(regions.with_float32_weights(process.longest), process)
+    example = trainer_examples.in_example(regions.with_float32_weights(process.longest, None), process)
     assert example.splitlines()[1:] == ["TrainingArguments(output_dir, bf16=True)  # beside what it is given today"]
 
 

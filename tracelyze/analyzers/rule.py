@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -218,13 +218,22 @@ def combine(outcomes: Iterable[OneOutcome]) -> Outcome:
 
 
 def each_optimization(check: Callable[[Optimization, Limits], OneOutcome]) -> CheckFunction:
-    """The check of a process that asks `check` of each of its optimizations, and combines the answers."""
+    """The check of a process that asks `check` of each of its optimizations, and combines the answers.
+
+    A step has its time from the optimization that the answer is about: others have a step of the same number.
+    """
 
     @wraps(check)
     def combined(process: Process, limits: Limits) -> Outcome:
-        return combine(check(optimization, limits) for optimization in process.optimizations)
+        return combine(_timed(check(optimization, limits), optimization) for optimization in process.optimizations)
 
     return combined
+
+
+def _timed(answer: OneOutcome, optimization: Optimization) -> OneOutcome:
+    if not isinstance(answer, Finding) or answer.first_step is None or answer.first_second is not None:
+        return answer
+    return replace(answer, first_second=optimization.ended(answer.first_step))
 
 
 def together(skipped: Sequence[Skipped]) -> Skipped:

@@ -48,6 +48,11 @@ class Optimization:
         """The line that makes this optimizer step; the first line that makes any step where that is not known."""
         return self.process.site(self.facts.get("site")) or self.process.location("step")
 
+    def ended(self, step: int) -> float | None:
+        """When this optimizer's step of that number ended, on the run's clock; None where that was not recorded."""
+        times = self.steps["time"][self.steps["step"] == step]
+        return float(times[0]) if len(times) and np.isfinite(times[0]) else None
+
     @property
     def backward_location(self) -> Location | None:
         """The line of the backward before this optimizer's first step; else the first line with a backward.

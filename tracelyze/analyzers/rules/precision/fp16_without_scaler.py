@@ -66,7 +66,7 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         + ("keep the weights in float32 and " if weights else "")
         + (f"enable the GradScaler of line {idle.line}." if idle else "scale the loss with GradScaler.")
         + (regions.said(process) if weights else ""),
-        fix_code=regions.with_float32_weights(optimization)
+        fix_code=regions.with_float32_weights(optimization, place)
         if weights
         else idle_scalers.enabled(process, idle)
         or f'with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',

@@ -15,8 +15,7 @@ from tracelyze.analyzers.computed.optimization.updates import (
     sampled_changes,
     stays_more_than_a_walk,
 )
-from tracelyze.analyzers.evidence import script_lines, timing
-from tracelyze.analyzers.evidence.candidates import loaded_short
+from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing.remade.precision import regions
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
@@ -84,12 +83,12 @@ def _stuck(tensors: list[SampledUpdates], limits: Limits) -> float:
 def _finding(
     optimization: Optimization, short: list[SampledUpdates], pool: Pooled, limits: Limits, confidence: Any
 ) -> Finding:
-    certain, process = confidence == "certain", optimization.process
+    certain = confidence == "certain"
     least, still = "lost" if certain else "half", limits.against("held")
     dtype, steps = short[0].dtype, float(np.median(pool.since))
     share, held = float(np.median(pool.lost)), float(np.median(pool.held))
     rate = float(np.median(np.concatenate([one.lr for one in short])))
-    fix, code, asked = regions.remedy(optimization)
+    fix, code, made = regions.remedy(optimization)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -110,7 +109,7 @@ def _finding(
             Evidence("weights that many steps leave as they were", held, "share", *(still if certain else ())),
             Evidence("tensors kept in 16 bits", plural(len(short), "tensor")),
         ],
-        location=asked or loaded_short.place(process) or script_lines.made_short(process) or optimization.step_location,
+        location=made or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="A run whose starting weights should change very little.",
     )

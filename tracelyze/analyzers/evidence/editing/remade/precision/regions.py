@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence.candidates import loaded_short
 from tracelyze.analyzers.evidence.editing import trainer_examples
+from tracelyze.analyzers.evidence.editing.remade.precision import casts
 from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ _MIXED: Final = 'Have the framework keep the weights in float32 and compute in 1
 
 
 def remedy(optimization: Optimization) -> tuple[str, str, Location | None]:
-    """How the weights are kept in float32, an example, and the line that tells a framework to keep them in 16 bits."""
+    """How the weights are kept in float32, an example, and the line that makes them 16-bit numbers or tells a framework
+    to."""
     process = optimization.process
     asked = script_lines.only(process, "setting", _SHORT_WEIGHTS)
     if asked is None:
-        return _KEEP + said(process), with_float32_weights(optimization), None
+        short = loaded_short.place(process) or script_lines.made_short(process)
+        return _KEEP + said(process), with_float32_weights(optimization, short), short
     mixed = "bf16-mixed" if "bf16" in asked.source else "16-mixed"
     return _MIXED.format(mixed=mixed, line=asked.line), f'precision="{mixed}"  # line {asked.line}', asked
 
@@ -45,11 +49,14 @@ def said(process: Process) -> str:
     return f" The region has to hold every call of the model, in validation as well: lines {told}."
 
 
-def with_float32_weights(optimization: Optimization) -> str:
-    """The weights cast back, and a training step in bfloat16 on the device that they are on."""
+def with_float32_weights(optimization: Optimization, short: Location | None) -> str:
+    """The line that makes them short (`short`) with float32 in its place, or the weights cast back; and a training step
+    in bfloat16 on the device that they are on."""
     device = str(optimization.facts.get("device") or "cpu").partition(":")[0]
+    kept = casts.to_float32(optimization.process, short)
+    where = f"in place of line {short.line}" if kept and short else "before the optimizer is made"
     return (
-        "model = model.float()  # before the optimizer is made\n"
+        f"{kept or 'model = model.float()'}  # {where}\n"
         f'with torch.autocast("{device}", dtype=torch.bfloat16):  # and around every other call of the model\n'
         "    loss = criterion(model(x), y)"
     )
