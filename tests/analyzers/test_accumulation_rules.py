@@ -82,6 +82,36 @@ def test_how_many_microbatches_are_lost_is_said_where_gradients_are_cleared_besi
     assert make.check("discarded-microbatches", make.process(two, sites=sites))[2].title.startswith("1 of 2")
 
 
+BEHIND = EACH.replace("    opt.zero_grad()\n", "") + "\n{indent}opt.zero_grad()"
+
+
+@pytest.mark.parametrize(
+    ("text", "clears", "fix"),
+    [
+        (BEHIND.format(indent="    "), 6, "Move zero_grad from line 6 to right behind the optimizer's step (line 5)"),
+        (
+            EACH + "\n        opt.zero_grad()",
+            2,
+            "Take the clearing out of line 2: line 7, behind the step, clears once",
+        ),
+    ],
+)
+def test_what_clears_behind_the_step_already_need_not_be_moved_there(make, text: str, clears: int, fix: str) -> None:
+    """The same line, out of the block of the step, clears after each micro-batch."""
+    shared = {"file": "t.py", "function": "main", "excerpt_line": 1, "excerpt": text}
+    lines = dict(enumerate((line.strip() for line in text.split("\n")), 1))
+    sites = [
+        shared | {"site": 10 * at + n, "role": role, "line": n, "source": line}
+        for at, (role, word) in enumerate({"backward": "backward", "step": "opt.step", "clear-text": "zero"}.items())
+        for n, line in lines.items()
+        if word in line
+    ]
+    sites.append(shared | {"site": 99, "role": "clears", "line": clears, "source": lines[clears]})
+    finding = make.check("discarded-microbatches", make.process(discarding(make), sites=sites))[2]
+    assert finding.fix.startswith(fix)
+    assert bool(finding.fix_code) == fix.startswith("Move")
+
+
 def test_a_part_of_the_gradients_that_is_cleared_between_backwards_is_called_a_part(make) -> None:
     part = discarding(make, grads_discarded=[None] + [2] * (COUNT - 1))
     finding = make.check("discarded-microbatches", make.process(part))[2]

@@ -237,6 +237,23 @@ def test_missing_zero_grad_from_the_middle_of_the_run(make) -> None:
     assert make.check("missing-zero-grad", make.process(steps))[2].last_step == 400, "one clear is no end of it"
 
 
+@pytest.mark.parametrize(("second", "line"), [("finetune", 25), ("warm_up", 15)])
+def test_a_second_phase_that_clears_nothing_is_the_one_to_change(make, second: str, line: int) -> None:
+    text = "            loss.backward()\n            self.opt.step()"
+    shared = {"file": "a.py", "excerpt": text, "excerpt_line": 24}
+    sites = [
+        shared | {"site": 1, "role": "zero_grad", "line": 15, "function": "warm_up", "source": "self.opt.zero_grad()"},
+        shared | {"site": 2, "role": "step", "line": 18, "function": "warm_up", "source": "self.opt.step()"},
+        shared | {"site": 3, "role": "step", "line": 25, "function": second, "source": "self.opt.step()"},
+    ]
+    steps = make.steps() | {"grads_carried": [0] * 200 + [8] * 200}
+    finding = make.check("missing-zero-grad", make.process(steps, sites=sites))[2]
+    assert finding.location.line == line
+    assert ("Nothing in finetune, which steps in line 25" in finding.summary) == (line == 25)
+    assert (finding.diff is not None and finding.diff.added == ["            self.opt.zero_grad()"]) == (line == 25)
+    assert ("Line 15 is not reached" in finding.fix) == (line == 15)
+
+
 def test_gradients_that_were_not_there_before_were_not_cleared_before(make) -> None:
     """A loss scaler skips the first steps, or layers are unfrozen later: nothing was to be cleared until then."""
     late = make.steps() | {"grads_carried": [0] * 4 + [8] * 396, "skipped": [True] * 3 + [False] * 397}

@@ -29,17 +29,18 @@ _STRETCH: Final = 12  # lines that one edit may show, most of them as they were
 
 def clear_after_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the only line at which the optimizer steps."""
-    return _cleared_behind(optimization.process, _only(optimization.process, "step"))
+    return cleared_behind(optimization.process, _only(optimization.process, "step"))
 
 
 def clear_after_own_step(optimization: Optimization) -> Diff | None:
     """zero_grad right behind the line at which this one of several optimizers steps, where a single line makes all
     backwards: none of another loss fills the gradients between that step and the next backward."""
     process = optimization.process
-    return _cleared_behind(process, optimization.step_location) if _only(process, "backward") else None
+    return cleared_behind(process, optimization.step_location) if _only(process, "backward") else None
 
 
-def _cleared_behind(process: Process, step: Location | None) -> Diff | None:
+def cleared_behind(process: Process, step: Location | None) -> Diff | None:
+    """zero_grad right behind a line at which an optimizer steps."""
     found = step and recorded_text.line_at(process, step)
     match = found and (STEP.fullmatch(found[1]) or SCALER_STEP.fullmatch(found[1]))
     if not step or not found or not match:

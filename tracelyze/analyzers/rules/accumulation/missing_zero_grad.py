@@ -49,14 +49,18 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     sampled = " looked at" if (timing.trained_steps(optimization) & ~steps.known("grads_carried")).any() else ""
     of = f"{int(usable.sum()):,} steps{sampled}"
     rarely, since_when, line = accumulation.rarely_cleared(optimization, first, since & (steps["grads_carried"] == 0))
-    unreached = f" Line {line.line} is not reached in each step." if line else ""
+    bare = clearing.uncleared_step(optimization) if rarely == accumulation.NO_LONGER else None
+    line = bare or line
+    unreached = f" Line {line.line} is not reached in each step." if line and not bare else ""
     more = unreached or accumulation.by_hand_in_lightning(optimization)
     fix, code = clearing.once_per_step(optimization, more)
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
     stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
     repeat = own_clears.in_place_of_a_repeat(optimization) if name and rarely == accumulation.NEVER else None
     said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
-    edit = None if clearing.in_closure(optimization) else edits.clear_after_step(optimization)
+    said = f" Nothing in {bare.function}, which steps in line {bare.line}, clears gradients." if bare else said
+    edit = edits.cleared_behind(optimization.process, bare) if bare else edits.clear_after_step(optimization)
+    edit = None if clearing.in_closure(optimization) else edit
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -83,7 +87,7 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
         if sampled
         else timing.cost_of(optimization, carried),
         location=repeat[0] if repeat else line or stepped,
-        seen_at=stepped,
+        seen_at=None if bare else stepped,
         charts=_charts(optimization, begin),
         false_alarm=ALIKE,
         diff=repeat[1] if repeat else edit,

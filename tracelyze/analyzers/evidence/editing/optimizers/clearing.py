@@ -57,6 +57,8 @@ class ClearAll(TrainerCallback):
         optimizer.zero_grad()
 
 {trainer}.add_callback(ClearAll())"""
+_CLEARS: Final = ("zero_grad", "clear-text", "clears")  # roles of lines
+_NEAR: Final = 3  # lines: a scheduler and a scaler may be between the step and its zero_grad
 _CALL: Final = re.compile(r"\.(?:train|fit)\(")
 
 
@@ -95,12 +97,27 @@ def taken_out(process: Process, line: Location | None) -> str:
     return OUT.format(line=where, call=call)
 
 
+def uncleared_step(optimization: Optimization) -> Location | None:
+    """Of several lines that step, the only one in whose function nothing clears: a second phase, which was written
+    without what the first one has."""
+    lines = optimization.process.locations
+    cleared = {one.file_function for role in _CLEARS for one in lines(role)}
+    bare = [one for one in lines("step") if one.file_function not in cleared]
+    return bare[0] if len(bare) == 1 and len(lines("step")) > 1 and cleared else None
+
+
 def between_backwards(optimization: Optimization, line: Location | None) -> tuple[str, str]:
     """Words and an example where gradients are cleared between the backwards of a step, by this line if it is known."""
     out = taken_out(optimization.process, line)
     if out:
         return out, ""
     step = optimization.step_location
+    there = _behind(optimization, step)
+    if line is not None and there is not None and there.line != line.line:
+        return (
+            f"Take the clearing out of line {line.line}: line {there.line}, behind the step, clears once per step.",
+            "",
+        )
     moved = "Call zero_grad right behind the optimizer's step"
     if line is not None and step is not None and line.file == step.file:
         cleared = "zero_grad" if "zero_grad" in line.source else "what clears the gradients"
@@ -118,6 +135,17 @@ def beside_each_backward(optimization: Optimization, line: Location | None) -> b
     between = range(min(line.line, backwards[0].line), max(line.line, backwards[0].line) + 1)
     depths = [recorded_text.indent_of(text[at]) for at in between if text.get(at, "").strip()]
     return all(at in text for at in between) and depths[0] == depths[-1] == min(depths)
+
+
+def _behind(optimization: Optimization, step: Location | None) -> Location | None:
+    """The line that clears right behind a step already, under the same condition."""
+    if step is None:
+        return None
+    text = recorded_text.around(optimization.process, step)
+    depth = recorded_text.indent_of(text.get(step.line, ""))
+    lines = [one for role in _CLEARS[:2] for one in optimization.process.locations(role)]
+    near = [one for one in lines if one.file_function == step.file_function and 0 < one.line - step.line <= _NEAR]
+    return next((one for one in near if recorded_text.indent_of(text.get(one.line, "")) == depth), None)
 
 
 def clears(line: Location | None) -> bool:
