@@ -57,3 +57,19 @@ def test_the_copy_that_acts_never_takes_over_the_weights(make: Any) -> None:
     assert "none of its 29 weights" in finding.summary
     _, _, as_it_is = make.check(SAMPLER, make.process(sites=[LOAD | PLACE], more=acted(FAR) | {"loads": loads}))
     assert "none of its" not in as_it_is.summary
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        (["actor_old = copy.deepcopy(actor).requires_grad_(False)"], "actor_old.load_state_dict(actor.state_dict())"),
+        (["self.mu = deepcopy(self.pi).eval()"], "self.mu.load_state_dict(self.pi.state_dict())"),
+        (["best = copy.deepcopy(model.state_dict())"], None),
+        (["a = copy.deepcopy(actor).eval()", "b = copy.deepcopy(critic).eval()"], None),  # one of them acts
+    ],
+)
+def test_the_copy_that_nothing_loads_is_the_line_that_makes_it(make: Any, lines: list[str], code: str | None) -> None:
+    sites = [PLACE | {"site": at, "role": "freeze", "line": at, "source": line} for at, line in enumerate(lines, 7)]
+    found = lost_loads.of(make.process(sites=sites), 6)
+    assert (found.location and found.location.line) == (7 if code else None)
+    assert found.code.startswith(code or "acting.")

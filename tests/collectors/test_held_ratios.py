@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from torch.distributions import MultivariateNormal, Normal  # noqa: E402
+from torch.distributions import Categorical, MultivariateNormal, Normal  # noqa: E402
 
 from tracelyze.collectors.program.consumed import held_ratios  # noqa: E402
 from tracelyze.collectors.tensors import saved_values  # noqa: E402
@@ -111,10 +111,21 @@ def of_several_dimensions() -> Any:
     return read(-(is_weight * gain * new).mean(), sys._getframe()), is_weight
 
 
+def computed_anew() -> Any:
+    """The loss weighs log-probabilities that are computed a second time, as `dist.log_prob(action)` in its own line."""
+    observed, action = torch.randn(B, T, H), torch.randint(0, A, (B, T))
+    law, batch = Categorical(logits=HEAD(observed)), {"gain": torch.randn(B, T)}
+    batch["old"] = law.log_prob(action).detach() - 0.1
+    ratio = torch.exp(law.log_prob(action) - batch["old"])
+    rho = ratio.detach().clamp(max=2.0)
+    return read(-(rho * batch["gain"] * law.log_prob(action)).mean(), sys._getframe()), rho
+
+
 @pytest.mark.parametrize(
     "loss",
     [
         capped,
+        computed_anew,
         quotient_of_an_object,
         with_its_graph,
         written_in_the_loss,
@@ -170,6 +181,15 @@ def of_no_policy() -> Any:
     return read((weight * predicted).mean(), sys._getframe()), weight
 
 
-@pytest.mark.parametrize("loss", [no_weight, of_advantages, of_a_reference, of_no_policy])
+def only_logged() -> Any:
+    """A ratio that is made for a plot, beside a loss that weighs by advantages alone."""
+    observed, action = torch.randn(B, T, H), torch.randint(0, A, (B, T))
+    law, adv = Categorical(logits=HEAD(observed)), torch.randn(B, T)
+    old = law.log_prob(action).detach() - 0.1
+    ratio = torch.exp(law.log_prob(action) - old)
+    return read(-(adv * law.log_prob(action)).mean(), sys._getframe()), ratio
+
+
+@pytest.mark.parametrize("loss", [no_weight, of_advantages, of_a_reference, of_no_policy, only_logged])
 def test_what_is_no_such_weight(loss: Any) -> None:
     assert loss()[0] is None

@@ -1,4 +1,5 @@
-"""The line that loads weights into a copy again and again, and gives it none of those that it has."""
+"""The copy of a policy that acts with the weights of the first step: the line that loads weights into it again and
+again and gives it none of those that it has, else the line that makes the copy."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _INTO: Final = re.compile(r"(?P<copy>[\w.]+)\.load_state_dict\(")
+_COPIES: Final = re.compile(r"(?P<copy>[\w.]+) = (?:copy\.)?deepcopy\((?P<model>[\w.]+)\)")
+_MAKING: Final = ("freeze", "reference", "eval-mode")  # roles of lines that may make a copy, too
 _OF: Final = re.compile(r"(?P<model>[\w.]+)\.state_dict\(\)")
 
 
 @dataclass(frozen=True)
 class LostLoad:
-    """A line of load_state_dict that never found a name, if there is one: a sentence, what to do, and an example."""
+    """A line of load_state_dict that never found a name, else the only line that makes a copy, if there is one: a
+    sentence, what to do, and an example."""
 
     location: Location | None = None
     said: str = ""
@@ -25,19 +29,34 @@ class LostLoad:
 
 
 def of(process: Process, least: float) -> LostLoad:
-    """The only such line, if it ran at `least` so often, and no load of that model found any of its weights."""
+    """The only line that loads, if it ran at `least` so often, and no load of that model found any of its weights."""
     loads = [row for row in process.tables["loads"].records() if row["expected"]]
     lost = [row for row in loads if row["missing"] == row["expected"]]
     found = {row["name"] for row in loads if row["missing"] < row["expected"]}
     sites = {row["site"] for row in lost if row["name"] not in found}
     place = process.site(next(iter(sites))) if len(sites) == 1 else None
     if place is None or len(lost) < least:
-        return LostLoad()
+        return _made(process)
     name, expected = lost[0]["name"], lost[0]["expected"]
     said = f" Line {place.line} gave {name} none of its {expected} weights in all {len(lost)} calls that were seen"
     silent = ", and strict=False raises no error" if "strict" in place.source else ""
     fix = f"Give line {place.line} the names as the copy has them, and let it raise an error where one is missing."
     return LostLoad(place, f"{said}{silent}.", fix, _whole(process, place))
+
+
+def _made(process: Process) -> LostLoad:
+    """The only recorded line that copies a whole model."""
+    copied = {
+        (one.file, one.line): (one, found)
+        for role in _MAKING
+        for one in process.locations(role)
+        if (found := _COPIES.match(one.source))
+    }
+    if len(copied) != 1:
+        return LostLoad()
+    ((place, made),) = copied.values()
+    code = f"{made['copy']}.load_state_dict({made['model']}.state_dict())  # before each rollout"
+    return LostLoad(place, f" Line {place.line} makes the copy.", code=code)
 
 
 def _whole(process: Process, place: Location) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tracelyze.collectors.program.consumed.script_variables import MAX_VARIABLES, of_script, some_attributes
 from tracelyze.collectors.program.lines.named import roles
+from tracelyze.collectors.tensors import saved_values
 from tracelyze.collectors.tensors.policies import ratios
 from tracelyze.collectors.tensors.policies.ratios import Ratio
 from tracelyze.collectors.tensors.policies.weighed import Weighed, weighed
@@ -37,6 +38,8 @@ def ratio(torch: Any, root: Any, frame: FrameType | None) -> Ratio | None:
         return None
     tensors = list(_tensors(torch, frame))
     trained = next((one for _, one in tensors if one.requires_grad and one.grad_fn in found.nodes), None)
+    # Where the loss computes its log-probabilities anew, what the ratio was made of has no variable; the ratio has.
+    trained = _made_apart(tensors) if trained is None else trained
     if trained is None or not ratios.fits(found.weights[-1].shape, trained.shape):
         return None
     alike = [(name, one) for name, one in tensors if one is not trained and _as(one, trained)]
@@ -46,15 +49,32 @@ def ratio(torch: Any, root: Any, frame: FrameType | None) -> Ratio | None:
     if not kept or not weights:
         return None
     with torch.no_grad():
-        return _ratio(torch, found, trained, kept, weights)
+        expected = _some(trained, trained)[None] if _is_ratio(trained) else _expected(torch, trained, kept)
+        return _ratio(torch, found, trained, expected, weights)
 
 
-def _ratio(torch: Any, found: Weighed, trained: Any, kept: list[Any], weights: list[Any]) -> Ratio | None:
-    """The first exponential of a difference, or quotient of probabilities, that a weight is made of."""
+def _made_apart(tensors: list[tuple[str, Any]]) -> Any:
+    """The only variable that holds a ratio with its graph; None without any, or with several."""
+    held = [one for name, one in tensors if _is_ratio(one) and not REFERENCE.search(name)]
+    return held[0] if len(held) == 1 else None
+
+
+def _is_ratio(one: Any) -> bool:
+    """Whether a tensor is the exponential of a difference whose second term alone is a constant."""
+    made = one.grad_fn
+    return made is not None and saved_values.kind(made) == "Exp" and ratios.of_two_policies(made)
+
+
+def _expected(torch: Any, trained: Any, kept: list[Any]) -> Any:
+    """What a ratio of both log-probabilities, or of both probabilities, would be. Shape [2 x kept, elements]."""
     now = _some(trained, trained)
     others = torch.stack([_some(one, trained) for one in kept])
     expected = torch.cat([(now - others).exp(), now.exp() / others.abs().clamp(min=1e-30)])
-    expected = expected.nan_to_num(posinf=0.0)
+    return expected.nan_to_num(posinf=0.0)
+
+
+def _ratio(torch: Any, found: Weighed, trained: Any, expected: Any, weights: list[Any]) -> Ratio | None:
+    """The first of the expected ratios that a weight is made of."""
     constants = tuple(_some(one, trained) for one in found.weights if ratios.fits(one.shape, trained.shape))
     counts = torch.stack([one != 0 for one in constants]).all(0)
     same = torch.stack([_is_made_of(_some(one, trained), expected, counts) for one in weights]).any(0)

@@ -45,7 +45,7 @@ def ratio(torch: Any, root: Any) -> Ratio | None:
     are multiplied: a penalty on the distance to a reference is masked, but has no advantages."""
     found, most = None, 0
     for node, weights, constants in ways(torch, root, THROUGH, "Exp"):
-        if (constants > most or found is None) and _of_two_policies(node):
+        if (constants > most or found is None) and of_two_policies(node):
             values = saved(node, "result")
             if is_plain(torch, values) and values.numel() > 1 and values.is_floating_point():
                 ours = tuple(one for one in weights if one.device == values.device)
@@ -136,7 +136,7 @@ def nearest_parameters(found: Ratio) -> Iterator[Any]:
             yield node.variable
 
 
-def _of_two_policies(node: Any) -> bool:
+def of_two_policies(node: Any) -> bool:
     """Whether this exponential is one of a difference whose second term alone is a constant."""
     for _ in range(len(BEFORE)):
         node = next(iter(graphs.following(node)), None)
