@@ -266,6 +266,35 @@ def test_hooks_that_are_registered_again_and_again(make, counts: tuple[int, ...]
     assert ("handle.remove()" in finding.fix_code) == registered
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (["scope.attach(model)", "loss.backward()", "optimizer.step()"], 22),
+        (["attach(model)", "# attach(model) again", "loss.backward()"], 22),
+        (["scope.attach(model)", "scope.attach(other)", "loss.backward()"], 12),  # which of them is not known
+        (["scope.update(model)", "loss.backward()", "optimizer.step()"], 12),
+    ],
+)
+def test_hooks_whose_function_the_step_calls(make, body: list[str], line: int) -> None:
+    """The line of the step that calls it is to move; without one, the line that registers a hook keeps its handle."""
+    hooks = [{"time": float(at), "step": 40 * at, "kind": "hooks", "value": 3 * at} for at in range(1, 9)]
+    place = {"file": "train.py", "excerpt_line": 12}
+    source = "module.register_forward_hook(probe)"
+    sites = [place | {"site": 9, "role": "module-hook", "line": 12, "function": "attach", "source": source}]
+    sites[0]["excerpt"] = f"    {source}"
+    text = "\n".join(["def step(scope, model):", *(f"    {one}" for one in body), ""])
+    at = next(number for number, one in enumerate(body, 22) if "backward" in one)
+    sites.append(
+        place | {"site": 1, "role": "backward", "line": at, "function": "step", "source": "loss.backward()"}
+        | {"excerpt_line": 21, "excerpt": text}
+    )  # fmt: skip
+    _, _, finding = judge(make, slower(make), {**tables(), "events": hooks}, sites=sites)
+    assert finding.location.line == line
+    assert ("line 22 calls `attach`" in finding.summary) == (line == 22)
+    expected = f"{body[0]}  # once, above the loop" if line == 22 else f"handle = {source}\n"
+    assert expected in finding.fix_code
+
+
 def test_processor_time_that_climbs_faster_and_faster_begins_above_its_line(make) -> None:
     count = 900
     needed = 0.004 * (1 + 9 * np.linspace(0, 1, count) ** 2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 FIX: Final = (
     "Register a hook once, above the loop, or keep the handle that registering it returns, and call remove() on that "
@@ -17,24 +20,52 @@ FIX: Final = (
 FIX_CODE: Final = """handle = module.register_forward_hook(hook)  # your own call, with its handle kept
 ...  # what the hook is for
 handle.remove()"""
+ABOVE: Final = (
+    "Call `{function}` once, above the loop, and no longer on line {line}; or keep the handles that registering hooks "
+    "returns, and call remove() on each before the next ones are registered."
+)
+_LOOPS: Final = ("backward", "training-call", "step", "loop", "loader", "epochs")
 _FEWEST: Final = 4  # derived: looks with more hooks each time; a model that is wrapped once shows two
 _TIMES: Final = 2.0  # derived: the hooks that were there at first are fewer than what came
 
 
 class Added(NamedTuple):
-    """Hooks at the first look that saw any, and at the last; the line that registers them, where there is only one."""
+    """Hooks at the first look that saw any, and at the last; the line that registers them, where there is only one, and
+    the only one in a function of the training that calls the function it stands in."""
 
     first: int
     last: int
     step: int
     registered: Location | None
+    called: Location | None
+    kept: str
 
     def said(self) -> str:
-        where = f" Line {self.registered.line} registers them." if self.registered is not None else ""
+        where = f" Line {self.registered.line} registers them" if self.registered is not None else ""
+        where += f", and line {self.called.line} calls `{self.function}`" if self.called is not None else ""
         return (
             f"What grew is the number of hooks on the model's modules: {self.first} after step {self.step:,}, "
-            f"{self.last} at the end. Each of them runs at every call, until it is removed.{where}"
+            f"{self.last} at the end. Each of them runs at every call, until it is removed.{where and f'{where}.'}"
         )
+
+    @property
+    def function(self) -> str:
+        return self.registered.function if self.registered is not None else ""
+
+    @property
+    def place(self) -> Location | None:
+        return self.called or self.registered
+
+    @property
+    def fix(self) -> str:
+        return ABOVE.format(function=self.function, line=self.called.line) if self.called is not None else FIX
+
+    @property
+    def code(self) -> str:
+        """The call that the loop is to do without, else the one whose handle is to be kept."""
+        if self.called is not None:
+            return f"{self.called.source}  # once, above the loop, and no longer on line {self.called.line}"
+        return f"{self.kept}\n...  # what the hook is for\nhandle.remove()" if self.kept else FIX_CODE
 
 
 def of(process: Process) -> Added | None:
@@ -43,4 +74,34 @@ def of(process: Process) -> Added | None:
     counts = [int(row["value"]) for row in rows]
     if len(counts) < _FEWEST or counts[-1] < _TIMES * counts[0]:
         return None
-    return Added(counts[0], counts[-1], int(rows[0]["step"]), script_lines.only(process, "module-hook"))
+    line = script_lines.only(process, "module-hook")
+    called = _called(process, line) if line is not None else None
+    return Added(counts[0], counts[-1], int(rows[0]["step"]), line, called, _with_its_handle(process, line))
+
+
+def _called(process: Process, registered: Location) -> Location | None:
+    """The only recorded line in functions of the training that calls the one in which hooks are registered."""
+    name = registered.function
+    training = {one.file_function: one for role in _LOOPS for one in process.locations(role)}
+    if not name.isidentifier() or name.startswith("__") or name == "forward" or registered.file_function in training:
+        return None
+    calls = re.compile(rf"(?<!def )\b{re.escape(name)}\s*\(")
+    found: dict[tuple[str, int], Location] = {}
+    for place in training.values():
+        lines = recorded_text.of_function(process, place)
+        here = [
+            Location(place.file, at, place.function, text.strip()) for at, text in lines.items() if calls.search(text)
+        ]
+        found |= {one.file_line: one for one in here if not one.source.startswith("#")}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _with_its_handle(process: Process, registered: Location | None) -> str:
+    """The script's own statement that registers a hook, where it drops the handle, with a name for that."""
+    own = own_statement.at(process, registered)
+    statement = own.parsed.statement if own is not None else None
+    if own is None or not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return ""
+    called = statement.value.func
+    registers = isinstance(called, ast.Attribute) and called.attr.startswith("register_")
+    return f"handle = {own.dedented(own.text)}" if registers else ""

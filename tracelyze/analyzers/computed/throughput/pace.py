@@ -82,7 +82,7 @@ def reason(optimization: Optimization, waited: float, acting: bool) -> Reason:
         return Reason(waited, why, LOADER_FIX, FIX_CODE, optimization.process.location("loader"))
     place, hooks = seen_late(optimization), hooks_added.of(optimization.process)
     if hooks is not None:
-        return Reason(waited, hooks.said(), hooks_added.FIX, hooks_added.FIX_CODE, hooks.registered or place, place)
+        return Reason(waited, hooks.said(), hooks.fix, hooks.code, hooks.place or place, place)
     seen = f" Late in the run the program was mostly in line {place.line}: {place.source}." if place else ""
     if acting:
         why = f"Batches did not grow, and calls of the model grew far less.{seen}"
