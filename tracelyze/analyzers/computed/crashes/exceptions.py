@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, BATCH_OF_ONE, FAMILIES, Family
+from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, BATCH_OF_ONE, FAMILIES, SHAPES, Family
 from tracelyze.analyzers.evidence import carried_states
 from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.evidence.editing import own_command
@@ -112,6 +112,11 @@ def meaning(family: Family, process: Process) -> str:
     """What the exception means, in a sentence or two, by what is known of this run."""
     which = f" {batch_of_one.which(process)}" if family.name == BATCH_OF_ONE else ""
     return f"It means that {family.title}. {family.meaning}{which}"
+
+
+def of_shapes(family: Family | None) -> bool:
+    """Whether tensors did not fit together."""
+    return family is not None and family.name == SHAPES
 
 
 def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:

@@ -18,7 +18,7 @@ class Family:
     source: str = ""
 
 
-BATCH_OF_ONE, BACKWARD_TWICE = "batchnorm-single-value", "backward-twice"
+BATCH_OF_ONE, BACKWARD_TWICE, SHAPES = "batchnorm-single-value", "backward-twice", "shape-mismatch"
 FAMILIES = (
     Family(
         BATCH_OF_ONE,
@@ -217,7 +217,7 @@ FAMILIES = (
         "assert 0 <= y.min() and y.max() < num_classes",
     ),
     Family(
-        "shape-mismatch",
+        SHAPES,
         r"shapes cannot be multiplied|must match the size of tensor|size mismatch|Sizes of tensors must match"
         r"|shape '.*' is invalid for input|Expected input batch_size|The size of tensor|expected input\[.*\] to have"
         r"|stack expects each tensor to be equal size|Expected hidden|input\.size\(-1\) must be equal to",

@@ -24,17 +24,23 @@ MOSTLY = "Mostly it is the last batch of an epoch, when the number of samples di
 
 def which(process: Process) -> str:
     """A sentence on which batch of the epoch it was, by the batches that the training had fetched before."""
-    if not process.optimizations:
+    if not was_last(process):
         return MOSTLY
+    length, size = (process.longest.loader[name] for name in ("length", "batch_size"))
+    return (
+        f"It was the last of the epoch's {length:,} batches: the number of samples, divided by {size}, leaves one over."
+    )
+
+
+def was_last(process: Process) -> bool:
+    """Whether the batch after that of the last step was the last of its epoch, and may be smaller than others."""
+    if not process.optimizations:
+        return False
     steps, loader = process.longest.steps, process.longest.loader
     begun = np.flatnonzero(np.nan_to_num(steps["loader_first"]) == 1)
     length, size = loader.get("length"), loader.get("batch_size")
     fetched = int(np.nansum(steps["loader_batches"][begun[-1] :])) if len(begun) else 0
-    if not length or not size or size < 2 or loader.get("drop_last") or fetched + 1 != length:
-        return MOSTLY
-    return (
-        f"It was the last of the epoch's {length:,} batches: the number of samples, divided by {size}, leaves one over."
-    )
+    return bool(length and size and size > 1 and not loader.get("drop_last") and fetched + 1 == length)
 
 
 def left_out(process: Process) -> tuple[Diff | None, Location | None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelyze.analyzers.computed.crashes import exceptions, inner_exceptions, lost_ranks
+from tracelyze.analyzers.computed.crashes import exceptions, inner_exceptions, lost_ranks, short_batches
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import deaths
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
@@ -60,6 +60,10 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     lost = own is not None and own.follows
     title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, process, where)
     meaning = exceptions.meaning(family, process) if family else ""
+    short = short_batches.found(process, message, event) if exceptions.of_shapes(family) and inner is None else None
+    if short is not None and family is not None:
+        meaning, fix, code = f"It means that {family.title}. {short.said}", short.fix, short.code or code
+        diff, change = short.diff, short.place
     if lost:
         title, meaning, fix = lost_ranks.words(process, ranks[0], fix)
     said = abridged(" ".join(message.split()), LONGEST_MESSAGE).rstrip(".")
