@@ -39,8 +39,7 @@ class Optimization:
 
     @property
     def made_at(self) -> Location | None:
-        """The line that makes this optimizer, with its rate and the parameters that it holds; None where a framework
-        makes it."""
+        """The line that makes this optimizer, with its rate and its parameters; None where a framework makes it."""
         return self.process.site(self.facts.get("made_at"))
 
     @property
