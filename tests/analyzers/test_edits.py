@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers import context
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence import edits
 from tracelyze.analyzers.evidence.editing import loader_arguments
@@ -348,3 +349,26 @@ def test_an_example_with_another_rate_keeps_the_users_line(make, line: str, exam
     sites = sites_of(f"def train():\n    {line}\n", optimizer="lr" if "lr" in line else "SGD")
     process = make.process(sites=sites, optimizers=[{"optimizer": 0, "name": "SGD", "made_at": 1}])
     assert schedulers.with_rate(process.optimizations[0], 0.03) == example
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "line", "left"),
+    [
+        (["f(", "  a,", "  b,", ")"], ["f(", "  a,", "  c,", ")"], 7, (["  b,"], ["  c,"])),
+        (["f(", "  a,", ")"], ["f(", "  a,", "  c,", ")"], 6, (["  a,"], ["  a,", "  c,"])),  # where it goes is seen
+        (["f(", "  a,", "  b,", ")"], ["f(", "  a,", ")"], 7, (["  b,"], [])),
+        (["a", "b"], ["b", "a"], 5, (["a", "b"], ["b", "a"])),
+        (["  a", "  a"], ["  a", "  a", "  a"], 6, (["  a"], ["  a", "  a"])),
+        (["for x in xs:"], ["for x in xs:", "    told(x)"], 5, (["for x in xs:"], ["for x in xs:", "    told(x)"])),
+        ([], ["a"], 5, ([], ["a"])),
+    ],
+)
+def test_an_edit_of_a_long_statement_shows_the_lines_that_change(
+    removed: list[str], added: list[str], line: int, left: tuple[list[str], list[str]]
+) -> None:
+    edit = Diff("train.py", 5, removed, added)
+    narrow = context.narrowed(edit)
+    assert narrow is not None
+    assert (narrow.line, narrow.removed, narrow.added) == (line, *left)
+    source = "\n".join(["pass"] * 4 + removed) + "\n"
+    assert applied(source, narrow) == applied(source, edit)

@@ -14,7 +14,7 @@ from tracelyze.analyzers.evidence.candidates import dropped
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.recorded_text import excerpt_of
 from tracelyze.analyzers.evidence.settings import constants, framework_arguments
-from tracelyze.diagnosis import Finding, Location, Setting
+from tracelyze.diagnosis import Diff, Finding, Location, Setting
 from tracelyze.formatting import capitalized
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
         finding,
         excerpt=excerpt,
         fix_code=_example(finding, process),
+        diff=narrowed(finding.diff),
         seen_at=_elsewhere(finding.seen_at, finding.location),
         first_second=second,
         first_at=finding.first_at or wall_time(process, second),
@@ -57,6 +58,30 @@ def _example(finding: Finding, process: Process) -> str:
         return textwrap.dedent("\n".join(finding.diff.added)).strip("\n")
     code = own_names.in_example(finding.fix_code.strip("\n"), process, finding.location)
     return unknown_names.noted(code, process, finding.location, finding.seen_at)
+
+
+def narrowed(diff: Diff | None) -> Diff | None:
+    """The edit without the lines at its ends that stay as they are, such as those of a long statement of which one
+    argument changes. One of them stays where nothing else would be removed, to show where the added lines go."""
+    if diff is None or len(diff.removed) < 2:
+        return diff
+    removed, added = diff.removed, diff.added
+    before = _alike(removed, added)
+    after = _alike(removed[before:][::-1], added[before:][::-1])
+    if before + after == len(removed):
+        before, after = (before - 1, after) if before else (before, after - 1)
+    return replace(
+        diff,
+        line=diff.line + before,
+        removed=removed[before : len(removed) - after],
+        added=added[before : len(added) - after],
+    )
+
+
+def _alike(some: list[str], others: list[str]) -> int:
+    """How many lines both begin with."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
 def _end_of_step(process: Process, step: int | None) -> float | None:
