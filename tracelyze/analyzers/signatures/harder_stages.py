@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.data import validation
+from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.formatting import number
 
 if TYPE_CHECKING:
@@ -104,7 +105,22 @@ BOTH: Final = (
     "gradient norm that is far above the earlier ones, or validation on the same data as before, tells the two apart."
 )
 
+_MEANT: Final = (
+    "If the rise is meant, nothing. Else look at the loss of data and of an objective that stay the same, such as a "
+    "validation set: if it rises as well, go back to a checkpoint from before the rise, and lower the learning rate."
+)
+_BACK: Final = (
+    "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients."
+)
+CLIP: Final = "loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
+VERIFY: Final = "Record the run again with a validation on data that stays the same: its loss does not rise."
+
 
 def words(leapt: int | None) -> str:
     """Why a loss that rose may be meant."""
     return HARDER if leapt is None else BOTH
+
+
+def fix(harmful: bool, clipped_in_vain: bool) -> str:
+    """What to do about a loss that rose."""
+    return _MEANT if not harmful else misplaced_clips.FIX if clipped_in_vain else _BACK

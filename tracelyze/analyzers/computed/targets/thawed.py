@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.formatting import plural
 
@@ -28,6 +30,14 @@ class Thawed(NamedTuple):
     place: Location | None
     fix: str
     code: str
+
+
+def first_step(process: Process, taught: list[Row]) -> int:
+    """The first step of the optimizers that train these targets. Up to there nobody knew what they would train, and
+    the same line may have computed the loss of another training, such as that of the teacher alone."""
+    optimizers = process.steps["optimizer"]
+    theirs = {float(optimizers[int(row["step"])]) for row in taught if row["step"] < len(optimizers)}
+    return int(np.argmax(np.isin(optimizers, list(theirs)))) if theirs else 0
 
 
 def at_the_call(lines: Sequence[Line], line: Line, first: Row, begins: int) -> Line:

@@ -6,8 +6,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.targets import thawed
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 DISTRIBUTIONS = ("kl_div", "cross_entropy")
 HOLDER = re.compile(r"([A-Za-z_][\w.]*)\.parameters\(\)")
-TEACHER = "teacher"
 WRITTEN_OUT = "the written-out difference"  # which side is the target is told from the mode of the models
 OTHERS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cosine_embedding_loss", "binary_cross_entropy",
           "binary_cross_entropy_with_logits", WRITTEN_OUT)  # fmt: skip
@@ -43,12 +40,11 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = ""
     for line in lines:
         taught = [row for row in line.rows if row["target_trained"] and _of_a_teacher(line, row)]
-        begins = _first_step(process, taught)
+        begins = thawed.first_step(process, taught)
         looked = [row for row in line.rows if row["step"] > begins]
         rows = [row for row in taught if row["step"] > begins]
-        named = bool(rows) and all(
-            teachers.is_behind(process, row, _optimization(process, int(row["step"]))) for row in rows
-        )
+        behind = (teachers.is_behind(process, row, _optimization(process, int(row["step"]))) for row in rows)
+        named = bool(rows) and all(behind)
         since = [row for row in looked if row["step"] >= rows[0]["step"]] if named else looked
         if len(rows) < limits["calls"] or len(rows) < limits["share"] * len(since):
             continue
@@ -73,21 +69,13 @@ def _of_a_teacher(line: Line, row: Row) -> bool:
     if row["target_model"] is not None:
         return True
     part = str(row.get("target_part") or "")
-    return part != "" and line.function != WRITTEN_OUT and (not row["target_in_train"] or TEACHER in part.lower())
+    return part != "" and line.function != WRITTEN_OUT and (not row["target_in_train"] or teachers.is_named(part))
 
 
 def _optimization(process: Process, step: int) -> Optimization | None:
     """The steps of the optimizer of the step in which the loss was seen."""
     stepped = process.steps["optimizer"][step : step + 1]
     return next((one for one in process.optimizations if one.optimizer in stepped), None)
-
-
-def _first_step(process: Process, taught: list[Row]) -> int:
-    """The first step of the optimizers that train these targets. Up to there nobody knew what they would train, and
-    the same line may have computed the loss of another training, such as that of the teacher alone."""
-    optimizers = process.steps["optimizer"]
-    theirs = {float(optimizers[int(row["step"])]) for row in taught if row["step"] < len(optimizers)}
-    return int(np.argmax(np.isin(optimizers, list(theirs)))) if theirs else 0
 
 
 def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> Finding:

@@ -19,14 +19,6 @@ from tracelyze.formatting import number, percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
-BACK = "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients."
-CLIP = "loss.backward()\ntorch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\noptimizer.step()"
-MEANT = (
-    "If the rise is meant, nothing. Else look at the loss of data and of an objective that stay the same, such as a "
-    "validation set: if it rises as well, go back to a checkpoint from before the rise, and lower the learning rate."
-)
-SEEN_FALLING = "Record the run again with a validation on data that stays the same: its loss does not rise."
-
 
 def check(process: Process, limits: Limits) -> Outcome:
     """A sustained rise above the earlier minimum, of the only optimizer's loss, or of both evaluated losses."""
@@ -57,8 +49,7 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
     first = int(rows[min(seen.turned, len(rows) - 1)])
     if curriculum.larger_from(process, timing.step_at(optimization, first)):
         return Passed("the loss rose above its earlier minimum when the training went on with larger inputs")
-    fell = harder_stages.validation_fell(optimization, seen, timing.step_at(optimization, first))
-    if fell is not None:
+    if fell := harder_stages.validation_fell(optimization, seen, timing.step_at(optimization, first)):
         return Passed(f"the loss rose above its earlier minimum, and {fell}")
     other = objectives.another_from(optimization, loss, rows.astype(np.float64), seen)
     if other is not None:
@@ -70,8 +61,7 @@ def _of_steps(process: Process, optimization: Optimization, limits: Limits) -> O
         return Passed("the loss rose, and what its loss functions say did not: another term of it, or its weight, did")
     leapt = harder_stages.leap(optimization, rows, loss, seen)
     begins = timing.step_at(optimization, int(rows[leapt])) if leapt is not None else None
-    column = harder_stages.changed_column(process, begins) if begins is not None else None
-    if column is not None:
+    if begins is not None and (column := harder_stages.changed_column(process, begins)):
         return Passed(f"the loss leapt at step {begins:,} and has fallen since: {column} there")
     updates = ratios.of(optimization)
     late = updates.update[(updates.step >= first) & np.isfinite(updates.update)]
@@ -108,9 +98,9 @@ def _finding(
             + (", above where it had started." if worse else f", compared with {number(seen.start)} at the start.")
             + (" It has not come back since." + misplaced_clips.told(optimization) if harmful else harder)
         ),
-        fix=MEANT if not harmful else misplaced_clips.FIX if misplaced_clips.seen(optimization) else BACK,
-        fix_code=CLIP if harmful else "",
-        verify=SEEN_FALLING if not harmful else "",
+        fix=harder_stages.fix(harmful, misplaced_clips.seen(optimization)),
+        fix_code=harder_stages.CLIP if harmful else "",
+        verify=harder_stages.VERIFY if not harmful else "",
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
