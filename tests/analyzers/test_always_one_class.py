@@ -103,3 +103,25 @@ def test_the_loader_is_named_where_a_framework_computes_the_loss(make) -> None:
         ].location.line
         == 90
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ("train = DataLoader(data, batch_size=64, shuffle=True)", 63),
+        ("train = DataLoader(data, 64, True)", 63),
+        ("train = make_loader(data)", 90),  # the example has a call of its own
+        ("train = DataLoader(data, batch_sampler=groups)", 90),
+    ],
+)
+def test_the_line_is_the_one_that_the_example_changes(make, source: str, place: int) -> None:
+    loss = {"site": 1, "role": "loss", "file": "a.py", "line": 90, "function": "main", "source": "loss = f(net(x), y)"}
+    made = {"site": 2, "role": "dataloader", "file": "a.py", "line": 63, "function": "main", "source": source}
+    made |= {"excerpt": f"    {source}", "excerpt_line": 63}
+    tables = {name: list(skewed(make).tables[name].records()) for name in ("batches", "loss_calls")}
+    loaders = [{"loader": 0, "dataset": "Cards", "length": 10, "batch_size": 64, "num_workers": 0, "made_at": 2}]
+    process = make.process(make.steps() | {"loader": [0] * 400}, sites=[loss, made], loaders=loaders, more=tables)
+    finding = make.check("class-imbalance", process)[2]
+    assert finding.location.line == place
+    written = source.replace(", shuffle=True", "").replace(", True", "").replace(")", ", sampler=sampler)")
+    assert (written in finding.fix_code) == (place == 63), "torch takes no sampler beside shuffle=True"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze import reading
 from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.evidence.editing import loader_arguments
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.data.loss_calls import Line, Row
@@ -171,10 +172,13 @@ def _counted(process: Process, alerts: bool) -> dict[str, Counter[str]]:
 
 
 def sampled_at(optimization: Optimization, line: Location | None) -> Location | None:
-    """The line that makes the loader, where a framework's loop computes the loss, and no line of the script does."""
-    step = optimization.step_location
+    """The line that makes the loader, where the example writes it anew, or a framework's loop computes the loss, and no
+    line of the script does; else that of the loss."""
+    process, step = optimization.process, optimization.step_location
+    made = process.site(optimization.loader.get("made_at"))
     in_loop = line is not None and step is not None and line.file_line == step.file_line
-    return (in_loop and optimization.process.site(optimization.loader.get("made_at"))) or line
+    written = loader_arguments.with_arguments(process, made, {"sampler": "sampler"}, "shuffle", True)
+    return made if made is not None and (in_loop or written is not None) else line
 
 
 def fields(process: Process) -> dict[str, list[Row]]:

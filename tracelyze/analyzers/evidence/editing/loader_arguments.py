@@ -23,7 +23,9 @@ POSITIONS: Final = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory",
     "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator",
 )  # fmt: skip
-_EXCLUDED: Final = {"shuffle": ("sampler", "batch_sampler"), "drop_last": ("batch_sampler",)}
+_EXCLUDED: Final = {
+    "shuffle": ("sampler", "batch_sampler"), "sampler": ("batch_sampler",), "drop_last": ("batch_sampler",),
+}  # fmt: skip
 """Arguments beside which torch takes no other value of this one: it raises a ValueError."""
 _SAMPLERS: Final = ("sampler", "batch_sampler")
 SEED_OF_EACH_WORKER: Final = (
@@ -62,7 +64,10 @@ def with_arguments(
         return None  # what is computed was meant
     if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
         return None
-    arguments = [_written(line, POSITIONS[at], one, wanted) for at, one in enumerate(call.args)]
+    placed = POSITIONS[: len(call.args)]
+    if dropped in placed[:-1]:
+        return None  # those behind it would move
+    arguments = [_written(line, at, one, wanted) for at, one in zip(placed, call.args, strict=True) if at != dropped]
     kept = [one for one in call.keywords if one.arg != dropped]
     arguments += [f"{one.arg}={_written(line, one.arg or '', one.value, wanted)}" for one in kept]
     arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]

@@ -61,13 +61,13 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], limits: Limits) -> Finding:
     equal = float(np.median([row["ids_equal"] for row in same]))
-    shape, fall = loss_calls.shown(same[0]["target_shape"]), course.said(process, line.rows)
+    fall = course.said(process, line.rows)
     cut_alike = same_slice.remedy(process, line.location) or same_slice.handed_out(process)
     remedy = cut_alike or Remedy(FIX, line_edits.shifted(line.location), why=same_slice.UNKNOWN)
     fault = LossFault(
         title="Targets are not shifted: the model learns to copy its input, not to predict",
         summary=(
-            f"{capitalized(share_of(equal, f'targets {shape}'))} of {line.function} are the token that the model read "
+            f"{capitalized(share_of(equal, 'compared targets'))} of {line.function} are the token that the model read "
             f"at the same position, although no position sees later ones: {remedy.why}{fall} The loss "
             "goes towards 0 and means nothing: generated text repeats one token."
         ),
@@ -85,7 +85,7 @@ def _finding(process: Process, line: Line, rows: list[Row], same: list[Row], lim
 
 def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], limits: Limits) -> Finding:
     seen, place = float(np.median([row["sees_next"] for row in bad])), unmasked.place(process)
-    shape, fall = loss_calls.shown(bad[0]["target_shape"]), course.said(process, line.rows)
+    fall = course.said(process, line.rows)
     remedy = Remedy(
         fix="Mask attention so that no position sees a later one, in every layer that mixes positions.",
         code=unmasked.example(process, place),
@@ -94,7 +94,7 @@ def _unmasked(process: Process, line: Line, rows: list[Row], bad: list[Row], lim
     fault = LossFault(
         title="No causal mask: the model sees the next token it has to predict",
         summary=(
-            f"The targets {shape} of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
+            f"The targets of {line.function} are the next tokens of the model's input, and at {percent(seen)} "
             f"of them attention gives weight to that next token.{fall} It learns to copy what it sees. When it "
             "generates, there is no next token to see: the loss says nothing about the model."
         ),
