@@ -365,6 +365,39 @@ def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) 
 
 
 @pytest.mark.parametrize(
+    ("name", "dimensions", "line", "told"),
+    [
+        ("Ortho", (1, 2), "if p.grad is None or p.ndim != 2:", True),
+        ("Ortho", (1, 1), "if p.grad is None or p.ndim != 2:", False),  # others of that kind do change
+        ("Ortho", (1, 2), "", False),  # something else in the step may tell them apart
+        ("AdamW", (1, 2), "", False),
+        ("Ortho", (None, None), "if p.grad is None or p.ndim != 2:", False),  # a recording without them
+    ],
+)
+def test_a_step_that_passes_over_tensors_by_their_dimensions(
+    make, name: str, dimensions, line: str, told: bool
+) -> None:
+    """`if p.ndim != 2: continue`, of an optimizer that is given all parameters."""
+    rows = looks(1.0, parameter="norm.bias", **STILL, dimensions=dimensions[0]) + looks(dimensions=dimensions[1])
+    texts = [("optimizer-step", 10, "def step(self):"), ("by-dimensions", 17, line)]
+    texts.append(("optimizer", 90, f"opt = {name}(model.parameters(), lr=0.01)"))
+    sites = [
+        {"site": at, "role": role, "file": "a.py", "line": at, "function": "step", "source": text}
+        for role, at, text in texts
+        if text
+    ]
+    own = {"optimizer": 0, "name": name, "step_defined_at": 10 if name == "Ortho" else None, "made_at": 90}
+    finding = make.check("updates-not-applied", make.process(more={"parameters": rows}, sites=sites, optimizers=[own]))[
+        2
+    ]
+    assert ("All of these have 1 dimension, and all that change have 2 dimensions." in finding.summary) is told
+    assert ("Line 17 is the only place" in finding.summary) is told
+    assert ("opt = Ortho(own, lr=0.01)" in finding.fix_code) is told
+    if told:
+        assert finding.location.line == 17
+
+
+@pytest.mark.parametrize(
     ("line", "example"),
     [
         ('p = p - group["lr"] * p.grad', 'p.copy_(p - group["lr"] * p.grad)'),

@@ -18,7 +18,7 @@ from tracelyze.collectors.program.lines.assigned import averages, dropped, ignor
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import extents
-from tracelyze.collectors.program.lines.named import best_models, equalities, roles, singular
+from tracelyze.collectors.program.lines.named import best_models, dimensions, equalities, roles, singular
 from tracelyze.collectors.program.lines.settings import regions
 from tracelyze.collectors.signals.machine import script_lines
 from tracelyze.collectors.signals.machine.script_lines import ScriptLines
@@ -432,6 +432,26 @@ def test_steps_that_change_what_may_be_a_copy(text: str, found: bool) -> None:
     )
     *_, function = codes(source)
     assert rebinding.rebound(function) == [4] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("if p.grad is None or p.ndim != 2: continue", True),
+        ("if p.dim() == 2: p.add_(update)", True),
+        ("if len(p.shape) < 2: continue", True),
+        ("if p.shape[0] > p.shape[1]: update = update.T", False),
+        ("if len(group) > 2: continue", False),
+        ("update = update.view(-1) if ratio else update.sum(p.ndim - 1)", False),
+    ],
+)
+def test_steps_that_decide_by_dimensions(text: str, found: bool) -> None:
+    source = (
+        f"def step(self, update, ratio):\n    for group in self.groups:\n        for p in group:\n            {text}"
+    )
+    *_, function = codes(source)
+    assert dimensions.decided(function) == [4] * found
+    assert (("by-dimensions", 4) in roles.lines(function)) is found
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ PARAMETERS = Table(
         Column("parameter", "string", "", "name of the tensor in the model"),
         Column("dtype", "string", "", "dtype of the weights"),
         Column("elements", "int64", "", "elements of the tensor"),
+        Column("dimensions", "int16", "", "dimensions of the tensor"),
         Column("lr", "float64", "", "learning rate of its group"),
         Column("weight_norm", "float64", "", "L2 norm before the step"),
         Column("update_norm", "float64", "", "L2 norm of the difference that the step made"),

@@ -95,6 +95,7 @@ WRITTEN: Final = {
     "part-text": "gives an object another part",
     "autocast-text": "opens a region of autocast",
     "rebound": "computes an update and leaves the parameter as it was",
+    "by-dimensions": "decides by the number of dimensions of a tensor, in a function called step",
     "dropped": "computes a value and drops it",
     "dropped-state": "changes a state_dict() that nothing else holds",
     "best": "assigns what is named after the best model",

@@ -38,6 +38,7 @@ class SampledUpdates:
     unchanged_since: Floats  # share of elements that are as they were then
     zeros: Floats  # share of elements without a gradient
     expected: Floats  # size of rate times gradient against the weights, element by element, in the mean
+    dimensions: int | None = None  # of the tensor, where they were recorded
 
 
 @dataclass(frozen=True)
@@ -144,4 +145,5 @@ def _updates_of(parameters: Table, at: np.ndarray, parameter: str, dtype: str) -
         parameters["unchanged_since"][at],
         parameters["grad_zeros"][at],
         expected,
+        int(dimensions) if np.isfinite(dimensions := parameters["dimensions"][at[0]]) else None,
     )

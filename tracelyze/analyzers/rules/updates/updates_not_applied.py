@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
+from tracelyze.analyzers.computed.optimization.updates import (
+    SIXTEEN_BITS,
+    SampledUpdates,
+    keeps_no_copies,
+    sampled_updates,
+)
 from tracelyze.analyzers.evidence import edits, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_steps
+from tracelyze.analyzers.evidence.editing.optimizers import by_dimensions
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
@@ -25,17 +31,14 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    enough = [
-        updates
-        for updates in sampled_updates(optimization)
-        if updates.dtype not in SIXTEEN_BITS and _is_enough(updates, limits)
-    ]
+    sampled = [updates for updates in sampled_updates(optimization) if updates.dtype not in SIXTEEN_BITS]
+    enough = [updates for updates in sampled if _is_enough(updates, limits)]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
     if not (still := [updates for updates in enough if _never_moved(updates)]):
         changed = f"all of the {len(enough)} parameters that were" if len(enough) > 1 else "the one parameter that was"
         return Passed(f"steps changed {changed} sampled")
-    return _finding(optimization, still, len(enough))
+    return _finding(optimization, still, enough)
 
 
 def _never_stepped(process: Process) -> Outcome:
@@ -80,24 +83,27 @@ def _never_moved(updates: SampledUpdates) -> bool:
     return bool((updates.unchanged == 1.0).all() and (updates.reached == 1.0).all() and (between == 1.0).all())
 
 
-def _finding(optimization: Optimization, still: list[SampledUpdates], count: int) -> Finding:
+def _finding(optimization: Optimization, still: list[SampledUpdates], enough: list[SampledUpdates]) -> Finding:
     shown = listed([updates.parameter for updates in still], most=4)
     defined = optimization.process.site(optimization.facts.get("step_defined_at"))
     rebound = own_steps.rebound(optimization.process, defined)
     begin, end = _begins(optimization, still), int(max(updates.step[-1] for updates in still))
     at_zero = rebound is None and all(np.isposinf(updates.expected).all() for updates in still)
-    fix, code = own_steps.advice(rebound, at_zero)
+    known = bool(rebound) or at_zero or keeps_no_copies(optimization)
+    moves = [updates.dimensions for updates in enough if not _never_moved(updates)]
+    passed = None if known else by_dimensions.over(optimization, [updates.dimensions for updates in still], moves)
+    fix, code = (passed.fix, passed.code) if passed else own_steps.advice(rebound, at_zero)
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{len(still)} of {plural(count, 'sampled parameter')} never change, although the optimizer steps",
+        title=f"{len(still)} of {plural(len(enough), 'sampled parameter')} never change, although the optimizer steps",
         summary=(
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. They have gradients, the optimizer holds "
             "them, and their learning rate is not zero, but no step changes them."
             + own_steps.AT_ZERO * at_zero
-            + script_lines.said(rebound, own_steps.doing(rebound), "in it")
+            + (passed.why if passed else script_lines.said(rebound, own_steps.doing(rebound), "in it"))
         ),
         fix=fix,
         fix_code=code,
@@ -105,15 +111,15 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], count: int
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("parameters that never changed", shown),
-            Evidence("of the first of them", len(still[0].step), "measurements"),
+            Evidence(f"measurements of {still[0].parameter}", len(still[0].step), "measurements"),
             Evidence("size of these weights", 0)
             if np.isposinf(np.median(still[0].expected))
             else Evidence("rate times gradient, against its weights", float(np.median(still[0].expected))),
         ],
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
-        if len(still) == count
+        if len(still) == len(enough)
         else None,  # else some of it learned
-        location=rebound or defined or optimization.step_location,
+        location=rebound or (passed and passed.line) or defined or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors kept fixed on purpose by a custom optimizer.",
     )

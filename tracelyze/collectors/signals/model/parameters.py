@@ -47,8 +47,8 @@ class Parameters(Signal):
     needs = (*UNSEEN, NORMS)
     columns = columns_of(
         "parameters",
-        "time step optimizer parameter dtype elements lr weight_norm update_norm unchanged unchanged_reached "
-        "unchanged_since since grad_norm grad_largest grad_usual grad_zeros grad_finite closure",
+        "time step optimizer parameter dtype elements dimensions lr weight_norm update_norm unchanged "
+        "unchanged_reached unchanged_since since grad_norm grad_largest grad_usual grad_zeros grad_finite closure",
     )
     about = "Norms of every parameter, its gradient and its update; elements that a step left as they were."
     cost = "25 us per parameter tensor and sample"
@@ -163,6 +163,7 @@ class Parameters(Signal):
             "parameter": self._name(index, tensor),
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "elements": tensor.numel(),
+            "dimensions": tensor.dim(),
             "lr": rate_of(tracked.optimizer, tensor),
             "closure": self.progress.backwards > self.progress.backwards_at_step,
         }

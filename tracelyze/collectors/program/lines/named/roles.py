@@ -10,6 +10,7 @@ from typing import Final
 from tracelyze.collectors.program.lines.assigned.rebinding import rebound
 from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, names_of, names_stored
 from tracelyze.collectors.program.lines.loops.extents import loop_around
+from tracelyze.collectors.program.lines.named import dimensions
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 CALLED: Final[Mapping[str, frozenset[str]]] = {
@@ -84,7 +85,10 @@ _GENERATOR: Final = 0x20  # CO_GENERATOR
 def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
     """Roles and lines of a function: what it calls and assigns by the names above, and where it makes a data set."""
     known = {*code.co_names, *code.co_varnames, *code.co_cellvars}
-    found = dict.fromkeys(("rebound", line) for line in (rebound(code) if code.co_name == "step" else ()))
+    found: dict[tuple[str, int], None] = {}
+    if code.co_name == "step":
+        found |= dict.fromkeys(("rebound", line) for line in rebound(code))
+        found |= dict.fromkeys(("by-dimensions", line) for line in dimensions.decided(code))
     if not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
     before, owner = None, ""
