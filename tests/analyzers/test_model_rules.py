@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelyze.testing import SITES
+
 COUNT = 400
 LOOKS = [1, 2, 11, 16, 24, 36, 54, 81, 121, 181, 271, 391]
 
@@ -158,7 +160,9 @@ def test_layers_that_belong_together(make) -> None:
     assert make.check("linear-stack", make.process())[0] == "skipped"
 
 
-def answers(make: Any, ratio: float, loss: Any = None, function: str = "mse_loss", **more: Any) -> Any:
+def answers(
+    make: Any, ratio: float, loss: Any = None, function: str = "mse_loss", sites: Any = None, **more: Any
+) -> Any:
     at = [*range(20), 250, 390]
     rows = [
         {"step": step, "function": function, "site": 1, "training": True, "input_shape": "32x3", "value": 1.0,
@@ -166,7 +170,8 @@ def answers(make: Any, ratio: float, loss: Any = None, function: str = "mse_loss
         for step in at
     ]  # fmt: skip
     flat = np.random.default_rng(0).normal(1.0, 0.02, COUNT).tolist()
-    process = make.process(make.steps() | {"loss": flat if loss is None else loss}, more={"loss_calls": rows})
+    steps = make.steps() | {"loss": flat if loss is None else loss}
+    process = make.process(steps, sites=[*SITES, *(sites or ())], more={"loss_calls": rows})
     return make.check("constant-output", process)
 
 
@@ -184,6 +189,17 @@ def test_one_answer_to_everything(make) -> None:
     bounds = {"mse_loss": "a hundredth", "cross_entropy": "0.25%"}
     for function, squared in bounds.items():
         assert squared in answers(make, 0.01, function=function)[2].evidence[0].source
+
+
+def test_one_answer_where_two_arrays_are_each_shuffled(make: Any) -> None:
+    text = "def load(x, y, gen):\n    x = x[torch.randperm(len(x))]\n    y = y[torch.randperm(len(y))]"
+    where = {"role": "split", "file": "data.py", "function": "load", "excerpt": text, "excerpt_line": 1}
+    sites = [where | {"site": 60 + at, "line": at, "source": text.splitlines()[at - 1].strip()} for at in (2, 3)]
+    finding = answers(make, 0.01, sites=sites)[2]
+    assert (finding.location.file, finding.location.line) == ("data.py", 3)
+    assert "line 3 shuffles y, each into an order of its own" in finding.summary
+    assert finding.fix_code.splitlines()[0] == "order = torch.randperm(len(x))"
+    assert answers(make, 0.01)[2].fix.startswith("Print a few inputs with their targets")
 
 
 def test_answers_that_differ(make) -> None:

@@ -130,6 +130,11 @@ def shuffles_of(make: Any, lines: list[str], steps: Any = None) -> Any:
          "order = np.random.permutation(len(self.x))"),
         (["random.shuffle(texts)", "random.shuffle(stars)"], 22,
          "order = random.sample(range(len(texts)), len(texts))"),
+        (["maps = maps[torch.randperm(n, generator=gen)]", "kinds = kinds[torch.randperm(n, generator=gen)]"], 22,
+         "order = torch.randperm(len(maps), generator=gen)"),
+        (["x_train = rng.permutation(x_train)", "y_train = rng.permutation(y_train)"], 22,
+         "order = rng.permutation(len(x_train))"),
+        (["x, y = x[torch.randperm(len(x))], y[torch.randperm(len(y))]"], 21, "order = torch.randperm(len(x))"),
     ],
 )  # fmt: skip
 def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: int, order: str) -> None:
@@ -148,6 +153,9 @@ def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: in
         ["x = np.random.default_rng(0).permutation(x)", "y = np.random.default_rng(0).permutation(y)"],
         ["x = x[torch.randperm(len(x), generator=one)]", "y = y[torch.randperm(len(y), generator=other)]"],
         ["train_idx = rng.permutation(train_idx)", "test_idx = rng.permutation(test_idx)"],
+        ["x_train = rng.permutation(x_train)", "x_test = rng.permutation(x_test)"],
+        ["x = x[torch.randperm(n, generator=gen.manual_seed(3))]", "y = y[torch.randperm(n, generator=gen)]"],
+        ["x = x[torch.randperm(n, generator=seeded())]", "y = y[torch.randperm(n, generator=seeded())]"],
         ["order = rng.permutation(len(x))", "x, y = x[order], y[order]"],
         ["positives = rng.permutation(positives)", "negatives = rng.permutation(negatives)"],  # two kinds of samples
         ["rng.shuffle(x)", "rng.shuffle(y)", "rng.shuffle(z)"],

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 _NEAR: Final = 6  # lines
 _LOOP: Final = re.compile(r"^\s*(?:async\s+)?(?:for|while)\b")
-_NO_PAIR: Final = re.compile(  # what splits, orders, and other parts of the data are called
-    r"(?:^|_|\b)(?:train\w*|val\w*|valid\w*|test\w*|dev|eval\w*|idx\w*|ind\w*|ids?|order\w*|perm\w*|files?|paths?|names?"
-    r"|pos\w*|neg\w*|src|dst)(?:_|\b|$)",
+_PART: Final = re.compile(  # what parts of a split are called: one of them has a pair of its own
+    r"(?:^|_|\b)(train\w*|val\w*|valid\w*|test\w*|dev|eval\w*)(?:_|\b|$)", re.IGNORECASE
+)
+_NO_PAIR: Final = re.compile(  # what splits, and orders, are called, and two kinds of samples
+    r"(?:^|_|\b)(?:idx\w*|ind\w*|ids?|order\w*|perm\w*|files?|paths?|names?|pos\w*|neg\w*|src|dst)(?:_|\b|$)",
     re.IGNORECASE,
 )
 _RESEEDED: Final = re.compile(r"seed|RandomState|default_rng|set_state|set_rng_state|\bfork_rng\b")
@@ -88,59 +90,84 @@ class ShuffledApart:
         )
 
 
-def of(process: Process) -> Apart | LoadedApart | ShuffledApart | None:
+Unpaired = Apart | LoadedApart | ShuffledApart
+
+
+def of(process: Process) -> Unpaired | None:
     """What takes inputs and targets of other samples: a line that takes some by position, two loaders, or two arrays
     that are shuffled one after the other."""
     return _by_position(process) or _by_loaders(process) or _by_shuffles(process)
 
 
 def _by_shuffles(process: Process) -> ShuffledApart | None:
-    """The only two neighbouring lines of a function that shuffle whole arrays, of names that are no parts of a split,
-    by a generator that goes on from the first to the second."""
-    functions: dict[tuple[str, str], list[_Shuffled]] = {}
+    """The only two neighbouring statements of a function that shuffle whole arrays, of the same part of a split, by a
+    generator that goes on from the first to the second."""
+    functions: dict[tuple[tuple[str, str], str], list[_Shuffled]] = {}
     for place in {one.file_line: one for role in ("split", "shuffle") for one in process.locations(role)}.values():
-        one = _shuffled(process, place)
-        if one is not None:
-            functions.setdefault(place.file_function, []).append(one)
+        for one in _shuffled(process, place):
+            functions.setdefault((place.file_function, one.part), []).append(one)
     pairs = []
     for found in functions.values():
         first, *others = sorted(found, key=lambda one: one.place.line)
         if len(others) == 1 and _go_together(process, first, others[0]):
             pairs.append((first, others[0]))
-    if len(pairs) != 1:
+    if not pairs or len({first.place.file_function for first, _ in pairs}) > 1:
         return None
-    first, second = pairs[0]
+    first, second = min(pairs, key=lambda pair: pair[0].place.line)  # of several parts that of the training, mostly
     return ShuffledApart(second.place, second.named, first.place, first.named, _in_one_order(first, second))
 
 
 @dataclass(frozen=True)
 class _Shuffled:
-    """A statement that leaves an array in another order under the same name. `holder`: of the function that draws."""
+    """A statement that leaves an array in another order under the same name. `holder`: of the function that draws;
+    `generator`: what that is given to draw by."""
 
     place: Location
     named: str
     holder: str
+    generator: str = ""
+
+    @property
+    def part(self) -> str:
+        """Of a split, by its name."""
+        return " ".join(sorted(_PART.findall(self.named)))
 
 
-def _shuffled(process: Process, place: Location) -> _Shuffled | None:
-    """`x = rng.permutation(x)`, `x = x[torch.randperm(len(x))]`, `rng.shuffle(x)`."""
+def _shuffled(process: Process, place: Location) -> list[_Shuffled]:
+    """`x = rng.permutation(x)`, `x = x[torch.randperm(len(x))]`, `rng.shuffle(x)`, or two of them in one statement."""
     own = own_statement.at(process, place)
-    call = own.only_call("permutation", "randperm", "shuffle") if own is not None else None
-    holder = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
-    if own is None or call is None or not isinstance(holder, ast.Name | ast.Attribute) or call.keywords:
-        return None  # a generator that is made here, or given, may draw the same order twice
-    statement, draws = own.parsed.statement, ast.unparse(holder)
-    if isinstance(statement, ast.Expr) and statement.value is call and len(call.args) == 1:
-        named = ast.unparse(call.args[0]) if call.func.attr == "shuffle" else ""  # type: ignore[attr-defined]
+    statement = own.parsed.statement if own is not None else None
+    found: list[_Shuffled | None] = []
+    if isinstance(statement, ast.Expr):
+        found.append(_of_value(place, None, statement.value))
     elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        named, value = ast.unparse(statement.targets[0]), statement.value
-        whole = value is call and [ast.unparse(one) for one in call.args] == [named]
-        through = isinstance(value, ast.Subscript) and value.slice is call and ast.unparse(value.value) == named
-        named = named if whole or through else ""
-    else:
+        target, value = statement.targets[0], statement.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            found += [_of_value(place, *both) for both in zip(target.elts, value.elts, strict=False)]
+        else:
+            found.append(_of_value(place, target, value))
+    return [one for one in found if one is not None]
+
+
+def _of_value(place: Location, target: ast.expr | None, value: ast.expr) -> _Shuffled | None:
+    """An expression that shuffles what the target names, or its only argument where there is no target."""
+    call = value.slice if isinstance(value, ast.Subscript) else value
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
-    simple = re.fullmatch(r"[A-Za-z_][\w.]*", named) is not None and not _NO_PAIR.search(named)
-    return _Shuffled(place, named, draws) if simple else None
+    holder, draws, given = call.func.value, call.func.attr, [one for one in call.keywords if one.arg == "generator"]
+    by_name = all(isinstance(one, ast.Name | ast.Attribute) for one in (holder, *(one.value for one in given)))
+    if not by_name or len(call.keywords) > len(given) or draws not in ("permutation", "randperm", "shuffle"):
+        return None  # a generator that is made here, or a seed that is given, may draw the same order twice
+    arguments = [ast.unparse(one) for one in call.args]
+    if target is None:
+        named = arguments[0] if draws == "shuffle" and value is call and len(arguments) == 1 else ""
+    else:
+        named = ast.unparse(target)
+        through = isinstance(value, ast.Subscript) and ast.unparse(value.value) == named
+        named = named if through or (value is call and arguments == [named]) else ""
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", named) or _NO_PAIR.search(named):
+        return None
+    return _Shuffled(place, named, ast.unparse(holder), "".join(ast.unparse(one.value) for one in given))
 
 
 def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
@@ -148,7 +175,7 @@ def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
     between = range(first.place.line, second.place.line + 1)
     text = recorded_text.of_function(process, first.place)
     known = all(number in text for number in between) and len(between) <= _NEAR
-    apart = first.named != second.named and first.holder == second.holder
+    apart = first.named != second.named and (first.holder, first.generator) == (second.holder, second.generator)
     return known and apart and not any(_RESEEDED.search(text[number]) for number in between)
 
 
@@ -159,7 +186,8 @@ def _in_one_order(first: _Shuffled, second: _Shuffled) -> str:
         lists = f"[{one}[i] for i in order], [{other}[i] for i in order]"
         return f"order = random.sample(range(len({one})), len({one}))\n{one}, {other} = {lists}"
     drawn = "randperm" if holder == "torch" else "permutation"
-    return f"order = {holder}.{drawn}(len({one}))\n{one}, {other} = {one}[order], {other}[order]"
+    by = f", generator={first.generator}" if first.generator else ""
+    return f"order = {holder}.{drawn}(len({one}){by})\n{one}, {other} = {one}[order], {other}[order]"
 
 
 def _by_loaders(process: Process) -> LoadedApart | None:

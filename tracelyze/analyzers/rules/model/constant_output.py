@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.data import loss_calls, predictions
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.targets import alike_in_validation
+from tracelyze.analyzers.evidence.datasets import rows_apart
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -27,6 +28,12 @@ _TERMS = "print(error.item(), (weight * penalty).item())  # the terms of the los
 BOTH_TERMS = (
     "Print both terms of the loss, and weigh them so that neither is a hundred times the other at the start: a mean "
     "over elements beside a mean, not beside a sum."
+)
+UNPAIRED_FIX = (
+    "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on one small "
+    "batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing about the "
+    "targets: check how the training differs from this loop. If not, look for dead units, a learning rate that is too "
+    "high, or a loss term that keeps the output constant."
 )
 GIVEN_UP_FIX = (
     "Give the other terms less weight, or reduce all alike: a sum over a batch counts for far more than a mean over "
@@ -62,17 +69,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
-    remedy = Remedy(
-        fix=BOTH_TERMS
-        if found.part is not None
-        else GIVEN_UP_FIX
-        if found.first is not None
-        else "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on one "
-        "small batch only. If its loss falls to nearly zero, the model is wired up and can learn, which says nothing "
-        "about the targets: check how the training differs from this loop. If not, look for dead units, a learning "
-        "rate that is too high, or a loss term that keeps the output constant.",
-        code=_terms(process, line) or _TERMS if instead else flat_losses.ONE_BATCH,
-    )
+    apart = None if instead else rows_apart.of(process)
     fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
@@ -85,8 +82,9 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
                 + alike_in_validation.given_up(found)
             )
+            + (apart.said() if apart is not None else "")
         ),
-        remedy=remedy,
+        remedy=_remedy(process, found, apart),
         evidence=[
             Evidence(
                 f"deviation of the predictions over that of the targets{', in validation' * bool(found.validated)}",
@@ -105,6 +103,17 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     )
     finding = loss_calls.finding(process, line, stretch, limits, RULE.id, fault)
     return replace(finding, first_step=int(line.rows[0]["step"]) + 1) if instead else finding
+
+
+def _remedy(process: Process, found: Constant, apart: rows_apart.Unpaired | None) -> Remedy:
+    """What to do. `apart`: what puts inputs beside targets of other samples, where the script's text has it."""
+    if found.part is not None or found.first is not None:
+        fix = BOTH_TERMS if found.part is not None else GIVEN_UP_FIX
+        return Remedy(fix=fix, code=_terms(process, found.line) or _TERMS)
+    if apart is not None:
+        code = apart.example or flat_losses.ONE_BATCH
+        return Remedy(fix=apart.fix or UNPAIRED_FIX, code=code, diff=apart.diff, place=apart.place)
+    return Remedy(fix=UNPAIRED_FIX, code=flat_losses.ONE_BATCH)
 
 
 def _terms(process: Process, line: Line) -> str:
