@@ -600,15 +600,19 @@ def test_killed_for_its_processor_time(make) -> None:
     source = "resource.setrlimit(resource.RLIMIT_CPU, (budget, budget))"
     sets = {"site": 77, "role": "limit", "file": "a.py", "line": 28, "function": "guard", "source": source}
 
-    def told(limit: float | None, end: str = "vanished") -> Any:
+    def told(limit: float | None, end: str = "vanished", sites: Any = (sets,)) -> Any:
         used = [1.0 * at for at in range(10)]
         samples = {"time": used, "cpu_seconds": used, "cpu_limit": [limit] * 10, "host_available": [20e9] * 10}
-        return make.check("killed", make.process(samples=samples, end=Exit(end), sites=[sets]))[2]
+        return make.check("killed", make.process(samples=samples, end=Exit(end), sites=list(sites)))[2]
 
     finding = told(10.0)
     assert finding.title.endswith("its processor time was used up")
     assert "RLIMIT_CPU" in finding.summary
-    assert "ulimit -t" in finding.fix
+    assert finding.fix.startswith("Raise the limit that line 28 sets, or take it away. It counts in seconds, of all")
+    assert "`ulimit -t` in the shell" in told(10.0, sites=[]).fix
+    (used,) = [one for one in finding.evidence if one.name == "processor time used"]
+    assert (used.value, used.threshold) == ("9 s", "10 s")
+    assert "SIGALRM" not in finding.summary
     assert "memory" not in finding.summary
     assert finding.location.line == 28, "the script sets the limit itself"
     for limit in (3600.0, None):

@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from tracelyze.analyzers.evidence import script_lines
+from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import duration
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-FIX: Final = (
+_HERE: Final = "Raise the limit that line {line} sets, or take it away. It counts in seconds"
+_ELSEWHERE: Final = (
     "Raise the limit of processor time, or take it away: `ulimit -t` in the shell or the job's script, "
-    "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. Both count in seconds, of all threads together. Save "
-    "checkpoints, so that the next run can resume. A handler of SIGXCPU can save them where the hard limit lies above "
-    "the soft one."
+    "resource.setrlimit(resource.RLIMIT_CPU, ...) in the program. Both count in seconds"
 )
+_SAVE: Final = (
+    ", of all threads together. Save checkpoints, so that the next run can resume. A handler of SIGXCPU can save them "
+    "where the hard limit lies above the soft one."
+)
+
+
+class UsedUp(NamedTuple):
+    """Processor time in seconds: what a process had used when it was last looked at, and the limit that it was near."""
+
+    used: float
+    allowed: float
+
+    @property
+    def said(self) -> str:
+        """A sentence."""
+        return (
+            f" It had used {duration(self.used)} of processor time when last looked at, of {duration(self.allowed)} "
+            "that it was allowed (RLIMIT_CPU): the kernel ends a process there."
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """What was used beside the limit."""
+        return Evidence("processor time used", duration(self.used), "", duration(self.allowed), "RLIMIT_CPU")
+
+
+def fix(place: Location | None) -> str:
+    """What to do about a limit; `place`: the line of the script that sets it."""
+    return (_ELSEWHERE if place is None else _HERE.format(line=place.line)) + _SAVE
 
 
 def place(process: Process) -> Location | None:
@@ -26,20 +55,14 @@ def place(process: Process) -> Location | None:
     return script_lines.only(process, "limit", r"\bRLIMIT_CPU\b")
 
 
-def reached(process: Process, unseen: float) -> str:
-    """A sentence, if the limit was within `unseen` seconds of the last look, at the pace of the looks before."""
+def reached(process: Process, unseen: float) -> UsedUp | None:
+    """What was used up, if the limit was within `unseen` seconds of the last look, at the pace of the looks before."""
     samples = process.samples
     limit, used, time = samples["cpu_limit"], samples["cpu_seconds"], samples["time"]
     seen = np.isfinite(limit) & np.isfinite(used) & np.isfinite(time)
     if not seen.any():
-        return ""
+        return None
     limit, used, time = limit[seen], used[seen], time[seen]
     passed = np.diff(time)
     pace = float(np.max(np.diff(used)[passed > 0] / passed[passed > 0], initial=0.0))
-    if used[-1] + pace * unseen < limit[-1]:
-        return ""
-    had, allowed = duration(float(used[-1])), duration(float(limit[-1]))
-    return (
-        f" It had used {had} of processor time when last looked at, of {allowed} "
-        "that it was allowed (RLIMIT_CPU): the kernel ends a process there."
-    )
+    return UsedUp(float(used[-1]), float(limit[-1])) if used[-1] + pace * unseen >= limit[-1] else None

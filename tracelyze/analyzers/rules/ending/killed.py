@@ -27,6 +27,10 @@ FIX = (
     "scheduler's log (`sacct`, `kubectl describe pod`) names time limits, memory limits and pre-emption. torchrun and "
     "the shell print the exit code, which names the signal. Save checkpoints, so that the next run can resume."
 )
+STOPPED = (
+    "It just stopped: it got a signal that leaves no message (SIGKILL, or an unhandled SIGALRM, SIGHUP or similar), or "
+    "the power failed."
+)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -77,21 +81,20 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     else:
         ending = Ending(f"{who} was killed {when}")
         title = f"{ending.what} and left no message"
-        summary = (
-            "It just stopped: it got a signal that leaves no message (SIGKILL, or an unhandled SIGALRM, SIGHUP or "
-            "similar), or the power failed."
-        )
+        summary = STOPPED
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
     summary += f" The recording ends after {at}." if last else " No step was recorded."
     fix = FIX_SIGNAL if end.kind == "signal" else FIX
-    used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else ""
+    used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else None
+    place = processor_limit.place(process) if used_up else exits.place_of(end, process.sites.text("file"))
     if starved and left is not None:
         ending = Ending(f"{who} was killed {when}", "memory-likely")
         title = f"{ending.what}: host memory most likely ran out"
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif used_up:
-        title, summary, fix = f"{ending.what}: its processor time was used up", summary + used_up, processor_limit.FIX
+        title, fix = f"{ending.what}: its processor time was used up", processor_limit.fix(place)
+        summary = summary.replace(STOPPED, f"It just stopped.{used_up.said}")
     elif end.kind == "vanished" and left is not None:
         guess = f" When last looked at, {size(left)} of memory were free, so it was probably not killed for memory"
         guess += ", unless it asked for that much at once."
@@ -101,7 +104,6 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         summary += f" When its thread was last sampled, it was in line {seen.line}."
     if stopped:
         summary += f" Before that, {stopped}; what happened afterwards was not recorded."
-    place = processor_limit.place(process) if used_up else exits.place_of(end, process.sites.text("file"))
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -114,8 +116,9 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         first_second=max(seconds, default=None),
         evidence=[
             Evidence("how it ended", end.kind), Evidence("last recorded step", last, "steps"),
+            *([used_up.evidence] if used_up else []),
             *([Evidence("memory left to the process", size(left), "", f"{percent(limits['left'])} of all",
-                        limits.source("left"))] if left is not None else []),
+                        limits.source("left"))] if left is not None and not used_up else []),
         ],
         location=place or seen,
         seen_at=seen if used_up and place else None,
