@@ -71,6 +71,30 @@ def test_a_sampler_that_draws_the_frequent_class_the_more(make, held, line) -> N
     assert finding.fix.startswith("Weight each sample") == (line == 13)
 
 
+@pytest.mark.parametrize(
+    ("call", "loader", "code"),
+    [
+        ("trainer.train()", 0, "def _get_train_sampler(self, *args):"),
+        ("opt.step()", 0, "loader = DataLoader(x, sampler=sampler)"),
+        ("opt.step()", None, "index = torch.multinomial(weights, batch_size"),
+    ],
+)
+def test_rare_classes_are_drawn_where_batches_are_made(make, call: str, loader: int | None, code: str) -> None:
+    """By the Trainer's own method, by the script's loader, or by the loop."""
+    place = {"file": "a.py", "function": "main", "excerpt_line": 15}
+    made = call if "train" in call else "loader = DataLoader(x, shuffle=True)"
+    sites = [
+        place | {"site": 2, "role": "dataloader", "line": 15, "source": made, "excerpt": made},
+        place | {"site": 3, "role": "step", "line": 17, "source": call},
+    ]
+    tables = {name: list(skewed(make).tables[name].records()) for name in ("batches", "loss_calls")}
+    loaders = [{"loader": 0, "dataset": "Cards", "length": 10, "batch_size": 64, "made_at": 2}] * (loader is not None)
+    steps = make.steps() | {"loader": [loader] * 400}
+    finding = make.check("class-imbalance", make.process(steps, sites=sites, loaders=loaders, more=tables))[2]
+    assert code in finding.fix_code
+    assert ("DataLoader" in finding.fix_code) == code.startswith("loader")
+
+
 def test_batches_that_were_looked_at_because_of_their_loss_say_nothing_of_the_shares(make) -> None:
     """A rare class costs more, so that such batches hold more of it than others do."""
     process = skewed(make)

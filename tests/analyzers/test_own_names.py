@@ -158,6 +158,23 @@ def test_a_trainer_stops_by_its_callbacks(make, line: str, callback: str) -> Non
     assert callback in own if callback else own == trainer_examples.STOP_EARLY
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            "trainer.fit(model)",
+            "def on_after_backward(self):  # of the LightningModule\n    print([n for n, p in self.",
+        ),
+        ("trainer.train()", "model=None, **kwargs):\n        print([n for n, p in model.named_parameters()"),
+        ("optimizer.step()", "loss.backward()\nprint("),
+    ],
+)
+def test_gradients_are_looked_at_where_a_trainer_has_them(make, line: str, code: str) -> None:
+    site = {"site": 1, "role": "step", "file": "a.py", "line": 3, "function": "main", "source": line}
+    process = make.process(make.steps() | {"grads_none": [8] * 400}, sites=[site])
+    assert code in make.check("zero-gradients", process)[2].fix_code
+
+
 @pytest.mark.parametrize("role", ["step", "backward"])
 @pytest.mark.parametrize(
     ("line", "setting"),

@@ -28,6 +28,13 @@ _INTERVAL: Final = (
     "# what configure_optimizers returns:\n"
     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "epoch"}}'
 )
+_LOOK: Final = re.compile(r"\Aloss\.backward\(\)\n(?P<look>print\(.*\))\Z")
+_LOOK_BY: Final = {
+    "fit": "def on_after_backward(self):  # of the LightningModule\n    {look}",
+    "train": "# before it trains:\nclass Look(TrainerCallback):\n"
+    "    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):\n        {look}\n\n"
+    "{trainer}.add_callback(Look())",
+}
 _WORKERS: Final = re.compile(
     r"^.*= DataLoader\(.*num_workers=(?P<workers>\d+)(?P<stay>.*persistent_workers=True)?.*\)$", re.MULTILINE
 )
@@ -70,6 +77,10 @@ def in_example(code: str, process: Process) -> str:
         return _STOPPED_BY[method]
     if code == HALVED:
         return re.sub(r"\btrainer\b", trainer, _HALVED_BY[method])
+    look = _LOOK.match(code)
+    if look is not None:
+        said = look["look"].replace("model.", "self.") if method == "fit" else look["look"]
+        return _LOOK_BY[method].format(look=said, trainer=trainer)
     if method == "fit":
         code = _PER_BATCH.sub(_INTERVAL.replace('"epoch"', '"step"'), _SCHEDULER.sub(_INTERVAL, code))
         code = _CLIP.sub(rf"{trainer}.gradient_clip_val = \g<norm>  # before fit", code)

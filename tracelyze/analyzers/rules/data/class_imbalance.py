@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import class_shares
 from tracelyze.analyzers.computed.targets import one_answer
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
 
+BY_TRAINER = """
+class BalancedTrainer(Trainer):  # in place of Trainer
+    def _get_train_sampler(self, *args):
+        return sampler"""
+DRAWN = "index = torch.multinomial(weights, batch_size, replacement=True)  # the samples of a batch"
 WEIGH = ". Unless you already do, weight the classes in the loss, or sample the rare ones more often."
 
 
@@ -68,10 +76,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         if drawn
         else "Judge the model by precision and recall, or by the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
-        fix_code=class_shares.SAMPLED
-        + loader_arguments.example(process, optimization.loader, {"sampler": "sampler"}, dropped="shuffle")
-        if exact or weighed
-        else class_shares.weighed(process),
+        fix_code=_sampled(process, optimization.loader) if exact or weighed else class_shares.weighed(process),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -85,6 +90,17 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
     )
+
+
+def _sampled(process: Process, loader: Mapping[str, Any]) -> str:
+    """Rare classes drawn more often: by the call that makes the loader, by the method of a trainer that makes it, or by
+    the indices of a loop that draws its batches itself."""
+    weights = class_shares.SAMPLED
+    if not loader:
+        return f"{weights.partition(chr(10))[0]}\n{DRAWN}"
+    if held_generators.by_trainer(process, loader):
+        return f"{weights}{BY_TRAINER}"
+    return f"{weights}{loader_arguments.example(process, loader, {'sampler': 'sampler'}, dropped='shuffle')}"
 
 
 RULE = Rule(

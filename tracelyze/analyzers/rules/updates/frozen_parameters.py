@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but biases and normalisations is left."
 LOOK = "If they should train, find what cuts them off from the loss."
+USE = "If they should train, have forward call them, or the script take the branch that does."
 LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
 NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
@@ -67,7 +68,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
     process = optimization.process
     change = script_lines.cut(process) if ran else _made_at(process, row)
     least, source = limits.against("share")
-    opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT)
+    opened, code = graphs.uncut(process, change) if ran and change else (LOOK, LEFT) if ran else (USE, "")
     severity: Severity = "warning" if ran and share >= least else "info"
     return Finding(
         rule=RULE.id,
