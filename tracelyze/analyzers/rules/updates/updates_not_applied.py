@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.updates import (
-    SIXTEEN_BITS,
-    SampledUpdates,
-    keeps_no_copies,
-    sampled_updates,
-)
+from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
 from tracelyze.analyzers.evidence import edits, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_steps
 from tracelyze.analyzers.evidence.editing.optimizers import by_dimensions
@@ -89,9 +84,9 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
     rebound = own_steps.rebound(optimization.process, defined)
     begin, end = _begins(optimization, still), int(max(updates.step[-1] for updates in still))
     at_zero = rebound is None and all(np.isposinf(updates.expected).all() for updates in still)
-    known = bool(rebound) or at_zero or keeps_no_copies(optimization)
     moves = [updates.dimensions for updates in enough if not _never_moved(updates)]
-    passed = None if known else by_dimensions.over(optimization, [updates.dimensions for updates in still], moves)
+    passed = by_dimensions.over(optimization, [updates.dimensions for updates in still], moves)
+    passed = None if rebound or at_zero else passed
     fix, code = (passed.fix, passed.code) if passed else own_steps.advice(rebound, at_zero)
     return Finding(
         rule=RULE.id,
@@ -119,7 +114,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
         cost=timing.cost_of(optimization, np.ones(len(optimization.steps), dtype=bool))
         if len(still) == len(enough)
         else None,  # else some of it learned
-        location=rebound or (passed and passed.line) or defined or optimization.step_location,
+        location=rebound or (passed.line if passed else defined) or optimization.step_location,
         seen_at=optimization.step_location,
         false_alarm="Tensors kept fixed on purpose by a custom optimizer.",
     )

@@ -10,7 +10,7 @@ from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
 FARTHEST: Final = 80  # lines from the head of a step: what stands further below is another class's
@@ -22,24 +22,21 @@ class Passed(NamedTuple):
     why: str
     fix: str
     code: str
-    line: Location | None
+    line: Location
 
 
 def over(optimization: Optimization, stays: list[int | None], moves: list[int | None]) -> Passed | None:
     """What to say where the numbers of dimensions alone tell which tensors the step leaves as they are (`stays`) and
-    which it changes (`moves`): a library's step, or one of the script's own that decides by them in a single line."""
+    which it changes (`moves`), and a single line of the script's own step decides by them."""
     if not moves or None in stays or None in moves or set(stays) & set(moves):
         return None
-    defined = optimization.process.site(optimization.facts.get("step_defined_at"))
-    line = _decides(optimization.process, defined)
-    if defined is not None and line is None:
+    line = _decides(optimization)
+    if line is None:
         return None
     left, changed = (sorted({int(one) for one in those if one is not None}) for those in (stays, moves))
-    by = (
-        f" Line {line.line} is the only place in the optimizer's step that decides by them." if line is not None else ""
-    )
     return Passed(
-        f" All of these have {_counted(left)}, and all that change have {_counted(changed)}.{by}",
+        f" All of these have {_counted(left)}, and all that change have {_counted(changed)}. Line "
+        f"{line.line} is the only place in the optimizer's step that decides by them.",
         "Give the tensors that the step leaves alone to another optimizer, such as AdamW, that steps and clears beside "
         "it. Or update them in this step, too.",
         _divided(optimization, changed[0]) if len(changed) == 1 else "",
@@ -52,11 +49,12 @@ def _counted(numbers: list[int]) -> str:
     return f"{', '.join(map(str, others))} or {plural(last, 'dimension')}" if others else plural(last, "dimension")
 
 
-def _decides(process: Process, defined: Location | None) -> Location | None:
+def _decides(optimization: Optimization) -> Location | None:
     """The only line of the optimizer's own step that decides by the number of dimensions."""
+    defined = optimization.process.site(optimization.facts.get("step_defined_at"))
     if defined is None:
         return None
-    lines = [one for one in process.locations("by-dimensions") if one.file == defined.file]
+    lines = [one for one in optimization.process.locations("by-dimensions") if one.file == defined.file]
     lines = [one for one in lines if 0 < one.line - defined.line <= FARTHEST]
     return lines[0] if len(lines) == 1 else None
 
