@@ -53,3 +53,58 @@ def test_the_copy_with_padding_ignored(source: str, given: dict[str, Any], expec
         out = dict(given)
         exec(code, {"out": out})
         assert out["labels"] == [[5, 6, -100], [7, -100, -100]]
+
+
+COLLATE = """\
+        return {{
+            "input_ids": ids,
+            {mask}
+            # the model shifts them itself
+            "labels": {value},
+        }}"""
+
+
+def given(make: Any, text: str, function: str = "__call__", more: Any = ()) -> Any:
+    """A script that gives labels in a dictionary of this text, which begins at line 10."""
+    lines = text.split("\n")
+    at = next(number for number, line in enumerate(lines) if "labels" in line)
+    row = place(10 + at, lines[at].strip(), "labels-given", function) | {"excerpt": text, "excerpt_line": 10}
+    return make.process(sites=[place(9, "trainer.train()", "step"), row, *more])
+
+
+@pytest.mark.parametrize(
+    ("mask", "value", "line", "edited"),
+    [
+        ('"attention_mask": real,', "ids.clone()", 14, '"labels": ids.masked_fill(real == 0, -100),'),
+        ('"attention_mask": (ids != 0).long(),', "ids.clone()", 14, "ids.masked_fill((ids != 0).long() == 0, -100)"),
+        ('"attention_mask": real,', "ids", 14, ""),  # a tensor, or lists
+        ('"attention_mask": real,', "list(ids)", 14, ""),
+        ('"attention_mask": real,', "ids[:]", 14, ""),
+        ("", "ids.clone()", 14, ""),  # what padding is, is not known
+        ('"attention_mask": torch.ones_like(ids),', "ids.clone()", None, ""),  # nothing is filled up yet
+        ('"attention_mask": real,', "targets.clone()", None, ""),  # no copy of the ids
+        ('"attention_mask": real,', "ids[1:]", None, ""),
+    ],
+)
+def test_a_copy_that_a_dictionary_is_given(make: Any, mask: str, value: str, line: int | None, edited: str) -> None:
+    process = given(make, COLLATE.format(mask=mask or "# no mask", value=value))
+    made = copied_labels.line(process, Location("a.py", 9, "main", "trainer.train()"))
+    assert (made and made.line) == line
+    entry = copied_labels.entry(process, made)
+    edit = copied_labels.edit(entry) if entry is not None else None
+    assert (edit is not None) == bool(edited)
+    if edit is not None:
+        assert edited in "\n".join(edit.added)
+        assert [one for one in edit.added if one not in edit.removed] == [edit.added[4]], "nothing else changes"
+
+
+def test_where_a_copy_in_a_dictionary_is_not_named(make: Any) -> None:
+    seen = Location("a.py", 9, "main", "trainer.train()")
+    text = "    return dict(input_ids=ids, labels=ids.clone())"
+    assert copied_labels.line(given(make, text), seen).line == 10
+    reads = place(8, "def __getitem__(self, i):", "dataset", "__getitem__")
+    assert copied_labels.line(given(make, text, "__getitem__", [reads]), seen) is None, "others fill it up later"
+    assigns = [place(40, LABELS, "labels", "train"), place(60, LABELS, "labels", "test")]
+    assert copied_labels.line(given(make, text, more=assigns), seen) is None, "labels are assigned elsewhere"
+    second = place(70, '"labels": ids.clone(),', "labels-given", "collate_for_test")
+    assert copied_labels.line(given(make, text, more=[second]), seen) is None, "which of them is not known"

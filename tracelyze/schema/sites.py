@@ -85,6 +85,7 @@ WRITTEN: Final = {
     "ends": "compares with an end symbol",
     "ignored": "holds the number that losses ignore, -100",
     "mask-given": "gives the model its attention mask",
+    "labels-given": "gives labels in a dictionary",
     "shift": "shifts by one position",
     "length": "cuts to a length in a function that makes labels",
     "slope": "takes a gradient without a graph of it",

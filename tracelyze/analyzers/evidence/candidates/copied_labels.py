@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
-_IDS, _MASK, _IGNORED = "input_ids", "attention_mask", -100
+_IDS, _MASK, _LABELS, _IGNORED = "input_ids", "attention_mask", "labels", -100
 _COPIES: Final = ("list", "copy", "deepcopy")
+_SAMPLES: Final = ("dataset", "sample")  # functions that read one sample, which others may fill up later
+
+
+class Entry(NamedTuple):
+    """Labels that a dictionary is given as a copy of its ids: the statement, their value, the ids as they are written,
+    and the attention mask beside them."""
+
+    own: OwnStatement
+    value: ast.expr
+    ids: str
+    mask: ast.expr | None
 
 
 def line(process: Process, seen: Location | None) -> Location | None:
@@ -23,7 +35,66 @@ def line(process: Process, seen: Location | None) -> Location | None:
         return None
     loops = {one.file_line for one in process.locations("step")}
     given = seen.file_line in loops or "labels=" in seen.source.replace(" ", "")
-    return script_lines.only(process, "labels") if given else None
+    return made(process) if given else None
+
+
+def made(process: Process) -> Location | None:
+    """The only line that assigns labels. In a script that assigns none, the only one that has a dictionary hold a copy
+    of the ids as labels, where padding is known to be beside it: not in what reads a sample without its mask."""
+    if process.locations("labels"):
+        return script_lines.only(process, "labels")
+    lines = list({one.file_line: one for one in process.locations("labels-given")}.values())
+    found = entry(process, lines[0]) if len(lines) == 1 else None
+    if found is None or (found.mask is None and lines[0].file_function in process.functions(*_SAMPLES)):
+        return None
+    return lines[0] if found.mask is None or not _is_all_ones(found.own, found.mask) else None
+
+
+def entry(process: Process, place: Location | None) -> Entry | None:
+    """The labels of the only dictionary in the statement at a place, where they are a copy of its ids."""
+    own = own_statement.at(process, place)
+    found = [given for node in ast.walk(own.parsed.tree) if _LABELS in (given := _entries(node))] if own else []
+    if own is None or len(found) != 1 or _IDS not in found[0]:
+        return None
+    value, ids = found[0][_LABELS], own.parsed.text_of(found[0][_IDS])
+    return Entry(own, value, ids, found[0].get(_MASK)) if own.parsed.text_of(_copied(value)) == ids else None
+
+
+def edit(found: Entry) -> Diff | None:
+    """The entry with padding ignored by the mask beside it; None where it may hold lists, which are no tensors."""
+    clones = isinstance(found.value, ast.Call) and parsed_line.name_of(found.value.func) == "clone"
+    if found.mask is None or not clones:
+        return None
+    mask, ids = found.own.parsed.operand(found.mask), found.own.parsed.operand(_copied(found.value))
+    masked = f"{ids}.masked_fill({mask} == 0, {_IGNORED})"
+    return found.own.changed(found.own.parsed.with_parts({found.value: masked}))
+
+
+def _entries(node: ast.AST) -> dict[str, ast.expr]:
+    """What a dictionary that is written out holds, by the names of its entries."""
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+    if isinstance(node, ast.Call) and parsed_line.name_of(node.func) == "dict":
+        return {one.arg: one.value for one in node.keywords if one.arg is not None}
+    return {}
+
+
+def _copied(value: ast.expr) -> ast.expr:
+    """What a value is a copy of; itself where it is none."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
+        return value.func.value if value.func.attr in ("clone", "copy") else value
+    if isinstance(value, ast.Call) and len(value.args) == 1 and parsed_line.name_of(value.func) in _COPIES:
+        return value.args[0]
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+        return value if value.slice.lower or value.slice.upper or value.slice.step else value.value
+    return value
+
+
+def _is_all_ones(own: OwnStatement, mask: ast.expr) -> bool:
+    """Whether a mask attends to everything: nothing is filled up there yet."""
+    text = own.parsed.text_of(mask).replace(" ", "")
+    return "ones" in text or text.startswith("[1]*")
 
 
 def masked(place: Location) -> str:

@@ -73,9 +73,9 @@ def _finding(process: Process, line: Line, rows: list[Row], counted: list[Row], 
         title=f"Padding counts in the loss: {least} of the targets of {line.function}",
         summary=(
             f"Short sequences are padded at the end, and {line.function} counts these positions like all others: "
-            f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. Real "
-            "tokens count for less in each step, and the loss says less about them: most models soon name padding, and "
-            "then it looks better than they are."
+            f"{least} of its targets in {plural(len(rows), 'call')} that were looked at, all of class {value}. Most "
+            "models soon know padding by heart: the loss then looks better than the model is, and real tokens count "
+            "for less in each step."
         ),
         remedy=_remedy(process, line, counted, value),
         evidence=[
@@ -98,7 +98,9 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
     made = copied_labels.line(process, line.location)
     if made is not None:
-        return Remedy(fix, copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored), made)
+        entry = copied_labels.entry(process, made)
+        code = copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored)
+        return Remedy(fix, code, made, copied_labels.edit(entry) if entry and ignored == UNSET else None)
     others = {row.get("pad_elsewhere") for row in counted}
     if others != {0}:
         more = f" If no real token has class {value}, setting it as ignore_index is enough."

@@ -189,6 +189,7 @@ class ScriptLines(Signal):
             ("average-update", averages.updating),
             ("setting", named_arguments.lines),
             ("mask-given", given_masks.lines),
+            ("labels-given", given_masks.labels),
             ("shift", slices.shifts),
             ("length", slices.lengths),
             ("slope", slopes.without_graph),
