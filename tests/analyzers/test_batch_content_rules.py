@@ -97,6 +97,7 @@ def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
     assert status == "fired", reason
     assert (finding.severity, finding.location.line, finding.first_step) == ("critical", 12, 1)
     assert "first batch of Images, of 50 batches" in finding.title
+    assert "train_step(" not in finding.fix_code, "what the script calls its step is not known"
     made_up = first_batches(make, list(range(10)))  # by a dataset that draws its samples at random
     overfit = first_batches(make, ["a"] * 10, "trainer.fit(model, loader)")
     for look_alike in (made_up, overfit):

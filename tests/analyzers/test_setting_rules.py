@@ -133,6 +133,21 @@ FLAT = [0.01] * COUNT
 
 
 @pytest.mark.parametrize(
+    ("rates", "source", "fix", "code"),
+    [
+        ([0.0] * COUNT, {}, "Give the optimizer a rate above zero", "lr=0.001"),
+        ([0.01] * 100 + [0.0] * 300, {}, "Look at the line that sets the rate", ""),
+        ([0.0] * COUNT, {"source": {"kind": "csv"}}, "Give the schedule the actual number", "T_max"),  # not known
+    ],
+)
+def test_a_rate_of_zero_that_no_scheduler_makes(make, rates: list[float], source: Any, fix: str, code: str) -> None:
+    finding = make.check("learning-rate-schedule", make.process(make.steps() | {"lr": rates}, facts=source))[2]
+    assert finding.fix.startswith(fix)
+    assert code in finding.fix_code
+    assert bool(finding.fix_code) == bool(code)
+
+
+@pytest.mark.parametrize(
     ("rates", "row", "words"),
     [
         ([0.0] * COUNT, scheduler("LambdaLR"), "in the whole run"),

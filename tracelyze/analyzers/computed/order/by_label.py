@@ -40,7 +40,7 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         title="Training data are sorted by label and never shuffled",
         summary=(
             f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). Each batch pulls "
-            "the network towards its few classes, and the last batches of an epoch win."
+            "the network towards the labels that it holds, and the last batches of an epoch win."
         ),
         fix=fix,
         fix_code="order = rng.permutation(order)"

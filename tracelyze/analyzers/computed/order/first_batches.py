@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import passes
 from tracelyze.analyzers.evidence import pictures
+from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -47,8 +48,8 @@ def finding(process: Process, rule: str, loader: Row, limits: Limits) -> Finding
             "on."
         ),
         fix="Make the iterator once per epoch, and shuffle the training data.",
-        fix_code=f"loader = DataLoader(dataset, batch_size={loader['batch_size'] or 32}, shuffle=True)\n"
-        "for batch in loader:  # not next(iter(loader)) in every step\n    train_step(batch)",
+        fix_code=f"{loader_arguments.example(process, loader, {'shuffle': 'True'})}\n"
+        "for batch in loader:  # not next(iter(loader)) in every step\n    ...  # the step, as it is",
         first_step=1,
         evidence=[
             Evidence("iterators made", begun, "iterators", *limits.against("begun")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules import findings, mismatches, several_steps
+from tracelyze.analyzers.computed.schedules import findings, mismatches, schedulers, several_steps
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
@@ -31,6 +31,7 @@ _PLACES: Final = {
     "get_cosine_schedule_with_warmup": 2,
 }
 """Where calls are given the length, if by its place."""
+USUAL: Final = 1e-3  # a rate to begin with
 _DECAYING: Final = ("ExponentialLR", "StepLR")  # multiply the rate again and again, without an end
 
 
@@ -77,6 +78,9 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
 
 def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _Advice:
     """What made the rate zero from row `begin` of the steps on, as far as that is known, and what to change."""
+    process = optimization.process
+    if not len(process.tables["schedules"]) and not process.facts.get("source"):  # a log says nothing of schedulers
+        return _without_schedule(optimization, always=begin == 0)
     if scheduler is not None and _decays_per_batch(optimization, scheduler):
         return _Advice(
             f" {scheduler['name']} multiplies the rate again and again, and is stepped with every batch.",
@@ -107,6 +111,17 @@ def _advice(optimization: Optimization, scheduler: Row | None, begin: int) -> _A
         _of_full_length(optimization, scheduler),
         length=_as_setting(optimization, scheduler),
     )
+
+
+def _without_schedule(optimization: Optimization, *, always: bool) -> _Advice:
+    """Where no scheduler was made, the script itself gives the optimizer its rate."""
+    if always:
+        return _Advice(
+            "", "Give the optimizer a rate above zero: where it is made, or where the script sets it.",
+            schedulers.with_rate(optimization, USUAL),
+        )  # fmt: skip
+    why = " No scheduler of torch was made: something else sets the rate."
+    return _Advice(why, "Look at the line that sets the rate of a step.", "")
 
 
 def _decays_per_batch(optimization: Optimization, scheduler: Row) -> bool:
