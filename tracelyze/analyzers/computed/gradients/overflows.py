@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RECENT = 200
 _FLOAT16, _BFLOAT16 = 1, 2  # codes of steps.autocast
-_MOST = 0.5
+_MOST = 0.5  # of the steps: what most of them do is said of the training
 _GROWTHS = 3  # of a scale, so that the steps between are no coincidence
 _ALIKE = 0.8  # of the growths come after the same number of steps: some steps are of another loss, or not recorded
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients import scaled_losses
+from tracelyze.analyzers.computed.gradients import overflows, scaled_losses
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
-FLOAT16 = 1  # of steps.autocast
 STILL = (
     "optimizer.step() uses scaled gradients: only half of GradScaler is used",
     (
@@ -100,7 +99,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
     factor += " at first" * int((scale != scale[:1]).any())
     plain = scaled_losses.plain(optimization) if words is BESIDE else None
     place = optimization.step_location if scaled or words is ANEW else optimization.backward_location
-    half = UNDERFLOW if (optimization.steps["autocast"][bad] == FLOAT16).mean() > 1 / 2 else ""
+    half = UNDERFLOW if overflows.computes_in(optimization) == "float16" else ""
     stepped, (title, summary) = scaled_losses.stepped(optimization), words
     made = f'scaler = torch.amp.GradScaler("{optimization.process.device}")  # before the loop, as you make it today\n'
     return Finding(
