@@ -750,3 +750,28 @@ def test_a_linear_layer_divides_by_nothing(make, kind: str, said: str) -> None:
     finding = make.check("nonfinite-activations", process)[2]
     assert said in finding.fix
     assert "The loss of the step was lost with it. It computes" in finding.summary, "no other was"
+
+
+def test_losses_that_are_finite_in_between_were_not_lost(make) -> None:
+    """The title says in how many steps, and the cost is theirs; where none is finite later, the rest is lost."""
+    odd = [math.nan if index % 4 == 2 else math.inf if index % 4 == 1 else 1.0 for index in range(COUNT)]
+    finding = make.check("loss-nonfinite", make.process(make.steps() | {"loss": odd}))[2]
+    assert finding.title == "The loss was NaN or Inf in 200 steps, first at step 2"
+    assert "finite ones come in between" in finding.summary
+    assert finding.cost.share == pytest.approx(0.5, abs=0.02)
+    lost = make.check("loss-nonfinite", make.process(broken_at(make, 100)))[2]
+    assert lost.title == "The loss became NaN at step 101"
+    assert lost.cost.share == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_the_loss_of_a_validation_is_not_where_a_training_broke(make, evaluates: bool) -> None:
+    """A framework calls the backward, and only the validation calls a loss function of torch."""
+    where = {"file": "t.py", "function": "validation_step" if evaluates else "training_step"}
+    sites = [
+        {"site": 1, "role": "backward", "file": "t.py", "line": 22, "function": "main", "source": "trainer.fit(net)"},
+        {"site": 2, "role": "loss", "line": 17, "source": "F.mse_loss(self.net(x), y)", **where},
+        {"site": 3, "role": "evaluation" if evaluates else "training-call", "line": 16, "source": "x, y = b", **where},
+    ]
+    finding = make.check("loss-nonfinite", make.process(broken_at(make, 100), sites=sites))[2]
+    assert finding.location.line == (22 if evaluates else 17)

@@ -230,6 +230,16 @@ def test_labels_that_are_shifted_twice_without_a_model_that_shifts(make, source:
     assert ("tokens[:, 1:]" in finding.fix_code) is not library
 
 
+def test_the_labels_without_the_shift_have_the_names_of_the_line(make) -> None:
+    call = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "main", "source": "trainer.train()"}
+    for number, (line, shown) in enumerate(
+        (("labels = torch.cat([ids[1:], ids[:1]])", "labels = ids.clone()"), ("y = row[1:] + [0]", "y = list(row)"))
+    ):
+        site = shift(20 + number, "__getitem__", line) | {"site": 10}
+        process = make.process(sites=[call, site], more={"loss_calls": loss_rows(calls(make, ids_ahead=1.0))})
+        assert shown in make.check("labels-shifted-twice", process)[2].fix_code
+
+
 def test_labels_of_the_next_position(make) -> None:
     assert make.check("labels-shifted-twice", calls(make, ids_ahead=0.1))[0] == "passed"
     assert make.check("labels-shifted-twice", calls(make, ids_ahead=1.0, ids_compared=4.0))[0] == "skipped", "too few"

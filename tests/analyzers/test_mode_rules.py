@@ -313,3 +313,18 @@ def test_forward_past_the_hooks(make) -> None:
     assert one.title.endswith("its hook does not run in these calls")
     assert "Its hook runs only where model(x) is called." in one.summary
     assert answer(event("exit", 0))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("function", "named"), [("on_validation_start", True), ("on_eval_begin", True), ("on_train_epoch_start", False)]
+)
+def test_a_hook_that_undoes_what_the_framework_does_before_a_validation(make, function: str, named: bool) -> None:
+    lines = f"def {function}(self):\n    self.net.train()"
+    hook = {"site": 7, "role": "train-mode", "file": "lit.py", "line": 14, "function": function}
+    hook |= {"source": "self.net.train()", "excerpt": lines, "excerpt_line": 13}
+    forward = {"site": 3, "role": "forward", "file": "lit.py", "line": 17, "function": "validation_step"}
+    sites = [hook, forward | {"source": "out = self.net(x)", "excerpt": "    out = self.net(x)", "excerpt_line": 17}]
+    columns = {"model_in_train": [True] * 4, "modules_in_train": [3] * 4, "modules": ["Dropout"] * 4}
+    process = make.process(evals=evals(make, **columns, dropouts=[30] * 4), sites=sites)
+    finding = make.check("eval-in-train-mode", process)[2]
+    assert (finding.location.line == 14) == ("take it out" in finding.fix) == named

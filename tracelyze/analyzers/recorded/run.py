@@ -92,13 +92,14 @@ class Optimization:
     def loss_location(self) -> Location | None:
         """The line of the backward; where a framework calls that, the line that computed, or logged, the loss.
 
-        Of several such lines of a process that trains several times, which is meant is known only where the framework
-        computes the loss as well.
+        Not one in a function that evaluates alone. Of several such lines of a process that trains several times, which
+        is meant is known only where the framework computes the loss as well.
         """
         backward = self.backward_location
         if backward is not None and "backward(" in backward.source:
             return backward
-        lines = self.process.locations("loss")
+        evaluates = self.process.functions("evaluation") - self.process.functions("training-call", "backward")
+        lines = [one for one in self.process.locations("loss") if one.file_function not in evaluates]
         if backward is not None and self.process.training and len(lines) > 1:
             return backward
         return lines[0] if lines else backward

@@ -27,7 +27,7 @@ log_likelihood = torch.logsumexp(log_weights + log_densities, dim=-1)
 # elsewhere:
 log_p = torch.log(p.clamp_min(1e-8))
 """
-_BETTER: Final = "  # or stay in logarithms, as above"
+_BETTER: Final = "  # or stay in logarithms"
 _COMPLEMENT: Final = (
     "Where a sigmoid makes p, compute the loss on its logits z: binary_cross_entropy_with_logits, or logsigmoid(z) for "
     "log(p) and logsigmoid(-z) for log(1 - p). Elsewhere keep p 1e-6 away from 1: float32 holds 1 - 1e-8 as 1, so that "

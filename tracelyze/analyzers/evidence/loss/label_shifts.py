@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -65,11 +65,24 @@ def _as_ids(line: ParsedLine) -> list[ast.expr | None]:
     return found
 
 
+def _named(change: Location) -> tuple[str, str]:
+    """What the line assigns, and what it takes all but the first of; else as models of transformers call them."""
+    line = parsed_line.of(change)
+    said = line.statement if line is not None else None
+    if line is None or not isinstance(said, ast.Assign) or not isinstance(said.targets[0], ast.Name):
+        return "labels", _IDS
+    parts = [node for node in ast.walk(said.value) if isinstance(node, ast.Subscript)]
+    taken = {line.text_of(one.value) for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))}
+    return (said.targets[0].id, taken.pop()) if len(taken) == 1 else ("labels", _IDS)
+
+
 def example(call: Location | None, change: Location | None) -> str:
     """The labels as a copy of what the model is given, by the names of the line that calls it."""
     if call is not None and change is not None and call.file_function != change.file_function:
-        copied = "input_ids.clone()" if _TENSORS.search(change.source) else "list(input_ids)"
-        return f"labels = {copied}  # in place of the shift in line {change.line}; then -100 where it stands today"
+        tensors = _TENSORS.search(change.source) or "torch." in change.source
+        name, ids = _named(change)
+        copied = f"{ids}.clone()" if tensors else f"list({ids})"
+        return f"{name} = {copied}  # in place of the shift in line {change.line}; then -100 where it stands today"
     given = _CALL.search(call.source) if call is not None else None
     ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
     return f"# right above the call of the model: no shift; then -100 where it stands today\n{labels} = {ids}.clone()"

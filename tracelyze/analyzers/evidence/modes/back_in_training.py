@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _TRAINS: Final = re.compile(r"\.train\(\s*(?:(?:mode\s*=\s*)?True\s*)?\)|\.training\s*=\s*True\b")
 _EVALUATES: Final = re.compile(r"\.eval\(\s*\)|\.train\(\s*(?:mode\s*=\s*)?False\s*\)")
+_HOOK: Final = re.compile(r"^on_(?:validation|eval|evaluation|test)\w*_(?:start|begin)$")
 _DEFINITION: Final = re.compile(r"\s*(?:async )?def\b|\s*class\b")
 _OF_A_PART: Final = re.compile(r"\bisinstance\(|Norm")
 
@@ -56,6 +57,13 @@ def above(process: Process, evaluates: Location | None) -> Location | None:
             return next((one for one in named if one.file_function not in trains), None)
         number -= 1
     return None
+
+
+def in_hook(process: Process) -> Location | None:
+    """The only line that puts a model into train mode in a method which a framework calls as a validation begins."""
+    lines = [one for one in process.locations("train-mode") if _TRAINS.search(one.source)]
+    lines = [one for one in lines if _HOOK.search(one.function.rpartition(".")[2])]
+    return script_lines.only_of(lines)
 
 
 def by_call(process: Process, evaluates: Location | None) -> tuple[Location, int] | None:

@@ -55,14 +55,17 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
     recovered = int(later.sum()) >= limits["recovered"] and total <= limits["share"] * (len(bad) - first)
     before, marks = what_moved_first(optimization, first), [Mark(float(begin), f"loss is {what}", "not-finite")]
     of = afterwards.counted(total, int((steps.known("loss") | bad)[first:].sum()), begin)
-    when = "by" if not recovered and afterwards.may_be_earlier(optimization, first) else "at"
+    since = None if recovered else afterwards.lost_since(bad, later, limits["recovered"])
+    when = "by" if since == first and afterwards.may_be_earlier(optimization, first) else "at"
     told, harm = f"became {what}", of
+    if since != first:
+        told = f"was {what} once," if total == 1 else f"was {afterwards.kinds(steps, bad)} in {total:,} steps, first"
     if recovered:
-        told = f"was {what} once," if total == 1 else f"was {what} in {total:,} steps, first"
         harm = f"Only {harm}: the weights survived."
     else:
         harm += afterwards.said(optimization, bad, later, limits["recovered"])
-    affected, zeroed = np.arange(len(bad)) >= first, hidden_nan.zeroed(optimization.process)
+    affected = bad if since is None else np.arange(len(bad)) >= since
+    zeroed = hidden_nan.zeroed(optimization.process)
     harm += hidden_nan.WORDS[zeroed] * hidden
     fix, code = broken_operation.fix(optimization.process, begin) or (FIX, FIX_CODE)
     place, blew_up = broken_operation.line(optimization.process, begin), re.search("blew up|learning rate rose", before)
@@ -87,7 +90,7 @@ def _finding(optimization: Optimization, bad: np.ndarray, limits: Limits, hidden
             Evidence("last finite loss before", next(filter(np.isfinite, steps["loss"][:first][::-1].tolist()), None)),
             *(Evidence("its batch, as logged", batch) for batch in logged.batches(optimization.process, [first])),
         ],
-        cost=timing.cost_of(optimization, bad if recovered else affected),
+        cost=timing.cost_of(optimization, affected),
         location=place or optimization.loss_location,
         seen_at=optimization.loss_location,
         diff=spoiled.diff if spoiled else None,

@@ -33,6 +33,10 @@ _RESTORED: Final = (
     "was_training = {name}.training  # first in {function}()\n\n{name}.train(was_training)  # line {line}"
 )
 _PUT: Final = "Line {line} puts the model into train mode before it is evaluated: have it be model.eval() there."
+_HOOK: Final = (
+    "Line {line} in {function}(), which the framework calls as a validation begins, puts the model back into train "
+    "mode: take it out."
+)
 _HEADS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.If)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 NO_GRAD: Final = "with torch.no_grad():"
@@ -61,6 +65,9 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     by_call = back_in_training.by_call(process, seen_at)
     if by_call is not None and not _is_one_way(process, by_call[0]):
         return _restored(process, *by_call)
+    hook = back_in_training.in_hook(process)
+    if hook is not None and not _is_one_way(process, hook):
+        return Mode(_HOOK.format(line=hook.line, function=hook.function.rpartition(".")[2]), "", hook)
     put = back_in_training.above(process, seen_at)
     if put is not None and not _is_one_way(process, put):
         return Mode(_PUT.format(line=put.line), "", put)
