@@ -477,3 +477,61 @@ def test_a_training_that_goes_on_from_weights_alone(make) -> None:
     assert judged(optimizer=0)[0] == "skipped", "the optimizer goes on"
     assert judged(same_model=False)[0] == "skipped"
     assert judged(fresh=2)[0] == "skipped", "a new head"
+
+
+KEEPER = [
+    "class Keeper:",
+    "    def __init__(self, model):",
+    "        self.weights = copy.deepcopy(model.state_dict())",
+    "        self.path = 'best.pt'",
+    "    def keep(self, epoch):",
+    "        state = {",
+    '            "epoch": epoch,',
+    '            "model": self.weights,',
+    "        }",
+    "        torch.save(state, self.path)",
+]
+IN_MAIN = [
+    "def main():",
+    "    best = copy.deepcopy(model.state_dict())",
+    "    for epoch in range(9):",
+    "        train(model)",
+    "    torch.save(best, 'best.pt')",
+]
+ANY = "a model that was rebuilt"
+
+
+def taken(text: list[str], function: str, saves: str, more: tuple[tuple[str, str, str], ...] = ()) -> Any:
+    """Sites of a script of this text: the line that takes a state, in `function`, and that which saves, in `saves`."""
+    roles = (("state_dict", "state_dict()", function), ("save", "torch.save(", saves), *more)
+    lines = [next(at for at, line in enumerate(text, 1) if part in line) for _, part, _ in roles]
+    return [
+        {"site": number, "role": role, "file": "a.py", "line": at, "function": where}
+        | {"source": text[at - 1].strip(), "excerpt": "\n".join(text), "excerpt_line": 1}
+        for number, ((role, _, where), at) in enumerate(zip(roles, lines, strict=True), 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sites", "line", "said"),
+    [
+        (taken(KEEPER, "__init__", "keep"), 8, "saves `self.weights`, an early copy: line 3 makes it"),
+        (taken(IN_MAIN, "main", "main", (("epochs", "for epoch", "main"),)), 2, "saves `best`, an early copy"),
+        (taken(IN_MAIN, "main", "main"), 5, ANY),  # in a loop further out, perhaps
+        (taken(KEEPER, "refresh", "keep"), 10, ANY),  # which may copy a model that never trains
+        (taken([one.replace("self.weights,", "self.own,") for one in KEEPER], "__init__", "keep"), 10, ANY),
+        (taken([one.replace("copy.deepcopy", "dict") for one in KEEPER], "__init__", "keep"), 10, ANY),
+        (taken(KEEPER, "__init__", "keep", (("state_dict", "class", ""),)), 10, ANY),  # which of them is not known
+    ],
+)
+def test_an_early_copy_that_is_saved(make, sites: list[dict[str, Any]], line: int, said: str) -> None:
+    rows = [SAVE | {"untouched": 8, "site": 2, "keys": "epoch model", "step": at} for at in (100, 200)]
+    finding = judge(make, "checkpoint-mismatch", rows, sites=sites)[2]
+    assert (finding.location.line, said in finding.summary) == (line, True), finding.summary
+
+
+def test_an_entry_that_a_file_lacks_stands_on_a_line_of_its_own(make) -> None:
+    rows = [SAVE | {"optimizer": False, "site": 2, "keys": "epoch model"}]
+    finding = judge(make, "no-checkpoint", rows, sites=taken(KEEPER, "__init__", "keep"))[2]
+    assert '    "model": self.weights,\n    "optimizer": optimizer.state_dict(),\n}' in finding.fix_code
+    assert "hold the optimizer's state" in finding.verify

@@ -36,17 +36,30 @@ def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE
     """The line, or the one that makes what it saves, with the only part that may be the weights replaced: a file has to
     keep the keys by which the script reads it (`keys`: its outermost ones, as far as they are known). Empty where
     several parts may be the weights; `else_shown` where no line is known."""
+    if None in _saved(process, place):
+        return else_shown
+    found = weights(process, place, keys)
+    return found[0].dedented(found[0].parsed.with_parts({found[1]: "model.state_dict()"})) if found else ""
+
+
+def weights(process: Process, place: Location | None, keys: str | None) -> tuple[OwnStatement, ast.expr] | None:
+    """The only part of what is saved that may be the weights, and the statement that it stands in."""
     own, saved = _saved(process, place)
     if own is None or saved is None:
-        return else_shown
+        return None
     held = _entries(saved)
     if held is not None:
-        kept = [value for key, value in held if not _OTHERS.search(key)]
-        parts = kept if len(kept) == 1 else []
+        parts = [value for key, value in held if not _OTHERS.search(key)]
     else:
         whole = isinstance(saved, ast.Name | ast.Attribute) and (not keys or "." in keys)
         parts = [saved] if whole or _is_state(saved) else []
-    return own.dedented(own.parsed.with_parts({parts[0]: "model.state_dict()"})) if parts else ""
+    return (own, parts[0]) if len(parts) == 1 else None
+
+
+def made_at(process: Process, place: Location | None) -> tuple[str, int] | None:
+    """File and line of the statement that gives the variable its value which is saved at a place."""
+    own, saved = _saved(process, place)
+    return (own.file, own.line) if own is not None and saved is not None else None
 
 
 def read_back(process: Process, place: Location | None, name: str) -> str:
@@ -77,9 +90,15 @@ def with_state(process: Process, place: Location | None, added: Mapping[str, str
     if own is None or saved is None or dictionary is None or not dictionary.keys:
         return else_shown
     more = ", ".join(f'"{key}": {value}' for key, value in added.items())
-    text = own.parsed.text_of(dictionary)[1:-1].rstrip()
+    inside = own.parsed.text_of(dictionary)[1:-1]
+    text = inside.rstrip()
+    last, end = text.rpartition("\n")[2], inside[len(text) :]
+    if "#" in last:
+        return else_shown
     comma = "" if text.endswith(",") else ","
-    return own.dedented(own.parsed.with_parts({dictionary: f"{{{text}{comma} {more}}}"}))
+    alone = "\n" in end and "\n" in text  # each entry stands on a line of its own, and so does the bracket
+    more = f"\n{last[: len(last) - len(last.lstrip())]}{more},{end}" if alone else f" {more}"
+    return own.dedented(own.parsed.with_parts({dictionary: f"{{{text}{comma}{more}}}"}))
 
 
 def _saved(process: Process, place: Location | None) -> tuple[OwnStatement | None, ast.expr | None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.evidence.editing import own_saves
-from tracelyze.analyzers.evidence.editing.storing import named_parameters
+from tracelyze.analyzers.evidence.editing.storing import early_copies, named_parameters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures.states import adapter_files
 from tracelyze.diagnosis import Evidence, Finding
@@ -45,6 +45,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
     row, files = stale[-1], len({one["file"] for one in stale})  # one may be written again and again
+    site, share = process.site(row["site"]), row["untouched"] / row["compared"]
+    early = early_copies.of(process, site, row.get("keys"))
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -53,23 +55,18 @@ def _untouched(process: Process, stale: list[Row], limits: Limits) -> Finding:
         summary=(
             f"{row['file'] or 'The file'}, written after step {int(row['step']):,}, holds {row['untouched']} of "
             f"{row['compared']} tensors with their values from before the first step, although the trained tensors "
-            "have moved. The script saves a different object: an early copy, a model that was rebuilt, or one that "
-            "the optimizer does not hold. What was learned is lost when the program ends."
+            f"have moved. {early.said} What was learned is lost when the program ends."
         ),
         fix="Save the state_dict of the model that the optimizer updates, taken at the time of saving.",
-        fix_code=own_saves.of_model(process, process.site(row["site"]), keys=row.get("keys")),
+        fix_code=own_saves.of_model(process, site, keys=row.get("keys")),
         first_step=int(stale[0]["step"]),
         last_step=int(row["step"]),
         evidence=[
-            Evidence(
-                "tensors unchanged since before the first step",
-                row["untouched"] / row["compared"],
-                "share",
-                *limits.against("share"),
-            ),
+            Evidence("tensors unchanged since before the first step", share, "share", *limits.against("share")),
             Evidence("saves like this", len(stale), "times"),
         ],
-        location=process.site(row["site"]),
+        location=early.place,
+        seen_at=site,
         false_alarm="Initial weights saved on purpose, to restart from them.",
     )
 

@@ -54,6 +54,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 first_step=int(going_on[0]["step"] or 0) or None,
                 evidence=[Evidence("saves looked at, none with optimizer state", len(going_on), "saves")],
                 location=process.site(row["site"]),
+                verify="Record the run again: files that are written while it trains hold the optimizer's state.",
                 false_alarm="Files meant for inference that only note their epoch.",
             )
         ]
