@@ -5,7 +5,10 @@ from __future__ import annotations
 import linecache
 from pathlib import Path
 
+import pytest
+
 from tracelyze.analyzers.rules import RULES
+from tracelyze.collectors.program.lines.named import reward_calls
 from tracelyze.collectors.program.lines.settings import named_arguments
 
 SCRIPT = """\
@@ -61,6 +64,27 @@ def test_functions_that_give_rewards(tmp_path: Path) -> None:
     found = {name: named_arguments.reward_functions(names[name].__code__)  # type: ignore[attr-defined]
              for name in ("alone", "several", "made", "none")}  # fmt: skip
     assert found == {"alone": {"correctness"}, "several": {"short", "polite"}, "made": set(), "none": set()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        (["answers = sample(policy)", "rewards = exact_match(answers, prompts)"], {"exact_match"}),
+        (["rewards = torch.tensor([exact_match(one) for one in answers])"], {"exact_match"}),
+        (["rewards = torch.tensor(", "    [exact_match(one)", "     for one in answers])"], {"exact_match"}),
+        (["rewards = []", "for one in answers:", "    rewards.append(exact_match(one))"], {"exact_match"}),
+        (["rewards = exact_match(answers)", "rewards = scale(rewards)"], {"exact_match"}),
+        (["state, reward, done = environment.step(action)", "scores = exact_match(answers)"], set()),
+        (["mean_reward = evaluate(policy)", "reward_model = build()"], set()),
+        (["rewards = exact_match(answers)", "advantages = normalise(rewards)", "evaluate(policy)"], {"exact_match"}),
+    ],
+)
+def test_functions_that_rewards_are_assigned_of(lines: list[str], names: set[str]) -> None:
+    names_of_script = {"sample", "exact_match", "scale", "evaluate", "build", "normalise", "step"}
+    text = "def f(policy, prompts, answers):\n" + "".join(f"    {line}\n" for line in lines)
+    held: dict[str, object] = {}
+    exec(compile(text, "tune.py", "exec"), held)
+    assert reward_calls.functions(held["f"].__code__) & names_of_script == names  # type: ignore[attr-defined]
 
 
 def test_what_rules_ask_for_is_looked_for() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Peer, Process
 
 PASSED_ON: Final = re.compile(
     r"Caught \w+ in DataLoader worker process (?P<worker>\d+)\.\s*\nOriginal Traceback \(most recent call last\):\n"
@@ -65,3 +68,13 @@ def _innermost(lines: list[str], folder: str) -> Location | None:
             file = file.removeprefix(f"{folder}/") if folder else file
             return Location(file, int(frame["line"]), frame["function"], source)
     return None
+
+
+def spawned(process: Process, index: int | None) -> Peer | None:
+    """The recording of the process that `process` started as number `index` of torch.multiprocessing.spawn."""
+    launcher = f"{process.facts.get('host')}-{process.facts.get('pid')}"
+    children = [peer for peer in process.peers if peer.launcher == launcher and peer.name != process.name]
+    if index is None or len({child.rank for child in children}) == len(children):
+        return next((child for child in children if child.rank == index), None)
+    children.sort(key=lambda child: int(child.pid or 0))  # without ranks: in the order of their start
+    return children[index] if index < len(children) else None

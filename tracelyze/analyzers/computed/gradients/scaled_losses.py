@@ -1,9 +1,10 @@
-"""What a scaler leaves out: the only loss beside others that is not scaled, and steps of the optimizer itself."""
+"""What a scaler leaves out: the only loss beside others that is not scaled, and steps of the optimizer itself; and what
+is said of each way to use half of it, as a title and a clause."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.computed.optimization import clip_values
 from tracelyze.analyzers.evidence import edits
@@ -15,6 +16,52 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 _STEP = "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()"
+
+STILL = (
+    "optimizer.step() uses scaled gradients: only half of GradScaler is used",
+    (
+        "the loss went through scaler.scale(), but optimizer.step() was called directly: the gradients were too large "
+        "by the loss scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides this; "
+        "weight decay, clipping and SGD do not."
+    ),
+)
+NEVER = (
+    "The scaler divides gradients that were never scaled",
+    (
+        "backward ran on the unscaled loss, but the scaler divided the gradients by the scale ({factor}): SGD "
+        "hardly learns anything.{half}"
+    ),
+)
+UNDERFLOW = " Small gradients underflow in float16, which the scaler should prevent."  # of NEVER
+UNUSED = (
+    "The result of scaler.scale() is not used: the scaler divides unscaled gradients",
+    (
+        "scaler.scale(loss) was called, but backward still ran on the unscaled loss: scale() returns a new loss and "
+        "changes nothing in place. The scaler divided the gradients by the scale ({factor}): SGD hardly learns "
+        "anything."
+    ),
+)
+BESIDE = (
+    "One of several losses is not scaled: the scaler divides its gradient away",
+    (
+        "one backward ran on a scaled loss and another on an unscaled loss. The scaler divides the sum of both by the "
+        "scale ({factor}), so almost nothing is left of the second."
+    ),
+)
+ANEW = (
+    "A new GradScaler is made for every step: its scale never adapts",
+    (
+        "the scaler was new and had made no step before. Each new scaler starts at the same scale ({factor}): if that "
+        "overflows, it does so at every step, and if a larger scale is needed, it never grows."
+    ),
+)
+FIXES: Final = {
+    NEVER[0]: "Call backward on scaler.scale(loss).",
+    UNUSED[0]: "Call backward on what scaler.scale(loss) returns.",
+    ANEW[0]: "Make the scaler once, before the loop. Scale every loss before backward, and step with "
+    "scaler.step(optimizer).",
+}
+"""Of those whose fix is a shorter one than that of all."""
 
 
 class Plain(NamedTuple):

@@ -86,6 +86,7 @@ def zero_advantages(process: Process, rule: str, limits: Limits) -> Finding | Pa
         seen_at=seen,
         charts=pictures.loss(optimization, [Mark(float(begin), "no advantage")]) if optimization is not None else [],
         false_alarm="Groups that are drawn again until they differ.",
+        verify="Record the run again: in most steps some advantages differ from zero.",
     )
 
 

@@ -14,7 +14,7 @@ from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
 from tracelyze.formatting import abridged, duration, listed, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Death, Peer, Process
+    from tracelyze.analyzers.recorded.run import Death, Process
 
 LONGEST_MESSAGE = 120  # characters in a summary; evidence and traceback hold all of it
 NO_CRASH = {"finished": "the program ended by itself", "interrupted": "the program was interrupted by its user"}
@@ -49,7 +49,7 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     if inner is not None:
         name, where = inner.name, inner.location or where
         family = exceptions.recognise(name, inner.text) if inner.spawned is not None else family
-        child = _spawned(process, inner.spawned)
+        child = inner_exceptions.spawned(process, inner.spawned)
         if child is not None:
             ranks, steps = [child.rank], child.steps
     message = exceptions.message(name, inner.text if inner else text)
@@ -92,16 +92,6 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
         charts=_charts(process, step),
         false_alarm="" if family is None else "The message is the program's own; only its explanation is ours.",
     )
-
-
-def _spawned(process: Process, index: int | None) -> Peer | None:
-    """The recording of the process that `process` started as number `index` of torch.multiprocessing.spawn."""
-    launcher = f"{process.facts.get('host')}-{process.facts.get('pid')}"
-    children = [peer for peer in process.peers if peer.launcher == launcher and peer.name != process.name]
-    if index is None or len({child.rank for child in children}) == len(children):
-        return next((child for child in children if child.rank == index), None)
-    children.sort(key=lambda child: int(child.pid or 0))  # without ranks: in the order of their start
-    return children[index] if index < len(children) else None
 
 
 def _later(first: Death | None, other: Death) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelyze.analyzers.computed.gradients import overflows, scaled_losses
+from tracelyze.analyzers.computed.gradients.scaled_losses import ANEW, BESIDE, FIXES, NEVER, STILL, UNDERFLOW, UNUSED
 from tracelyze.analyzers.evidence import edits, pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding
@@ -17,50 +18,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Mask
 
 MADE_THE_STEP, NOTHING = 2, 0
-STILL = (
-    "optimizer.step() uses scaled gradients: only half of GradScaler is used",
-    (
-        "the loss went through scaler.scale(), but optimizer.step() was called directly: the gradients were too large "
-        "by the loss scale ({factor}), overflows were not skipped, and the scale never adapts. Adam hides this; "
-        "weight decay, clipping and SGD do not."
-    ),
-)
-NEVER = (
-    "The scaler divides gradients that were never scaled",
-    (
-        "backward ran on the unscaled loss, but the scaler divided the gradients by the scale ({factor}): SGD "
-        "hardly learns anything.{half}"
-    ),
-)
-UNDERFLOW = " Small gradients underflow in float16, which the scaler should prevent."  # of NEVER
-UNUSED = (
-    "The result of scaler.scale() is not used: the scaler divides unscaled gradients",
-    (
-        "scaler.scale(loss) was called, but backward still ran on the unscaled loss: scale() returns a new loss and "
-        "changes nothing in place. The scaler divided the gradients by the scale ({factor}): SGD hardly learns "
-        "anything."
-    ),
-)
-BESIDE = (
-    "One of several losses is not scaled: the scaler divides its gradient away",
-    (
-        "one backward ran on a scaled loss and another on an unscaled loss. The scaler divides the sum of both by the "
-        "scale ({factor}), so almost nothing is left of the second."
-    ),
-)
-ANEW = (
-    "A new GradScaler is made for every step: its scale never adapts",
-    (
-        "the scaler was new and had made no step before. Each new scaler starts at the same scale ({factor}): if that "
-        "overflows, it does so at every step, and if a larger scale is needed, it never grows."
-    ),
-)
-_FIXES: Final = {
-    NEVER[0]: "Call backward on scaler.scale(loss).",
-    UNUSED[0]: "Call backward on what scaler.scale(loss) returns.",
-    ANEW[0]: "Make the scaler once, before the loop. Scale every loss before backward, and step with "
-    "scaler.step(optimizer).",
-}
 
 
 @each_optimization
@@ -108,7 +65,7 @@ def _finding(optimization: Optimization, bad: Mask, words: tuple[str, str], limi
         confidence="certain",
         title=title,
         summary=f"In {share_of(float(bad.mean()), 'steps')} {summary.format(factor=factor, half=half)}",
-        fix=_FIXES.get(words[0], "Scale every loss before backward, and step with scaler.step(optimizer).")
+        fix=FIXES.get(words[0], "Scale every loss before backward, and step with scaler.step(optimizer).")
         + stepped.fix,
         fix_code=(made if words is ANEW else "") + (plain.code if plain else stepped.code),
         first_step=timing.step_at(optimization, first),

@@ -25,7 +25,7 @@ from tracelyze.collectors.program.lines.assigned import averages, dropped, ignor
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import epoch_loops, extents
-from tracelyze.collectors.program.lines.named import best_models, equalities, roles, singular
+from tracelyze.collectors.program.lines.named import best_models, equalities, reward_calls, roles, singular
 from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions
 from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
@@ -158,6 +158,8 @@ class ScriptLines(Signal):
         datasets = frozenset[str]().union(*(text.datasets for text in texts.values()))
         functions = list(itertools.chain(codes, *(text.functions for text in texts.values())))
         rewarding = set[str]().union(*(map(named_arguments.reward_functions, functions)))
+        if not any(roles.REWARDS.search(code.co_name) for code in functions):
+            rewarding = rewarding.union(*map(reward_calls.functions, functions))
         for code in functions:
             if id(code) not in self._named:
                 self._named[id(code)] = code
