@@ -102,6 +102,18 @@ def test_a_rate_in_place_of_a_factor(make, base: float, factor: float, name: str
         assert 'group["lr"] *= 1e+03' in finding.fix_code
 
 
+@pytest.mark.parametrize(("name", "rate", "said"), [("SGD", 5e-5, True), ("AdamW", 5e-5, False), ("SGD", 0.01, False)])
+def test_a_rate_that_falls_is_raised_from_where_it_begins(make, name: str, rate: float, said: bool) -> None:
+    """The number in the script is the highest rate, whatever the schedule makes of it in the middle of the run."""
+    optimizers = [{"optimizer": 0, "name": name, "options": json.dumps({"lr": rate})}]
+    falling = flat(make, lr=np.linspace(rate, 0.0, COUNT).tolist())
+    process = make.process(falling, optimizers=optimizers, more={"parameters": looks(1e-5)})
+    _, _, finding = make.check("update-ratio", process)
+    assert f"at a median learning rate of {rate / 2:.2g}" in finding.summary
+    assert ('group["lr"] *= 10' if rate == 0.01 else 'group["lr"] *= 1e+02') in finding.fix_code
+    assert ("rates that are usual for Adam" in finding.summary, "AdamW" in finding.fix) == (said, said)
+
+
 def test_a_trained_model_that_is_adjusted(make) -> None:
     calls = [{"step": 1, "function": "mse_loss", "training": True, "varies": 0.9, "target_varies": 1.0}]
     assert ratio(make, flat(make), looks(1e-6), loss_calls=calls)[0] == "passed"

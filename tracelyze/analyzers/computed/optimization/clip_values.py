@@ -141,5 +141,6 @@ def with_lower_rate(optimization: Optimization) -> str:
 
 def usual_rate(rate: float, ratio: float) -> float:
     """The rate at which steps are of a usual length, of one at which they change the weights by `ratio` of their size;
-    ten times the rate at least, and no more than any optimizer is used with."""
-    return min(rate * max(TENFOLD, USUAL / ratio if ratio > 0 else TENFOLD), LARGEST)
+    ten times the rate at least, and beyond that no more than any optimizer is used with."""
+    usual = min(rate * USUAL / ratio, LARGEST) if ratio > 0 else 0.0
+    return max(rate * TENFOLD, usual)

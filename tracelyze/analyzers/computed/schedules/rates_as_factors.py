@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 _RAISE: Final = "Raise the learning rate, tenfold each time, until the loss falls from the first steps on."
+_OR_ADAM: Final = " Or train with AdamW: its steps do not shrink with the gradients."
+_AS_FOR_ADAM: Final = (
+    " SGD multiplies the gradient by the rate, and rates that are usual for Adam are often far too low for it."
+)
+_OF_ADAM: Final = 1e-3
 _DIVIDE: Final = (
     "Let the function that LambdaLR is given return a factor, 1 at the height of the schedule, and not a rate: "
     "LambdaLR multiplies the optimizer's rate by it."
@@ -25,14 +30,16 @@ _HIGHEST_BASE: Final = 0.1  # a rate of 1 or so stands there on purpose, so that
 _SAME: Final = 0.01  # of the rate: the highest factor is the rate once more, as the schedule reaches it
 
 
-def remedy(optimization: Optimization, rate: float) -> Remedy:
-    """What to change where the rate is too low: a scheduler whose highest factor is the optimizer's rate itself, so
-    that the rate of a step is that number squared; without such a one, the rate."""
+def remedy(optimization: Optimization, rate: float, highest: float) -> Remedy:
+    """What to change where the rate is too low, of which the `highest` is to be `rate`: a scheduler whose highest
+    factor is the optimizer's rate itself, so that a step's rate is that number squared; without one, the rate."""
     row, factor = schedulers.outer(optimization), schedulers.small_factor(optimization)
     base = float(row["base_lr"]) if row is not None and row["name"] == "LambdaLR" and factor is not None else math.inf
     if row is None or factor is None or base >= _HIGHEST_BASE or not math.isclose(factor, base, rel_tol=_SAME):
-        code, diff = schedulers.with_rate(optimization, rate), schedulers.edit_of_rate(optimization, rate)
-        return Remedy(_RAISE, code, schedulers.rate_location(optimization), diff)
+        code, diff = schedulers.with_rate(optimization, rate, highest), schedulers.edit_of_rate(optimization, rate)
+        of_sgd = optimization.facts.get("name") == "SGD" and highest <= _OF_ADAM
+        fix, why = (_RAISE + _OR_ADAM, _AS_FOR_ADAM) if of_sgd else (_RAISE, "")
+        return Remedy(fix, code, schedulers.rate_location(optimization), diff, why)
     location = optimization.process.site(row["made_at"])
     why = (
         f" The optimizer was made with a rate of {number(base)}, and LambdaLR multiplies that by what its function "
