@@ -8,6 +8,7 @@ import pytest
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 from tests.analyzers.test_edits import applied, sites_of
+from tracelyze.analyzers.context import narrowed
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.diagnosis import Exit
 
@@ -18,7 +19,7 @@ def recorded(make: Any, call: str, loaders: int = 1, below: str = "") -> tuple[A
     """A run whose line makes these loaders, of which the first one trains; and its script."""
     source = f"def make(data):\n    loader = {call}\n{below}    return loader\n"
     rows = [LOADER | {"loader": number} for number in range(loaders)]
-    return make.process(sites=sites_of(source, dataloader="loader ="), loaders=rows), source
+    return make.process(sites=sites_of(source, dataloader="loader =", loader="return loader"), loaders=rows), source
 
 
 @pytest.mark.parametrize(
@@ -132,3 +133,44 @@ def test_a_sampler_that_keeps_the_order_is_replaced_where_it_stands(make: Any) -
     process, _ = recorded(make, "DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 8, False))")
     _, code, *_ = loader_arguments.shuffling(process, {**LOADER, "sampler": "BatchSampler"}, [0.0])
     assert code.startswith("from torch.utils.data import RandomSampler")
+
+
+LONG = """\
+DataLoader(
+        data,
+        batch_size=8,  # of all ranks
+        num_workers=16,
+        drop_last=True,
+    )"""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "line", "removed", "added"),
+    [
+        ({"num_workers": "1"}, 5, ["num_workers=16,"], ["num_workers=1,"]),
+        ({"num_workers": "1", "drop_last": "False"}, 5, ["num_workers=16,", "drop_last=True,"],
+         ["num_workers=1,", "drop_last=False,"]),
+        ({"shuffle": "True"}, 6, ["drop_last=True,"], ["drop_last=True,", "shuffle=True,"]),
+    ],
+)  # fmt: skip
+def test_a_call_on_several_lines_is_edited_where_it_stands(
+    make: Any, wanted: dict[str, str], line: int, removed: list[str], added: list[str]
+) -> None:
+    process, source = recorded(make, LONG)
+    whole = loader_arguments.with_arguments(process, process.site(1), wanted)
+    diff = narrowed(whole)
+    assert (diff.line, [one.strip() for one in diff.removed], [one.strip() for one in diff.added]) == (
+        line, removed, added,
+    )  # fmt: skip
+    compile(applied(source, diff), "script", "exec")
+
+
+def test_a_finding_about_an_argument_points_to_its_line(make: Any) -> None:
+    process, _ = recorded(make, LONG)
+    steps = make.steps() | {"loader": [0] * 400, "loader_wait": [0.02] * 400, "seconds": [0.05] * 400}
+    process = make.process(
+        steps, sites=list(process.sites.records()), loaders=[LOADER | {"num_workers": 16}], facts={"cpus": 2}
+    )
+    finding = make.check("too-many-workers", process)[2]
+    assert (finding.location.line, finding.location.source) == (5, "num_workers=16,")
+    assert "\n".join(finding.excerpt.lines).startswith("    loader = DataLoader(")

@@ -13,7 +13,7 @@ import numpy as np
 from tracelyze.analyzers.evidence.candidates import dropped
 from tracelyze.analyzers.evidence.editing import own_names, unknown_names
 from tracelyze.analyzers.evidence.recorded_text import excerpt_of
-from tracelyze.analyzers.evidence.settings import constants, framework_arguments
+from tracelyze.analyzers.evidence.settings import constants, framework_arguments, own_arguments
 from tracelyze.diagnosis import Diff, Finding, Location, Setting
 from tracelyze.formatting import capitalized
 
@@ -36,6 +36,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
         finding = replace(finding, setting=finding.setting or Setting(rule.settings, ()))
     finding = framework_arguments.with_edit(finding, process, rule.settings)
     finding = constants.at_its_constant(finding, process, rule.settings)
+    finding = own_arguments.at_its_argument(finding, process)
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(

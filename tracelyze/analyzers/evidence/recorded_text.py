@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
+_AROUND: Final = 3  # lines before and after one, as of those that were recorded for themselves
 _WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
 
 
@@ -68,15 +69,19 @@ def of_function(process: Process, location: Location) -> dict[int, str]:
 
 
 def excerpt_of(process: Process, location: Location) -> Excerpt | None:
-    """The recorded lines around a location, or else those around another one that it is among; None without any."""
-    beside = None
+    """The recorded lines around a location, or else those around other places that it is among; None without any."""
     for row, excerpt in _excerpts(process):
-        if row["file"] == location.file:
-            if row["line"] == location.line:
-                return excerpt
-            if 0 <= location.line - excerpt.first_line < len(excerpt.lines):
-                beside = excerpt
-    return beside
+        if (row["file"], row["line"]) == location.file_line:
+            return excerpt
+    lines = of_file(process, location.file)
+    if location.line not in lines:
+        return None
+    first = last = location.line
+    while first - 1 in lines and location.line - first < _AROUND:
+        first -= 1
+    while last + 1 in lines and last - location.line < _AROUND:
+        last += 1
+    return Excerpt(first, [lines[at] for at in range(first, last + 1)])
 
 
 def line_at(process: Process, location: Location) -> tuple[str, str] | None:

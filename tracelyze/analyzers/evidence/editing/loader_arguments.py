@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
 
 POSITIONS: Final = (
@@ -52,17 +52,38 @@ def with_arguments(
     """The line with these arguments set, and one taken away, where the whole call stands on it and takes them; of one
     that is `computed` there an example alone may say what it has to be."""
     own = own_statement.at(process, made_at)
-    line = own.parsed if own is not None else None
-    call = _only_call(line) if line else None
+    text = _told(own, wanted, dropped, computed) if own is not None else None
+    return own.changed(text) if own is not None else None
+
+
+def _told(own: OwnStatement, wanted: Mapping[str, str], dropped: str, computed: bool) -> str | None:
+    """The statement with these arguments set: each where it stands, and new ones behind the others."""
+    line, call = own.parsed, _only_call(own.parsed)
     given = _given(call) if call else None
-    if own is None or line is None or call is None or given is None:
+    if call is None or given is None:
         return None
-    if "\n" in own.text and "#" in own.text:
-        return None  # the arguments are written anew on one line, which would lose a comment between them
     known = ast.Constant | ast.Name | ast.Attribute
     if not computed and any(name in given and not isinstance(given[name], known) for name in wanted):
         return None  # what is computed was meant
     if any(_is_set(given, other) for name in wanted for other in _EXCLUDED.get(name, ()) if other != dropped):
+        return None
+    if dropped in given:
+        return _anew(own, call, wanted, dropped)
+    told = line.with_parts({given[name]: value for name, value in wanted.items() if name in given})
+    for name, value in wanted.items():
+        again = parsed_line.parse(told) if name not in given else None
+        same = _only_call(again) if again is not None else None
+        more = again.with_argument(same, name, value) if again is not None and same is not None else None
+        if name not in given and more is None:
+            return _anew(own, call, wanted, dropped)
+        told = more or told
+    return told
+
+
+def _anew(own: OwnStatement, call: ast.Call, wanted: Mapping[str, str], dropped: str) -> str | None:
+    """The same with all arguments written on one line, which would lose a comment between them."""
+    line, given = own.parsed, _given(call) or {}
+    if "\n" in own.text and "#" in own.text:
         return None
     placed = POSITIONS[: len(call.args)]
     if dropped in placed[:-1]:
@@ -71,17 +92,17 @@ def with_arguments(
     kept = [one for one in call.keywords if one.arg != dropped]
     arguments += [f"{one.arg}={_written(line, one.arg or '', one.value, wanted)}" for one in kept]
     arguments += [f"{name}={value}" for name, value in wanted.items() if name not in given]
-    return own.changed(line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"}))
+    return line.with_parts({call: f"{line.text_of(call.func)}({', '.join(arguments)})"})
 
 
 def example(process: Process, loader: Mapping[str, Any], given: Mapping[str, object], dropped: str = "") -> str:
     """The script's own statement that makes the loader, with these arguments added; without it a call that is given
     what this loader (a row of the table loaders) was."""
     place = process.site(loader.get("made_at"))
-    changed = with_arguments(process, place, {name: str(value) for name, value in given.items()}, dropped, True)
     own = own_statement.at(process, place)
-    if changed is not None:
-        return textwrap.dedent("\n".join(changed.added))
+    told = _told(own, {name: str(value) for name, value in given.items()}, dropped, True) if own is not None else None
+    if own is not None and told and told != own.text and own.stands:
+        return own.dedented(told)
     if own is not None and not given and own.parsed.calls("DataLoader"):
         return own.dedented(own.text)
     samplers = {} if "sampler" in given else own_sampler(process, loader)

@@ -63,10 +63,13 @@ class ParsedLine:
         if isinstance(only, ast.GeneratorExp) and self._span(only)[1] == self._span(call)[1]:  # their brackets are one
             return self.with_parts({only: f"({self.text_of(only)}, {name}={value})"})
         end = self._span(call)[1] - len(")")
-        inside = self.text.encode()[:end].decode().rstrip()
+        text = self.text.encode()[:end].decode()
+        inside, rest = text.rstrip(), self.text.encode()[end:].decode()
+        gap, last = text[len(inside) :], inside.rpartition("\n")[2]
+        if inside.endswith(",") and "\n" in gap and "\n" in inside:  # a line for each argument
+            return f"{inside}\n{last[: len(last) - len(last.lstrip())]}{name}={value},{gap}{rest}"
         comma = "" if inside.endswith(("(", ",")) else ","
         space = "" if inside.endswith("(") else " "
-        rest = self.text.encode()[end:].decode()
         return None if "#" in inside.rpartition("\n")[2] else f"{inside}{comma}{space}{name}={value}{rest}"
 
     def _span(self, node: ast.expr) -> tuple[int, int]:

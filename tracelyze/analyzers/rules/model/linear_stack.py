@@ -59,22 +59,6 @@ def _is_plain(links: dict[str, str], name: str, other: str) -> bool:
     return beside or other in links or name in links.values()
 
 
-def _example(redundant: dict[str, str]) -> str:
-    """An activation behind each layer that feeds the next one as it is, by their own names; between those of a row
-    where the names are numbers. `redundant`: by each layer, the one before it."""
-    firsts = [one.rpartition(".")[2] for one in redundant.values()]
-    ends = [one.rpartition(".")[2] for one in redundant if one not in redundant.values()]
-    if all(one.isidentifier() for one in [*firsts, *ends]):
-        return "\n".join([f"x = torch.relu(self.{one}(x))" for one in firsts] + [f"x = self.{one}(x)" for one in ends])
-    holder = next(iter(redundant.values())).rpartition(".")[0]
-    row = holder.rpartition(".")[2]
-    layers = f"self.{row}" if row.isidentifier() and row not in ("module", "model") else "layers"
-    outside = [one for one in redundant if one not in redundant.values() and one.rpartition(".")[0] != holder]
-    if outside and ends[0].isidentifier():  # what the whole row feeds, such as a head
-        return f"for layer in {layers}:\n    x = torch.relu(layer(x))\nx = self.{ends[0]}(x)"
-    return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
-
-
 def _title(links: dict[str, str]) -> str:
     """How many layers stand in a row, or in how many places two or more do."""
     rows = sum(other not in links for other in links.values())  # each begins with a layer that no other one feeds
@@ -113,7 +97,7 @@ def _finding(
         fix=f"Make {idle} an activation, or replace the layers by one."
         if idle
         else (row and row.fix) or "Put an activation between the layers, or replace them with one layer.",
-        fix_code=(row.code if row else activated.in_place_of(process, idle)) or _example(redundant),
+        fix_code=(row.code if row else activated.in_place_of(process, idle)) or activated.in_forward(redundant),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[

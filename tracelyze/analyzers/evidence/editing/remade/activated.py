@@ -161,3 +161,19 @@ def in_place_of(process: Process, idle: str) -> str:
     if own is None or call is None:
         return ""
     return own.dedented(own.parsed.with_parts({call: own.parsed.text_of(call).replace("Identity", "GELU")}))
+
+
+def in_forward(redundant: Mapping[str, str]) -> str:
+    """An activation behind each layer that feeds the next one as it is, by their own names; between those of a row
+    where the names are numbers. `redundant`: by each layer, the one before it."""
+    firsts = [one.rpartition(".")[2] for one in redundant.values()]
+    ends = [one.rpartition(".")[2] for one in redundant if one not in redundant.values()]
+    if all(one.isidentifier() for one in [*firsts, *ends]):
+        return "\n".join([f"x = torch.relu(self.{one}(x))" for one in firsts] + [f"x = self.{one}(x)" for one in ends])
+    holder = next(iter(redundant.values())).rpartition(".")[0]
+    row = holder.rpartition(".")[2]
+    layers = f"self.{row}" if row.isidentifier() and row not in ("module", "model") else "layers"
+    outside = [one for one in redundant if one not in redundant.values() and one.rpartition(".")[0] != holder]
+    if outside and ends[0].isidentifier():  # what the whole row feeds, such as a head
+        return f"for layer in {layers}:\n    x = torch.relu(layer(x))\nx = self.{ends[0]}(x)"
+    return f"for layer in {layers}[:-1]:\n    x = torch.relu(layer(x))\nx = {layers}[-1](x)"
