@@ -9,7 +9,8 @@ import pytest
 from tests.analyzers.test_edits import applied, sites_of
 from tracelyze.analyzers.computed.schedules import endless_warmups
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, pixels, preparing, regions
+from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, preparing, regions
+from tracelyze.analyzers.evidence.candidates.scaling import pixels, unread
 from tracelyze.analyzers.evidence.datasets import batch_of_one
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
@@ -172,6 +173,30 @@ def test_floats_in_front_of_a_transform_of_bytes(make: Any, lines: list[Any], ex
     assert number(place) == expected
     if place is not None:
         assert "/ 255" in pixels.remedy(process, place)[1]
+
+
+UNUSED = """\
+    train_scaled = scaler.transform(train[COLUMNS])
+    val_scaled = scaler.transform(val[COLUMNS])
+    print(train_scaled.mean())
+    train_set = to_dataset(train[COLUMNS], train.rent)
+    val_set = to_dataset(val[COLUMNS], val.rent)
+"""
+
+
+def test_scaled_values_that_nothing_reads(make: Any) -> None:
+    lines = dict(enumerate(UNUSED.splitlines(), 1))
+    roles = {1: "unread", 2: "unread", 4: "raw", 5: "raw"}
+    around = {"file": "t.py", "function": "main", "excerpt": UNUSED.rstrip("\n"), "excerpt_line": 1}
+    sites = [around | {"site": at, "line": at, "role": role, "source": lines[at].strip()} for at, role in roles.items()]
+    remedy = unread.remedy(make.process(sites=sites))
+    assert remedy is not None
+    assert number(remedy.place) == 4
+    assert "Take train_scaled in line 4: line 1 scales train[COLUMNS] into it" in remedy.fix
+    assert remedy.code == "train_set = to_dataset(train_scaled, train.rent)\nval_set = to_dataset(val_scaled, val.rent)"
+    elsewhere = [sites[0], sites[2] | {"function": "other"}]
+    assert unread.remedy(make.process(sites=elsewhere)) is None
+    assert unread.remedy(make.process(sites=sites[:2])) is None, "the values as they were go unused as well"
 
 
 @pytest.mark.parametrize(

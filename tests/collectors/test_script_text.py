@@ -14,7 +14,7 @@ import pytest
 
 from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines import script_text, slices, slopes
-from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, rebinding, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, rebinding, replaced_parts, unread
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import extents
@@ -452,6 +452,33 @@ def test_steps_that_decide_by_dimensions(text: str, found: bool) -> None:
     *_, function = codes(source)
     assert dimensions.decided(function) == [4] * found
     assert (("by-dimensions", 4) in roles.lines(function)) is found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a = scaler.fit_transform(x); print(a.mean()); train(x, y)", True),
+        ("a = (x - mean) / std; logger.info('%s', a); train(x, y)", True),
+        ("a = torch.tensor(scaler.transform(x['k'][c])); train(x['k'][c], y)", True),
+        ("a = scaler.transform(x); train(a, y); train(x, y)", False),
+        ("a = scaler.transform(x); return a, train(x)", False),
+        ("a = scaler.transform(x); b = lambda: a; train(x)", False),
+        ("a = scaler.transform(x); train(y)", False),
+        ("a = scaler.transform(x); a = other; train(x)", False),
+        ("a = scaler.transform(x); b = log(a); train(x)", False),
+        ("a = scaler.transform(x); train(x); send(locals())", False),
+        ("x = (x - mean) / std; train(x)", False),
+        ("a, b = scaler.transform(x), scaler.transform(y); train(x)", False),
+        ("a = scaler.transform(x); scaler.fit(x)", False),
+    ],
+)
+def test_scaled_values_that_nothing_reads(text: str, found: bool) -> None:
+    parts = text.split("; ")
+    source = "def main(x, y, mean, std, c, other):\n" + "".join(f"    {part}\n" for part in parts)
+    function = next(one for one in codes(source) if one.co_name == "main")
+    rows = unread.lines(function)
+    assert [role for role, _ in rows if role == "raw"] == ["raw"] * found
+    assert not found or rows == [("unread", 2), ("raw", 1 + len(parts))]
 
 
 @pytest.mark.parametrize(

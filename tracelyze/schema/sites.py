@@ -97,6 +97,8 @@ WRITTEN: Final = {
     "autocast-text": "opens a region of autocast",
     "rebound": "computes an update and leaves the parameter as it was",
     "by-dimensions": "decides by the number of dimensions of a tensor, in a function called step",
+    "unread": "scales values into a name that nothing reads, but for reports",
+    "raw": "takes what such a line scales, as it was before",
     "dropped": "computes a value and drops it",
     "dropped-state": "changes a state_dict() that nothing else holds",
     "best": "assigns what is named after the best model",

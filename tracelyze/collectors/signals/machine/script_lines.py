@@ -21,7 +21,7 @@ from tracelyze.collectors.program.lines import (
     slices,
     slopes,
 )
-from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, replaced_parts
+from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, replaced_parts, unread
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import epoch_loops, extents
@@ -183,6 +183,8 @@ class ScriptLines(Signal):
         for role, line in roles.lines(code, datasets)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, line in [*best_models.bests(code), *best_models.waits(code), *dropped.lines(code)][:MAX_SITES]:
+            sites.at(role, code, line)
+        for role, line in unread.lines(code)[:MAX_SITES]:
             sites.at(role, code, line)
         for role, read in (
             ("ends", equalities.ends),

@@ -1,0 +1,1 @@
+"""Inputs that are not scaled: pixels that nothing divides, and scaled values that nothing uses."""
