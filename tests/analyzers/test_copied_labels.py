@@ -91,7 +91,7 @@ def test_a_copy_that_a_dictionary_is_given(make: Any, mask: str, value: str, lin
     made = copied_labels.line(process, Location("a.py", 9, "main", "trainer.train()"))
     assert (made and made.line) == line
     entry = copied_labels.entry(process, made)
-    edit = copied_labels.edit(entry) if entry is not None else None
+    edit = copied_labels.edit(entry, -100) if entry is not None else None
     assert (edit is not None) == bool(edited)
     if edit is not None:
         assert edited in "\n".join(edit.added)

@@ -539,6 +539,10 @@ def test_debug_mode_left_on(make) -> None:
     profiled = make.check("debug-mode-left-on", make.process(make.steps() | {"profiled": on, "anomaly_mode": off}))[2]
     assert profiled.setting is None, "which names arguments of anomaly detection"
     assert "memory grows" not in profiled.summary, "one that is begun anew with each step is stopped as often"
+    many = make.check(
+        "debug-mode-left-on", make.process(make.steps() | {"anomaly_mode": on, "seconds": [0.02] * COUNT})
+    )
+    assert many[2].evidence[1].name == "steps of the run", "not the length, which is below its limit"
     few = make.process(make.steps(200) | {"anomaly_mode": [True] * 200, "seconds": [0.02] * 200})
     assert make.check("debug-mode-left-on", few)[2].severity == "info", "4 s in all"
     for count, status in ((200, "fired"), (60, "passed")):

@@ -60,13 +60,14 @@ def entry(process: Process, place: Location | None) -> Entry | None:
     return Entry(own, value, ids, found[0].get(_MASK)) if own.parsed.text_of(_copied(value)) == ids else None
 
 
-def edit(found: Entry) -> Diff | None:
-    """The entry with padding ignored by the mask beside it; None where it may hold lists, which are no tensors."""
+def edit(found: Entry, ignored: int) -> Diff | None:
+    """The entry with padding set to the target that is ignored, by the mask beside it; None where it may hold lists,
+    which are no tensors."""
     clones = isinstance(found.value, ast.Call) and parsed_line.name_of(found.value.func) == "clone"
     if found.mask is None or not clones:
         return None
     mask, ids = found.own.parsed.operand(found.mask), found.own.parsed.operand(_copied(found.value))
-    masked = f"{ids}.masked_fill({mask} == 0, {_IGNORED})"
+    masked = f"{ids}.masked_fill({mask} == 0, {ignored})"
     return found.own.changed(found.own.parsed.with_parts({found.value: masked}))
 
 

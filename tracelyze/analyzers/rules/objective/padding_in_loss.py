@@ -100,7 +100,7 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     if made is not None:
         entry = copied_labels.entry(process, made)
         code = copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored)
-        return Remedy(fix, code, made, copied_labels.edit(entry) if entry and ignored == UNSET else None)
+        return Remedy(fix, code, made, copied_labels.edit(entry, ignored) if entry is not None else None)
     others = {row.get("pad_elsewhere") for row in counted}
     if others != {0}:
         more = f" If no real token has class {value}, setting it as ignore_index is enough."

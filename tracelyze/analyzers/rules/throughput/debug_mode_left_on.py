@@ -40,12 +40,13 @@ def check(process: Process, limits: Limits) -> Outcome:
         share = float((steps[column] == 1).sum() / max(1, steps.known(column).sum()))
         if share < limits["share"]:
             continue
+        severe = seconds >= limits["seconds"], len(steps) >= limits["many"]
         if len(steps) < limits["steps"]:
             return Passed(f"{name.lower()} is on, in the {plural(len(steps), 'step')} of a debugging session")
         return [
             Finding(
                 rule=RULE.id,
-                severity="warning" if seconds >= limits["seconds"] or len(steps) >= limits["many"] else "info",
+                severity="warning" if any(severe) else "info",
                 confidence="certain",
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
                 summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
@@ -55,7 +56,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 last_step=timing.last_step(optimization),
                 evidence=[
                     Evidence("steps with it on", share, "share", *limits.against("share")),
-                    Evidence("length of the run", seconds, "s", *limits.against("seconds")),
+                    Evidence("steps of the run", len(steps), "steps", *limits.against("many"))
+                    if severe == (False, True)
+                    else Evidence("length of the run", seconds, "s", *limits.against("seconds")),
                 ],
                 location=_switched_on(process, column) or optimization.backward_location,
                 diff=line_edits.anomalies_unseen(process, _switched_on(process, column)),
