@@ -135,6 +135,29 @@ def test_preferences_after_a_training_of_another_kind(make: Any) -> None:
     assert finding.title.endswith("(training 2 of 2)")
 
 
+@pytest.mark.parametrize(
+    ("source", "edited"),
+    [
+        ("ref = copy.copy(policy)", "ref = copy.deepcopy(policy).eval().requires_grad_(False)"),
+        ("ref = copy.copy(self.policy).eval()", "ref = copy.deepcopy(self.policy).eval()"),
+        ("ref = copy(policy)", None),  # whose deepcopy the script may not have imported
+        ("ref = policy", None),
+    ],
+)
+def test_a_copy_of_the_outermost_object_alone_is_made_a_whole_one(make: Any, source: str, edited: str | None) -> None:
+    site = {"site": 1, "role": "reference", "file": "a.py", "line": 8, "function": "dpo", "source": source}
+    sites = [site | {"excerpt": f"    policy = LM()\n    {source}", "excerpt_line": 7}]
+    rows = [{**OWN, "step": 10 * n, "shared": 1.0, "equal": 1.0} for n in range(12)]
+    shared = make.process(
+        make.steps() | {"loss": [LN_2] * 400}, sites=sites, more={"references": rows, "loss_calls": []}
+    )
+    finding = make.check(RULE, shared)[2]
+    assert finding.location.line == 8
+    assert (finding.diff and [line.strip() for line in finding.diff.added]) == (edited and [edited])
+    assert ("copy.copy() in line 8 makes a new object" in finding.summary) == (edited is not None)
+    assert ("Copy all of the model" in finding.fix) == (edited is not None)
+
+
 def test_few_measurements_say_nothing(make: Any) -> None:
     rows = [{**OWN, "step": step, "same": True} for step in (5, 50, 300)]
     steps = make.steps() | {"loss": [LN_2] * 400}

@@ -10,7 +10,7 @@ from tracelyze.analyzers.evidence.editing import own_names, own_statement, parse
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
+    from tracelyze.diagnosis import Diff, Location
 
 _NAMES: Final = (ast.Name, ast.Attribute)
 REFERENCES: Final = frozenset(  # as the collector knows them: collectors/program/lines/named/roles.py
@@ -60,6 +60,31 @@ def of_model(process: Process, place: Location | None, called: Location | None =
     model = called_as or model
     copied = f"{reference} = copy.deepcopy({model}).eval().requires_grad_(False)  # before training"
     return f"import copy  # at the top of the file\n\n{copied}" + (f"\n\n{used}" if used else "")
+
+
+def assigned(process: Process) -> Location | None:
+    """The only line that hands tensors of another module over as they are (`assign=True`)."""
+    sites = {row["site"] for row in process.tables["loads"].records() if row["from_other"]}
+    lines = [place for site in sorted(sites) if (place := process.site(site)) and "assign=True" in place.source]
+    return lines[0] if len(lines) == 1 else None
+
+
+def shallow(edit: Diff | None) -> str:
+    """A sentence about a copy.copy() that this edit replaces."""
+    said = " copy.copy() in line {} makes a new object around the same layers, which it does not copy."
+    return said.format(edit.line) if edit is not None else ""
+
+
+def deep(process: Process, place: Location | None) -> Diff | None:
+    """The line that makes the reference by copy.copy(), with a copy of all its parts."""
+    own = own_statement.at(process, place)
+    made = own.parsed.statement if own is not None else None
+    calls = [one for one in own.parsed.calls("copy") if ast.unparse(one.func) == "copy.copy"] if own is not None else []
+    if own is None or len(calls) != 1 or len(calls[0].args) != 1 or not isinstance(made, ast.Assign):
+        return None
+    copied = f"copy.deepcopy({own.parsed.text_of(calls[0].args[0])})"
+    frozen = ".eval().requires_grad_(False)" if made.value is calls[0] else ""
+    return own.changed(own.parsed.with_parts({calls[0]: copied + frozen}))
 
 
 def _asked(value: ast.expr) -> str:

@@ -47,16 +47,18 @@ def _finding(
     one = any(row["same"] for row in alike)
     compared = next((optimization.process.site(row["site"]) for row in alike if row["site"] is not None), None)
     what = (
-        "one and the same module"
+        "are one and the same module"
         if one
-        else "in the same storage"
+        else "share the memory of their weights"
         if any(row["shared"] == 1 for row in alike)
-        else "equal at every measurement, although they are trained"
+        else "are equal at every measurement, although they are trained"
     )
     apart = not one and not any(row["shared"] == 1 for row in alike)
-    process, assigned = optimization.process, None if one or apart else _assigned(optimization.process)
+    process, assigned = optimization.process, None if one or apart else own_copies.assigned(optimization.process)
     written = _written_over(process, limits) if apart else None
     made, diff = own_copies.made(process), line_edits.given_copies(process, assigned)
+    deep = None if one or apart or assigned else own_copies.deep(process, made)
+    diff = diff or deep
     preference = abs(level - reference_levels.LN_2) <= limits["about"] * reference_levels.LN_2
     exact = level == 0 or reference_levels.is_constant(optimization.steps["loss"][begin:], level, limits)
     said = f"stays {'at' if exact else 'about'} {number(level)}" + (", which is ln 2" if preference else "")
@@ -69,9 +71,10 @@ def _finding(
         f"its loss {said}",
         summary=(
             f"In {len(alike)} steps that were looked at, the trained model and the one that is called without autograd "
-            f"on the same input are {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
+            f"on the same input {what}. {agree}, so the {'divergence' if level == 0 else 'loss'} "
             f"{said}{',' * preference} from step {timing.step_at(optimization, begin):,} to the last, whatever is "
             f"learned: nothing keeps the model near its start{', and rewards and margins read 0' * preference}."
+            + own_copies.shallow(deep)
         ),
         fix="Give the reference its weights once, before training: what loads the trained weights into it at every "
         "step belongs in front of the loop."
@@ -79,9 +82,11 @@ def _finding(
         else f"Give the reference copies: assign=True in line {assigned.line} makes the trained model's own tensors "
         "its parameters. Or drop assign=True, where the reference has parameters of its own already."
         if assigned
+        else "Copy all of the model before training, for a reference in eval mode and without gradients."
+        if deep
         else "Keep a copy of the model from before training, in eval mode and without gradients. With adapters, "
         "compute the reference with the adapters disabled instead.",
-        fix_code="".join(one.strip() for one in diff.added)
+        fix_code="\n".join(one.strip() for one in diff.added)
         if diff
         else f"{written.source}  # once, in front of the loop, and not in it"
         if written
@@ -107,13 +112,6 @@ def _written_over(process: Process, limits: Limits) -> Location | None:
     loads = process.tables["loads"]
     sites = [row["site"] for row in loads.records() if row["from_other"] and (row["step"] or 0) > 0]
     return process.site(sites[0]) if len(sites) >= limits["looks"] and len(set(sites)) == 1 else None
-
-
-def _assigned(process: Process) -> Location | None:
-    """The only line that hands tensors of another module over as they are (`assign=True`)."""
-    sites = {row["site"] for row in process.tables["loads"].records() if row["from_other"]}
-    lines = [place for site in sorted(sites) if (place := process.site(site)) and "assign=True" in place.source]
-    return lines[0] if len(lines) == 1 else None
 
 
 RULE = Rule(
