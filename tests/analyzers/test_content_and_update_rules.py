@@ -194,6 +194,64 @@ def test_the_module_that_breaks_first_is_named(make) -> None:
     assert "float16" in finding.summary
 
 
+def in_the_forward(*lines: str) -> list[dict[str, Any]]:
+    """Sites of the forward of the module attention: where it begins, and these lines of it."""
+    source = ["    def forward(self, x):", *(f"        {line}" for line in lines)]
+    place = {"file": "train.py", "function": "forward", "excerpt": "\n".join(source), "excerpt_line": 20}
+    return [
+        {**place, "site": 50 + at, "role": "powers" if at else "broken-forward", "name": "attention", "line": 20 + at}
+        | {"source": text.strip()}
+        for at, text in enumerate(source)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "said", "example"),
+    [
+        (
+            ["power = x * x + y * y"],
+            21,
+            "takes a square, which float16 holds of numbers up to 255",
+            "power = x.float() *",
+        ),
+        (["z = self.a * x", "return z.pow(2).sum()"], 22, "takes a square", "return z.float().pow(2).sum()"),
+        (["return torch.exp(x) + 1"], 21, "takes an exponential, which float16", "return torch.exp(x.float()) + 1"),
+        (["k = torch.exp(-x * x.detach())", "s = 2 ** x", "w = x ** -0.5"], 20, "", "with torch.autocast("),
+        (["a = x * x", "b = a.exp()"], 20, "", "with torch.autocast("),  # either of the two
+        (["return (x ** 2).exp()"], 21, "", "with torch.autocast("),  # one within the other
+        (["h = math.exp(self.rate) * x"], 20, "", "with torch.autocast("),
+    ],
+)
+def test_where_numbers_outgrow_float16_in_the_forward(make, lines, line: int, said: str, example: str) -> None:
+    looks = forward(100, "attention", kind=2, weights=True)
+    process = make.process(broken_at(make, 100), sites=in_the_forward(*lines), more={"activations": looks})
+    finding = make.check("nonfinite-activations", process)[2]
+    assert (finding.location.line, said in finding.summary) == (line, True)
+    assert ("there takes" in finding.summary) == bool(said)
+    assert example in finding.fix_code
+    other = make.process(
+        broken_at(make, 100), sites=in_the_forward(*lines), more={"activations": forward(100, "head", 2, True)}
+    )
+    assert make.check("nonfinite-activations", other)[2].location is None, "the lines are of another module"
+
+
+def test_an_overflow_in_the_forward_is_put_down_to_the_module_that_has_it(make) -> None:
+    steps = broken_at(make, 100) | {"autocast": [1] * COUNT}
+    steps |= {"scale": [2.0**-19] * COUNT, "skipped": [False] * 100 + [True] * (COUNT - 100)}
+    looks = forward(100, "attention", kind=2, weights=True)
+    sites = in_the_forward("power = x * x")
+    finding = make.check("fp16-overflow", make.process(steps, sites=sites, more={"activations": looks}))[2]
+    assert (
+        "attention (Linear) is the first module that puts out Inf or NaN there. Line 21 there takes a"
+        in finding.summary
+    )
+    assert (finding.location.line, finding.fix_code) == (21, "power = x.float() * x.float()")
+    assert "take the square of float32 numbers" in finding.fix
+    finite = dict(steps) | {"loss": make.steps()["loss"]}
+    finding = make.check("fp16-overflow", make.process(finite, sites=sites, more={"activations": looks}))[2]
+    assert "first module" not in finding.summary, "the gradients overflow, and not the forward"
+
+
 @pytest.mark.parametrize(("elements", "status"), [(1, "passed"), (1200, "fired")])
 def test_the_loss_that_a_model_puts_out_is_no_activation(make, elements: int, status: str) -> None:
     """A model of transformers returns its loss before its scores: NaN, where no target of the batch counts."""

@@ -132,6 +132,18 @@ def test_the_first_module_that_is_not_finite_is_found_when_the_loss_is_not(colle
     assert first["weights_finite"] is False
 
 
+def test_the_lines_of_the_module_that_is_not_finite_first(collect: Collect) -> None:
+    (process,) = collected(collect, "squares", *EVERY).run.processes
+    assert any(row["nonfinite"] == INFINITE and row["module"] == "1" for row in rows(process, "activations"))
+    sites = {row["role"]: row for row in process.sites.records() if row["role"] in ("broken-forward", "powers")}
+    assert {role: (row["source"], row["name"]) for role, row in sites.items()} == {
+        "broken-forward": ("def forward(self, x):", "1"),
+        "powers": ("return centred * centred", "1"),
+    }
+    (process,) = collected(collect, "plain", *EVERY).run.processes
+    assert not process.locations("broken-forward")
+
+
 def test_odd_models_are_survived(collect: Collect) -> None:
     (process,) = collected(collect, "unusual", *EVERY).run.processes
     modules = {row["module"] for row in rows(process, "activations")}

@@ -52,6 +52,8 @@ RAN: Final = {
     "read": "reads values back from tensors in the loop",
     "read-evaluated": "reads a number back while the model is evaluated",
     "report": "hands a loss to a logger",
+    "broken-forward": "begins the forward of the module, its `name`, that was the first to put out NaN or Inf",
+    "powers": "multiplies, raises to a power or exponentiates in that forward",
     "compiled": "in a function that torch.compile compiled, or where its graph broke",
     "nonfinite": "calls the operation that made a loss NaN or infinite",
     "keeps": "keeps graphs: appends to a list that grows with every step, or adds to a value",
@@ -172,7 +174,9 @@ SITES = Table(
         Column("excerpt_line", "int32", "", "number of the first line of the excerpt"),
         Column("device", "string", "", "role read: kind of device whose values are read back (cpu: nobody waits)"),
         Column("per_step", "float64", "", "role read: reads per optimizer step, while they were counted"),
-        Column("name", "string", "", "role constant: what gets a value there, as another line uses it"),
+        Column(
+            "name", "string", "", "role constant: what gets a value there, as used elsewhere; of a forward: the module"
+        ),
         Column("own_name", "string", "", "role constant: what that line itself calls it"),
         Column("value", "string", "", "role constant: the value as it is written"),
     ),

@@ -130,4 +130,18 @@ def unusual():
     train(copy.deepcopy(model), optimizer)
 
 
+def squares():
+    """A module of the script's own whose squares are not finite, from the fourth step on."""
+
+    class Power(nn.Module):
+        def forward(self, x):
+            centred = x - x.mean()
+            return centred * centred
+
+    model = nn.Sequential(nn.Linear(12, 6), Power(), nn.Linear(6, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    train(model, optimizer, 3)
+    train(model, optimizer, 3, 1e25 * X)
+
+
 globals()[sys.argv[1]]()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
 
 Row = dict[str, Any]
 WHAT: Final = {1: "NaN", 2: "Inf"}
@@ -33,6 +37,21 @@ def first(rows: list[Row]) -> Row | None:
     if any(row["weights_finite"] is False for row in broken):  # one look at a forward may have two rows of a module
         return None
     return min(broken, key=lambda row: (row["order"], row["weights_finite"] is None))
+
+
+def first_of(process: Process) -> Row | None:
+    """The same of the first watched forward that has one; None where it is the loss that a model puts out."""
+    for _, found in groupby(process.tables["activations"].records(), key=lambda row: row["step"]):
+        rows = list(found)
+        root = first(rows)
+        if root is not None:
+            return None if is_loss(root, rows) else root
+    return None
+
+
+def named(root: Row) -> str:
+    """A module with its class, at the begin of a sentence."""
+    return f"{root['module']} ({root['kind']})" if root["module"] else f"The model itself ({root['kind']})"
 
 
 def is_loss(row: Row, rows: list[Row]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade.precision import overgrown
 from tracelyze.analyzers.evidence.loss import broken_modules
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, combine
 from tracelyze.analyzers.signatures import taken_in
@@ -80,6 +81,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
     first = name if root["module"] else f"The{name[3:]}"
     half = root["dtype"] == "float16"
     fix, code = broken_modules.remedy(root)
+    grown = overgrown.within(optimization.process, root)
     weights = ", and so were its own weights" if root["weights_finite"] else ""
     return Finding(
         rule=RULE.id,
@@ -91,9 +93,10 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
             f"called before it were finite{weights}. The loss of the step was lost with it"
             + (f", one of {plural(lost, 'loss')} of the run that are not finite. " if lost > 1 else ". ")
             + ("It computes in float16, which ends at 65,504." if half else f"It computes in {root['dtype']}.")
+            + (grown.said() if grown else "")
         ),
         fix=fix,
-        fix_code=code,
+        fix_code=(grown and grown.remedy) or code,
         first_step=begin,
         first_second=timing.second_at(optimization, index),
         evidence=[
@@ -101,7 +104,9 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
             Evidence("its place among the module calls of the forward", root["order"]),
             Evidence("dtype of its output", root["dtype"]),
         ],
-        location=optimization.process.module_location(root["module"]) or optimization.backward_location,
+        location=grown.line
+        if grown
+        else optimization.process.module_location(root["module"]) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(begin), f"{name}: {what}", "not-finite")]),
         false_alarm="A module whose NaN are masked later, if the loss broke at the same step for another reason.",

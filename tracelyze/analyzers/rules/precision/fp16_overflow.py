@@ -8,6 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.gradients.overflows import Overflows, computes_in, overflows
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade.precision import overgrown
+from tracelyze.analyzers.evidence.loss import broken_modules
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import short_intervals
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -23,6 +25,10 @@ FIX = (
 FIX_FORWARD = (
     "Use bfloat16 where the hardware has it (no scaler needed). Otherwise compute in float32 what overflows in the "
     "forward pass: large inputs and targets, softmax, norms, exponentials, and the loss. No loss scale helps there."
+)
+FIX_POWER = (
+    "Use bfloat16 where the hardware has it (no scaler needed). Otherwise take the {kind} of float32 numbers. No loss "
+    "scale helps there."
 )
 FIX_BFLOAT16 = (
     "Find what overflows: clip gradients after scaler.unscale_, lower the learning rate. bfloat16 holds numbers as "
@@ -65,8 +71,8 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     dead = (seen.scale is not None and seen.scale < limits["scale"]) or seen.recent >= limits["dead"]
     loss = optimization.steps["loss"][seen.bad]
     forward = bool(optimization.steps.known("loss")[seen.bad].any()) and not np.isfinite(loss).any()
-    share = f", {percent(seen.recent)} of the last {seen.window}," if seen.recent > 0 else ""
-    summary = f"{plural(seen.count, 'step')}{share} overflowed and were skipped: they cost time and changed nothing."
+    lately = f" (in the last {seen.window}: {percent(seen.recent)})" if seen.recent > 0 else ""
+    summary = f"{plural(seen.count, 'step')} overflowed{lately} and were skipped: they cost time and changed nothing."
     if seen.count == len(seen.bad):
         summary = "Every step overflowed and was skipped, so nothing was trained."
     kind = computes_in(optimization)
@@ -76,6 +82,12 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
     if forward:
         summary += " The loss itself is not finite in these steps, so the overflow is already in the forward pass."
     fix, code = FIX_FORWARD if forward else FIX, FIX_CODE
+    first_broken = broken_modules.first_of(optimization.process) if forward and kind == "float16" else None
+    grown = overgrown.within(optimization.process, first_broken) if first_broken else None
+    if first_broken:
+        summary += f" {broken_modules.named(first_broken)} is the first module that puts out Inf or NaN there."
+        summary += grown.said() if grown else ""
+        fix = FIX_POWER.format(kind=grown.kind) if grown and grown.kind else fix
     if kind == "bfloat16":
         summary += " Autocast is to bfloat16 here, where a scaler gains nothing."
         fix, code = FIX_BFLOAT16, FIX_CODE_BFLOAT16
@@ -88,7 +100,8 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
         title=title if seen.scale is None else f"{title}, loss scale at {number(seen.scale)}",
         summary=summary,
         fix=fix,
-        fix_code=code.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
+        fix_code=(grown and grown.remedy)
+        or code.format(device=str(optimization.facts.get("device") or "cuda").partition(":")[0]),
         first_step=begin,
         last_step=timing.step_at(optimization, int(np.flatnonzero(seen.bad)[-1])),
         first_second=timing.second_at(optimization, first),
@@ -98,7 +111,8 @@ def _finding(optimization: Optimization, seen: Overflows, limits: Limits) -> Fin
             Evidence("back-offs without recovery", seen.backoffs, "", *limits.against("backoffs")),
         ],
         cost=timing.cost_of(optimization, seen.bad),
-        location=optimization.step_location,
+        location=grown.line if grown else optimization.step_location,
+        seen_at=optimization.step_location,
         charts=pictures.loss_scale(optimization, [Mark(float(begin), "overflows begin")])
         + pictures.loss(optimization, [Mark(float(begin), "overflows begin")]),
         false_alarm="Steps that the script skips itself, for another reason.",

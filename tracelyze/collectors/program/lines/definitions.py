@@ -11,8 +11,10 @@ from typing import Any
 from tracelyze.collectors.program.call_sites import Sites, is_library
 from tracelyze.collectors.program.lines.instructions import by_line, names_of
 from tracelyze.collectors.program.lines.loops import extents
+from tracelyze.collectors.program.lines.named.powers import powers
 
 MAX_DECORATORS = 8
+MAX_POWERS = 16  # lines
 MAX_DEPTH = 4  # datasets around another one: Subset, a dataset that transforms
 
 
@@ -34,6 +36,17 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     """The number of the line that defines a method of an object; None for a library's."""
     code = code_of_method(type(owner), name)
     return None if code is None else sites.at(role, code, _line_of(code))
+
+
+def forward_of(kind: type, module: str, sites: Sites) -> None:
+    """Note the line that defines the forward of a module of the script's own, and lines in it that can make numbers far
+    larger. `module`: its name, which they get."""
+    code = code_of_method(kind, "forward")
+    if code is None:
+        return
+    sites.add("broken-forward", code.co_filename, _line_of(code), code.co_name, name=module)
+    for line in powers(code)[:MAX_POWERS]:
+        sites.add("powers", code.co_filename, line, code.co_name, name=module)
 
 
 def factors(scheduler: Any, sites: Sites) -> None:

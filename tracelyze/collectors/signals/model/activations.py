@@ -14,6 +14,7 @@ from typing import Any
 
 from tracelyze.collectors.cadence.decimation import Decimation
 from tracelyze.collectors.internals.private_names import FRAMES, UNSEEN, find
+from tracelyze.collectors.program.lines import definitions
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.program.modules import gate_parameters
 from tracelyze.collectors.program.modules.gates import NUMBERS, Gates
@@ -31,6 +32,7 @@ ELEMENTS = 4096  # of an output that mean, spread and zeros are taken of
 MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all that are not finite
 MAX_ALERTS = 20  # forwards watched because the loss was out of the ordinary
 MAX_ROWS = 100_000
+MAX_BROKEN = 4  # modules
 FINITE, NAN, INFINITE, MINUS_INFINITE = 0, 1, 2, 3
 PER_MODULE = 7  # numbers that are read back for each
 Row = dict[str, Any]
@@ -57,6 +59,7 @@ class Activations(Signal):
         self._pending = PendingRows(context.emit, "activations")
         self._alerts = 0
         self._rows = 0
+        self._broken: set[str] = set()
         self._decimation = Decimation(self.meter)
         self.silence = Silence(self.torch)
 
@@ -87,11 +90,24 @@ class Activations(Signal):
     def finished(self) -> None:
         self._pending.release(wait=True)
 
-    def _watched(self, rows: list[Row], values: list[Any]) -> None:
+    def _watched(self, rows: list[Row], values: list[Any], kinds: dict[int, type]) -> None:
         """One forward was watched: `values` are PER_MODULE scalar tensors for each of its rows."""
         self.context.next_call.watch = None
         self._rows += len(rows)
-        self._pending.put(rows, Readback(self.torch, values, lambda _row, read: fill(rows, read)))
+        self._pending.put(rows, Readback(self.torch, values, lambda _row, read: self._read(rows, kinds, read)))
+
+    def _read(self, rows: list[Row], kinds: dict[int, type], read: list[float]) -> None:
+        """Fill the rows; and note how the script computes the first module whose output is not finite, in MAX_BROKEN
+        modules of a run: those are the lines that a reader looks for."""
+        fill(rows, read)
+        broken = [row for row in rows if row["nonfinite"] in (NAN, INFINITE)]
+        first = min(broken, key=lambda row: int(row["order"]), default=None)
+        if first is None or str(first["module"]) in self._broken or len(self._broken) >= MAX_BROKEN:
+            return
+        kind = kinds.get(first["order"])
+        if kind is not None and kind.__name__ == first["kind"]:
+            self._broken.add(str(first["module"]))
+            definitions.forward_of(kind, str(first["module"]), self.program.sites)
 
 
 class _Forward(ModuleWatch):
@@ -103,6 +119,7 @@ class _Forward(ModuleWatch):
         self._torch = signal.torch
         self._alert = alert
         self._rows: list[Row] = []
+        self._kinds: dict[int, type] = {}  # classes of the modules, by their place among the calls
         self._values: list[Any] = []
         self._gates: Gates | None = None
         self._names: dict[int, str] = {}
@@ -123,7 +140,7 @@ class _Forward(ModuleWatch):
             return None
         start = perf_counter()
         try:
-            self._rows, self._values, self._order = [], [], 0
+            self._rows, self._values, self._kinds, self._order = [], [], {}, 0
             self._products, self._functions = Products(self._torch), FunctionalActivations()
             self._names = {id(module): name for name, module in root.named_modules()}
             self._gates = Gates(torch, root)
@@ -164,7 +181,7 @@ class _Forward(ModuleWatch):
                     self._sample_gate_parameters(root, output)
                 if self._rows and self.error is None and len({value.device for value in self._values}) == 1:
                     routed = self._gates.values() if self._gates is not None else []  # read back behind the values
-                    self._signal._watched(self._rows, self._values + routed)
+                    self._signal._watched(self._rows, self._values + routed, self._kinds)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
@@ -172,7 +189,7 @@ class _Forward(ModuleWatch):
         spent = self._seconds + perf_counter() - start
         self._signal.meter.spent(spent)
         self._signal.context.add_overhead(spent)
-        self._names, self._rows, self._values, self._gates = {}, [], [], None
+        self._names, self._rows, self._values, self._kinds, self._gates = {}, [], [], {}, None
         self._products, self._functions = Products(self._torch), FunctionalActivations()
 
     def _sample(self, module: Any, output: Any) -> None:
@@ -200,6 +217,7 @@ class _Forward(ModuleWatch):
             with torch.no_grad():
                 self._gates.called(module, tensor, gate["experts"])
         self._rows.append(row)
+        self._kinds[self._order] = type(module)
         self._functions.returned(module, str(name), row, tensor)
 
     def _sample_functions(self, output: Any) -> None:
