@@ -340,6 +340,23 @@ def test_the_only_division_of_a_forward_that_nothing_bounds(make, lines: list[st
     assert ("Line 10 holds the only division" in finding.summary) is (finding.location is not None)
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("return power.log()", "return power.clamp_min(1e-8).log()"),
+        ("x = torch.log10(self.bank @ power)", "x = torch.log10((self.bank @ power).clamp_min(1e-8))"),
+        ("x = np.log(power)", "features = torch.log(power.clamp_min(1e-8))"),
+    ],
+)
+def test_the_only_logarithm_of_a_step_is_bounded_in_its_own_words(make, line: str, code: str) -> None:
+    site = {"site": 9, "role": "nonfinite", "file": "net.py", "line": 30, "function": "forward", "source": line}
+    sites = [site | {"excerpt": f"        {line}", "excerpt_line": 30}]
+    more = {"activations": forward(0), "parameters": [look(1, None, "head.weight")]}
+    process = make.process(broken_at(make, 100), more=more, events=[GIVEN], sites=sites)
+    finding = make.check("nonfinite-activations", process)[2]
+    assert (finding.location.line, finding.fix_code) == (30, code)
+
+
 def test_weights_that_a_step_with_such_gradients_wrote_are_no_root(make) -> None:
     """The sample of a forward does not say whether weights are finite; the gradients of the step before do."""
     steps = broken_at(make, 100)

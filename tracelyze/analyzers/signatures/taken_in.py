@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.candidates import bounds
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import finite
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
@@ -60,7 +61,7 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
             + f" {plural(int(lost.sum()), 'loss')} of the run were lost."
         ),
         fix=_FIX.get(what, _FIX[""]),
-        fix_code=(finite.divided(process, divides) if divides else "") or _CODE.get(what, _CODE[""]),
+        fix_code=_bounded(process, line, divides) or _CODE.get(what, _CODE[""]),
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, index),
@@ -81,6 +82,14 @@ def finding(optimization: Optimization, rule: str) -> Finding | None:
         false_alarm="Values that are not finite in a part that is left out later, if the loss broke at the same step "
         "for another reason.",
     )
+
+
+def _bounded(process: Process, logarithm: Location | None, division: Location | None) -> str:
+    """The script's own line with what it takes the logarithm of, or divides by, kept away from 0; empty without one."""
+    own = own_statement.at(process, logarithm)
+    if own is not None:
+        return finite.logarithms(own)
+    return finite.divided(process, division) if division is not None else ""
 
 
 def _is_of_torch(process: Process, layer: str) -> bool:
