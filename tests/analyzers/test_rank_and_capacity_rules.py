@@ -175,6 +175,40 @@ def test_the_line_of_what_a_rank_does_beside_what_all_do(make) -> None:
     assert make.check("straggler", *named(usual, slow))[2].location.line == 40
 
 
+def reading(make: Any, number: int, own: float, backward: float, *lines: tuple[int, str, float], **more: Any) -> Any:
+    """A rank that reads values back in these lines of functions, so often in a step."""
+    rows = [
+        {"site": at, "role": "read", "file": "t.py", "line": line, "function": function, "per_step": count}
+        | {"source": "row = p.norm().item()"}
+        for at, (line, function, count) in enumerate(lines)
+    ]
+    loop = {"site": 20, "role": "backward", "file": "t.py", "line": 90, "function": "main", "source": "loss.backward()"}
+    signals = [{"time": 1.0, "step": 9, "signal": "reads", "state": more.pop("state", "on")}]
+    process = rank(make, number, own, backward, tables={"sites": [*rows, loop], "signals": signals})
+    process.facts |= {"host": more.get("host", "one")}
+    return process
+
+
+@pytest.mark.parametrize(
+    ("lines", "others", "more", "expected"),
+    [
+        ([(49, "update", 1.0), (53, "update", 6.0)], [], {}, 53),
+        ([(49, "update", 1.0), (95, "main", 1.0)], [], {}, 49),  # the loop's own line may be cheap
+        ([(95, "main", 1.0)], [], {}, None),
+        ([(53, "update", 6.0)], [(53, "update", 6.0)], {}, None),
+        ([(53, "update", 6.0), (12, "report", 1.0)], [], {}, None),
+        ([(53, "update", 0.1)], [], {}, None),  # now and then
+        ([(53, "update", 6.0)], [], {"state": "off"}, None),
+        ([(53, "update", 6.0)], [], {"host": "other"}, None),  # its machine may be the slow one
+    ],
+)
+def test_what_only_the_straggler_reads_back(make, lines: Any, others: Any, more: Any, expected: int | None) -> None:
+    ranks = named(reading(make, 0, 0.05, 0.02, *lines), reading(make, 1, 0.02, 0.05, *others, **more))
+    _, _, finding = make.check("straggler", *ranks)
+    assert (finding.location.line if finding.location else None) == expected
+    assert (f"it alone reads values back in line {expected}, in each step" in finding.summary) == bool(expected)
+
+
 LOOP = """\
     for x, y in loader:
         loss = loss_fn(model(x), y)

@@ -64,6 +64,10 @@ class OwnWork(NamedTuple):
     """Processor time of a step, in seconds: what others do on the machine does not make it longer."""
     values: float = np.nan
     """Numbers in the largest tensor of a batch."""
+    reads: tuple[tuple[Location, float], ...] | None = None
+    """Lines that read values back from tensors, other than in a function that trains, with how often they do in a step;
+    None where that was not recorded."""
+    host: str = ""
 
 
 def of(process: Process) -> OwnWork | None:
@@ -93,6 +97,8 @@ def of(process: Process) -> OwnWork | None:
         messaging=_messaging(process),
         processor=_processor(process),
         values=_values(process),
+        reads=_reads(process),
+        host=str(process.facts.get("host") or ""),
     )
 
 
@@ -118,6 +124,16 @@ def _values(process: Process) -> float:
             size = float(math.prod(loss_calls.sizes(row["shape"])))
             largest[row["step"]] = max(size, largest.get(row["step"], 0.0))
     return float(np.median(list(largest.values()))) if len(largest) >= WINDOWS else np.nan
+
+
+def _reads(process: Process) -> tuple[tuple[Location, float], ...] | None:
+    if process.signals.get("reads", {}).get("state") != "on":
+        return None
+    trains = process.functions("backward", "training-call")
+    found = [
+        (process.site(row["site"]), row["per_step"]) for row in process.sites.shared_records() if row["role"] == "read"
+    ]
+    return tuple((line, float(count or 0)) for line, count in found if line and line.file_function not in trains)
 
 
 def more_work(rank: int, ranks: Mapping[int, OwnWork], ratio: float) -> float:
@@ -196,6 +212,19 @@ def place(rank: int, ranks: dict[int, OwnWork], part: float, elsewhere: float) -
         if (share - most) * slow.own >= part * longer and most <= elsewhere * share:
             return line
     return None
+
+
+def reads_alone(rank: int, ranks: Mapping[int, OwnWork], each_step: float) -> Location | None:
+    """The line that reads most often of those at which this rank reads values back in each step, and no other one does,
+    if all of them stand in one function. On machines of their own a rank may be slow for what no line shows."""
+    others = [one for number, one in ranks.items() if number != rank]
+    if any(one.reads is None or one.host != ranks[rank].host for one in ranks.values()):
+        return None
+    elsewhere = {line.file_line for one in others for line, _ in one.reads or ()}
+    own = [(count, line) for line, count in ranks[rank].reads or () if line.file_line not in elsewhere]
+    often = [one for one in own if one[0] >= each_step]
+    alone = len({line.file_function for _, line in own}) == 1
+    return max(often, key=lambda one: one[0])[1] if often and alone else None
 
 
 def _waiting(one: OwnWork, seconds: float, there: str) -> OwnWork:

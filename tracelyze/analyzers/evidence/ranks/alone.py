@@ -18,6 +18,8 @@ SHARED: Final = (
     "Line {by} decides by the rank who does what line {call} calls: do it less often, or share it out among all ranks."
 )
 
+RARELY: Final = "Do what line {call} calls less often, such as once per epoch, or share it out among all ranks."
+
 
 class Called(NamedTuple):
     """The line of the loop with the call, and what to change there, if a condition right above it asks for the rank."""

@@ -61,7 +61,9 @@ def _finding(
     step = slow.own + slow.backward
     lost = min(waited, slow.own - usual)
     loads = slow.loading >= of["loading"] * (slow.own - usual)
-    place = own_work.place(rank, paces, of["line"], of["elsewhere"])
+    seen = own_work.place(rank, paces, of["line"], of["elsewhere"])
+    reads = own_work.reads_alone(rank, paces, of["reads"]) if seen is None else None
+    place = seen or reads
     batch, other = slow.values, own_work.usual_of(rank, paces, "values")
     larger = batch >= of["work"] * other
     block = blocks_of_ranks.line(process) if larger else None
@@ -70,6 +72,8 @@ def _finding(
         why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif larger:
         why = f"Its batches hold more: {number(batch)} values in the median, those of other ranks {number(other)}."
+    elif reads is not None:
+        why = f"It is not waiting for batches: it alone reads values back in line {reads.line}, in each step."
     elif place is not None:
         why = f"It is not waiting for batches: it was seen in line {place.line} far more often than any other rank."
     else:
@@ -85,7 +89,9 @@ def _finding(
         summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
         f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
         f"{percent(lost / step)} shorter on all ranks.",
-        fix=((call.fix if call else "") or FIX) if block is None else blocks_of_ranks.FIX.format(line=block.line),
+        fix=((call.fix or alone.RARELY.format(call=call.place.line)) if call else FIX)
+        if block is None
+        else blocks_of_ranks.FIX.format(line=block.line),
         fix_code="" if block is None else blocks_of_ranks.in_turn(process, block),
         ranks=[rank],
         evidence=[
@@ -138,6 +144,7 @@ RULE = Rule(
         Threshold("waited", 0.5, "share", "derived: most of what it takes longer is waited for: it holds others up"),
         Threshold("loading", 0.5, "share", "derived: of what it takes longer; most of it has to be its loader"),
         Threshold("line", 0.5, "share", "derived: of what it takes longer; most of it has to be at that line"),
+        Threshold("reads", 0.9, "reads", "derived: in each step, but for a few"),
         Threshold("elsewhere", 0.25, "share", "derived: of its share; on slower hardware all ranks are found there"),
     ),
     not_when="Ranks that are equally slow, stages of a pipeline, ranks that train different models, a rank whose "
