@@ -354,7 +354,8 @@ def test_the_only_logarithm_of_a_step_is_bounded_in_its_own_words(make, line: st
     more = {"activations": forward(0), "parameters": [look(1, None, "head.weight")]}
     process = make.process(broken_at(make, 100), more=more, events=[GIVEN], sites=sites)
     finding = make.check("nonfinite-activations", process)[2]
-    assert (finding.location.line, finding.fix_code) == (30, code)
+    assert finding.location.line == 30
+    assert finding.fix_code.endswith(code)
 
 
 def test_weights_that_a_step_with_such_gradients_wrote_are_no_root(make) -> None:
