@@ -169,6 +169,17 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
     assert words in finding.title
 
 
+def test_a_scheduler_that_hardly_begins_is_told_by_what_its_rate_does(make: Any) -> None:
+    for rates, row, said in (
+        (CLIMBING, scheduler("LambdaLR", steps=4), "the rate climbs"),
+        (FLAT, scheduler("OneCycleLR", horizon=COUNT, steps=4), "made for 400 steps of its own: the rate begins at"),
+    ):
+        process = make.process(make.steps() | {"lr": rates}, more={"schedules": [row]})
+        summary = make.check("learning-rate-schedule", process)[2].summary
+        assert summary.startswith("It was stepped once every 100 optimizer steps")
+        assert said in summary
+
+
 def test_a_warm_up_that_is_too_long_is_made_shorter_and_not_stepped_otherwise(make) -> None:
     line = [0.01 * (index + 1) / 10_000 for index in range(COUNT)]
     row = scheduler("LambdaLR", steps=COUNT)

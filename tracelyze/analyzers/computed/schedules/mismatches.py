@@ -116,18 +116,24 @@ def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: 
     if row["horizon"]:
         counts_batches = count / ABOUT <= row["horizon"] <= count * ABOUT
         hardly_begun = counts_batches and row["steps"] <= ALMOST * row["horizon"]
-        length = f"for {plural(row['horizon'], 'step')}"
+        what = (
+            f"It was stepped once every {count // row['steps']:,} optimizer steps, and made for "
+            f"{plural(row['horizon'], 'step')} of its own: the rate begins at {number(float(rate[0]))} and has come no "
+            f"further than {_last_rate(optimization)} at the end."
+        )
     else:
         hardly_begun = row["name"] == "LambdaLR" and _climbs(rate) and rate[-1] <= ALMOST * (row["base_lr"] or 0.0)
-        length = "to be stepped more often"
+        what = (
+            f"It was stepped once every {count // row['steps']:,} optimizer steps, and with each of its steps the rate "
+            f"climbs. At the end it is {_last_rate(optimization)}, of {number(row['base_lr'] or 0.0)} that the "
+            "optimizer was given: a warm-up that counts optimizer steps has hardly begun."
+        )
     if not hardly_begun:
         return None
     return Mismatch(
         scheduler=row,
         title=f"{row['name']} is stepped only {plural(row['steps'], 'time')} in {count:,} steps",
-        what=f"It is made {length}, and the training stepped it only every {count // row['steps']:,} optimizer "
-        f"steps. The rate ends at {_last_rate(optimization)}, of {number(row['base_lr'] or 0.0)} that it was to reach "
-        "or to start from.",
+        what=what,
         fix="Step it after every optimizer step, or make its length count epochs.",
         code=units.PER_BATCH,
     )
