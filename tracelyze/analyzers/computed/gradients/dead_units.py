@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 AFTER_ALL = (
-    "# right before the optimizer is made: whatever initialises the model, as model.apply() does, overwrites it else\n"
+    "# right before the optimizer is made: initialising all of the model after it, as by apply(), would undo it\n"
 )
 """Where an example belongs that initialises a layer of the model."""
 

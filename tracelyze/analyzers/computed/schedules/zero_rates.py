@@ -70,6 +70,7 @@ def finding(optimization: Optimization, scheduler: Row | None, rule: str, limits
         first=begin,
         at_step=advice.at_step,
         setting=advice.length,
+        verify="Record the run again: the learning rate stays above zero until the end of the training.",
     )
     evidence = [Evidence("steps at rate zero", share, "share", *limits.against("share"))]
     found = findings.about_rate(optimization, scheduler, fault, rule, evidence, "critical" if always else "warning")
