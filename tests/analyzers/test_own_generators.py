@@ -71,7 +71,10 @@ def test_workers_that_stay_never_hear_of_another_epoch(make: Any, stay: bool, li
     ],
 )
 def test_samples_that_are_changed_on_the_way(make: Any, loader: dict[str, Any]) -> None:
-    assert judge(make, epochs(), **loader)[0] == "fired"
+    status, finding = judge(make, epochs(), **loader)
+    assert status == "fired"
+    second = min(row["step"] for row in epochs() if row["epoch"] == 1)
+    assert finding.first_step == second + 1, "the first pass repeats nothing"
 
 
 @pytest.mark.parametrize(

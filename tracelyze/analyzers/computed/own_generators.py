@@ -47,7 +47,7 @@ def finding(process: Process, rule: str, limits: Limits) -> Finding | None:
     found = overlap.compare(pairs, lengths)
     if found.hits < limits["again"] or found.share < limits["equal"] or found.rate < limits["beyond"] * found.chance:
         return None
-    return _finding(process, loaders[trained[0].loader], found, len(trained), rule, limits)
+    return _finding(process, loaders[trained[0].loader], found, trained, rule, limits)
 
 
 def _passes(process: Process, stored: dict[int, str]) -> list[overlap.Seen]:
@@ -75,7 +75,12 @@ def _is_of(shape: str, stored: str) -> bool:
 
 
 def _finding(
-    process: Process, loader: dict[str, Any], found: overlap.Overlap, count: int, rule: str, limits: Limits
+    process: Process,
+    loader: dict[str, Any],
+    found: overlap.Overlap,
+    trained: list[overlap.Seen],
+    rule: str,
+    limits: Limits,
 ) -> Finding:
     place = process.site(loader["own_generator"])
     where = f"Line {place.line}" if place is not None else "Its __getitem__"
@@ -88,12 +93,12 @@ def _finding(
         title=f"{loader['dataset']} draws the same random numbers for a sample in each epoch",
         summary=(
             f"{where} re-seeds a generator for each sample, {by} {plural(found.hits, 'sample')} checked in more than "
-            f"one of {count} passes held the same numbers. Augmentation that should differ between epochs repeats that "
-            "of the first, so the network sees far fewer variants than it seems to."
+            f"one of {len(trained)} passes held the same numbers. Augmentation that should differ between epochs "
+            "repeats that of the first, so the network sees far fewer variants than it seems to."
         ),
         fix=kept_copies.FIX if kept else FIX,
         fix_code=kept.code if kept else own_expressions.seeded_by_torch(place) or FIX_CODE,
-        first_step=0,
+        first_step=trained[1].step + 1,  # samples came again in the second pass
         evidence=[
             Evidence("samples that came again as they were", found.hits, "samples", *limits.against("again")),
             Evidence("of all that came again", found.share, "share", *limits.against("equal")),
