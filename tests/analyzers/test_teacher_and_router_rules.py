@@ -293,6 +293,36 @@ def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str
 
 
 @pytest.mark.parametrize(
+    ("lines", "argv", "named"),
+    [
+        (["balance_weight: float = 0.0"], [], True),
+        (["router_aux_loss_coef=0.0,"], [], True),
+        (["aux_alpha = 0"], [], True),
+        (["balance_weight: float = 0.0", "Config(balance_weight=0.01)"], [], False),
+        (["balance_weight: float = 0.0"], ["--balance-weight", "0.01"], False),
+        (["balance_weight: float = 0.001"], [], False),  # too little, and not nothing
+        (["balance_loss = 0.0"], [], False),  # a sum that begins
+        (["router_z_loss_coef: float = 0.0"], [], False),
+    ],
+)
+@pytest.mark.parametrize("role", ["constant", "module"])
+def test_a_balance_that_weighs_nothing(make: Any, lines: list[str], argv: list[str], named: bool, role: str) -> None:
+    sites = []
+    for at, line in enumerate(lines):
+        name, _, value = line.removeprefix("Config(").rstrip("),").partition("=")
+        name = name.split(":")[0].strip()
+        site = {"site": 70 + at, "role": role, "file": "t.py", "line": 9 + 40 * at, "function": "f", "source": line}
+        site |= {"excerpt": line, "excerpt_line": 9 + 40 * at}
+        sites.append(site | ({"name": name, "own_name": name, "value": value.strip()} if role == "constant" else {}))
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    facts = {"argv": ["t.py", *argv]}
+    finding = make.check(ROUTER, make.process(more={"activations": rows}, sites=sites, facts=facts))[2]
+    assert (finding.location is not None and finding.location.line == 9) is named
+    assert ("counts for nothing" in finding.fix) is named
+    assert "0.01" in finding.fix_code
+
+
+@pytest.mark.parametrize(
     ("entropy", "loss", "example"),
     [
         ("self.aux = -(use * use.clamp(min=1e-9).log()).sum()", "loss = ce + 0.1 * net.aux", True),

@@ -252,3 +252,18 @@ for _ in range(40):
             row["line"] for row in process.sites.records() if row["role"] == "constant" and row["name"] == "momentum"
         ]
         assert found == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("    balance_weight: float = 0.0", True),
+        ("    aux_loss_coef: float = 0", True),
+        ("    balance_weight: float = 0.01", False),
+        ("    dropout: float = 0.0", False),
+        ("    maximum: float = 0.0", False),
+    ],
+)
+def test_a_weight_of_a_balance_is_looked_for_where_it_is_nothing(read: Read, line: str, found: bool) -> None:
+    rows = read(f"class Config:\n{line}\n\nopt = Adam(p, lr=0.1)  # use\n")
+    assert [row["line"] for row in rows if row["line"] == 2] == [2] * found

@@ -69,7 +69,7 @@ def at_its_constant(finding: Finding, process: Process, arguments: Sequence[str]
     if row is None or (row["file"], row["line"]) == used.file_line:
         return finding
     place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
-    edit = _edit(row, setting.instead)
+    edit = edit_of(row, setting.instead)
     moved = replace(finding, location=place, seen_at=used, excerpt=None)
     if edit is None:
         return moved
@@ -122,7 +122,7 @@ def _definition(process: Process, names: set[str], setting: Setting) -> Row | No
     rows = [row for row in process.sites.records() if row["role"] == "constant" and row["name"] in names]
     fitting = {(row["file"], row["line"]): row for row in rows if fits(str(row["value"]), setting)}
     names = {*(str(row[name]) for row in fitting.values() for name in ("name", "own_name"))}
-    if len(fitting) != 1 or any(_is_on_the_command_line(process, one) for one in names):
+    if len(fitting) != 1 or any(is_on_the_command_line(process, one) for one in names):
         return None
     (row,) = fitting.values()
     flags = re.findall(r"[\"'](-\w)[\"']", str(row["source"]))
@@ -176,7 +176,7 @@ def _words(process: Process) -> list[str]:
     return [str(word) for word in words[1:]] if isinstance(words, list) else []
 
 
-def _is_on_the_command_line(process: Process, name: str) -> bool:
+def is_on_the_command_line(process: Process, name: str) -> bool:
     """Whether a word of it names the setting: `--lr`, `--lr=3`, `optimizer.lr=3`, `--learning` for `learning_rate`."""
     for word in _words(process):
         option = re.fullmatch(r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][\w.\-/]*)(?P<given>=.*)?", word, re.DOTALL)
@@ -188,7 +188,7 @@ def _is_on_the_command_line(process: Process, name: str) -> bool:
     return False
 
 
-def _edit(row: Row, instead: str) -> Diff | None:
+def edit_of(row: Row, instead: str) -> Diff | None:
     """The line with another value, where the old one stands on it once, or once behind the name."""
     lines = str(row["excerpt"] or "").split("\n")
     at = int(row["line"]) - int(row["excerpt_line"] or 0)

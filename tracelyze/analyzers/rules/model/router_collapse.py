@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.loss.balance import balance_bias, balance_entropy, balance_term
+from tracelyze.analyzers.evidence.loss.balance import balance_bias, balance_entropy, balance_term, balance_weight
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import end_of_name, percent, plural
@@ -81,7 +81,8 @@ def _finding(
     optimization = process.longest if process.optimizations else None
     begin = min(_since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
-    mistake = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
+    turned = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
+    mistake = turned or balance_weight.zero(process)
     return Finding(
         rule=RULE.id,
         severity="warning",

@@ -25,6 +25,8 @@ USING: Final = frozenset({
 """Roles of lines that may use a setting by its name."""
 SOUGHT: Final = frozenset({"momentum"})
 """Settings that are looked for by name once an object has an odd value of them, whatever line makes that object."""
+WEIGHS: Final = re.compile(r"balanc|(?:^|_)(?:aux|lb|load|router|moe)(?:_|$)", re.IGNORECASE)
+"""Names of what may weigh a term for the balance of experts. Such a setting is looked for where it is 0."""
 MOST: Final = 200  # lines
 MOST_FILES: Final = 60
 MOST_CHARACTERS: Final = 600_000  # of all files, some 15,000 lines: they are read on a thread of ours
@@ -32,6 +34,7 @@ LONGEST_BODY: Final = 2_000  # characters of a function that a line names
 HOPS: Final = 3  # `lr=rate`, `rate=args.learning_rate`, and its default
 _MIXED: Final = re.compile(rf"{HIDDEN}|(?=.*[A-Za-z]).*\d")
 _AROUND: Final = 3  # lines before and after
+_ZERO: Final = re.compile(r"0+(?:\.0*)?")
 _WORDS: Final = re.compile(r"[A-Za-z_]\w*")
 _STRING: Final = re.compile(r"[\"'](?P<words>[^\"']*)[\"'](?P<key>\s*[:\]])?")
 
@@ -73,6 +76,8 @@ class Constants:
         asked |= {name for file, line in schedulers for name in self._names_in_functions(file, line)}
         asked |= SOUGHT & self._sites.wanted
         self._open([file for file in _unread(self._files) if any(name in _text_of(file) for name in asked)])
+        given = [one for known_file in list(self._files.values()) for one in known_file.given]
+        asked |= {one.name for one in given if _ZERO.fullmatch(one.value) and WEIGHS.search(one.name)}
         by_name: dict[str, list[tuple[str, Given]]] = defaultdict(list)
         for file, known_file in list(self._files.items()):
             for one in known_file.given:
