@@ -64,3 +64,28 @@ def test_a_load_that_lacks_what_normalisations_keep(make, load, lacks: bool) -> 
     place = finding.location
     assert (place is not None and (place.file, place.line) == ("test.py", 7)) is lacks
     assert ("named_parameters()" in finding.fix_code) is lacks
+
+
+@pytest.mark.parametrize(
+    ("loop", "named"),
+    [
+        ("for kept, new in zip(self.teacher.parameters(), student.parameters()):", True),
+        ("for kept, new in zip(self.critic.parameters(), student.parameters()):", False),  # another model
+        ("for kept, new in zip(self.teacher.buffers(), student.buffers()):", False),
+        ("for kept, new in pairs:", False),
+    ],
+)
+def test_a_teacher_whose_parameters_alone_are_averaged(make, loop: str, named: bool) -> None:
+    """It serves the training and is never measured: the loop that leaves its buffers out is the line to change."""
+    unset = {"model": 1, "modules": 4, "of": 4, "spectral": 0, "training": False}
+    rows = [unset | {"step": step, "call": step + 1} for step in range(9)]
+    text = ["def update(self, student):", f"    {loop}", "        kept.lerp_(new, 0.1)", ""]
+    site = {"site": 9, "role": "average", "file": "a.py", "line": 7, "function": "update", "source": text[2].strip()}
+    sites = [site | {"excerpt": "\n".join(text), "excerpt_line": 5}]
+    models = [{"model": at, "name": "Net", "called_as": name} for at, name in enumerate(("student", "self.teacher"))]
+    more = {"unset": rows, "links": [{"optimizer": 0, "model": 0}]}
+    process = make.process(make.steps(), sites=sites, models=models, more=more)
+    finding = make.check("unset-running-state", process)[2]
+    assert ("Line 6 gives `self.teacher` the averaged parameters of `student`" in finding.summary) is named
+    assert (finding.location is not None and finding.location.line == 6) is named
+    assert ("zip(self.teacher.buffers(), student.buffers())" in finding.fix_code) is named

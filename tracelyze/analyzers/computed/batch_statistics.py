@@ -264,6 +264,20 @@ def _reads_weights(process: Process) -> bool:
     return read or not process.optimizations
 
 
+def harm_without_measurement(process: Process, early: bool, serves: bool, trained_so: bool) -> str:
+    """What unset statistics harm where nothing was measured with the model after training had begun. `early`: it was
+    called before the first step only."""
+    if serves:
+        return "No optimizer holds its weights, but training steps call it again and again."
+    if trained_so:
+        return "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
+    if not len(process.steps):
+        return "Nothing was trained."
+    if early:
+        return "Numbers from before the first step say nothing about the model."
+    return "No measurement with it was seen."
+
+
 def unset_by_a_load(process: Process, save: dict[str, Any]) -> int | None:
     """The step after which a model evaluates with statistics that nothing set, once it has loaded what was saved: all
     that was trained, and not what its normalisations keep."""

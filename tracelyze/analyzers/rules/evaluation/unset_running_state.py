@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed import batch_statistics
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import called
+from tracelyze.analyzers.evidence.modes import averaged_parameters
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -58,19 +59,6 @@ def _serves(process: Process, model: int, unset: list[Row]) -> bool:
     return bool(held) and model not in held and often
 
 
-def _harm_without_measurement(process: Process, row: Row, serves: bool, trained_so: bool, limits: Limits) -> str:
-    """What it harms where nothing was measured with the model after training had begun."""
-    if serves:
-        return "No optimizer holds its weights, but training steps call it again and again."
-    if trained_so:
-        return "Training runs it in the same mode, so training and evaluation agree, but nothing is pretrained."
-    if not len(process.steps):
-        return "Nothing was trained."
-    if row["step"] < limits["steps"]:
-        return "Numbers from before the first step say nothing about the model."
-    return "No measurement with it was seen."
-
-
 def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits) -> Finding:
     name = called.model(process, row["model"]) or "A model"
     evals = process.evals
@@ -83,15 +71,21 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
     what, state = batch_statistics.unset_state(row)
     load = batch_statistics.lacking_load(process, row)
     averaged = batch_statistics.averaged_at(process, row["model"]) if late and load is None else None
-    anew = None if trained_so or load is not None or averaged is not None else batch_statistics.made_anew(process, row)
+    mixed = averaged_parameters.of(process, row["model"]) if (serves or averaged) and load is None else None
+    follows = load is not None or averaged is not None or mixed is not None
+    anew = None if trained_so or follows else batch_statistics.made_anew(process, row)
     whence = anew.said if anew is not None else batch_statistics.why_unset(process, row, averaged)
     if load is not None:
         whence = (
             f"load_state_dict set {load['expected'] - load['missing']} of its tensors and missed {load['missing']}."
         )
     much = "little" if row["modules"] and row["modules"] < row["of"] else "nothing"
-    harm = _harm_without_measurement(process, row, serves, trained_so, limits)
-    fix, code = (anew.fix, anew.code) if anew else batch_statistics.remedy(process, row, serves, trained_so)
+    early = bool(row["step"] < limits["steps"])
+    harm = batch_statistics.harm_without_measurement(process, early, serves, trained_so)
+    harm += mixed.said if mixed is not None and serves else ""
+    known = anew or mixed
+    other = batch_statistics.remedy(process, row, serves, trained_so)
+    fix, code = (known.fix, known.code) if known is not None else other
     return Finding(
         rule=RULE.id,
         severity="critical" if late else "warning" if trained_so or serves else "info",
@@ -114,7 +108,7 @@ def _finding(process: Process, row: Row, calls: int, late: bool, limits: Limits)
             ),
             Evidence("such calls, of those checked", calls, "calls", role="basis"),
         ],
-        location=(batch_statistics.frozen_at(process) if trained_so else averaged or (anew and anew.place))
+        location=(batch_statistics.frozen_at(process) if trained_so else averaged or (known and known.place))
         or process.site(load["site"] if load is not None else site)
         or batch_statistics.normalisation(process, row["model"]),
         seen_at=process.site(site),
