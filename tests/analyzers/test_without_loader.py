@@ -441,6 +441,37 @@ def test_the_row_of_the_last_sample_for_all_of_them(make, seen: dict[str, float]
         assert finding.fix_code.startswith(made)
 
 
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ('"site": torch.tensor([rows[0]["site"]]),', '"site": torch.tensor([sample["site"] for sample in rows]),'),
+        ("site = torch.tensor([sample[0].site])", "site = torch.tensor([one.site for one in sample])"),
+        ('"site": rows[0]["site"][None],', None),
+        ('"domain": torch.tensor([rows[0]["domain"]]),', None),  # another field
+    ],
+)
+def test_the_row_of_the_first_sample_for_all_of_them(make, line: str, added: str | None) -> None:
+    counts = {"looks": 5, "last": 0, "first": 5, "extreme": 1, "chance": -6.0}
+    event = {"kind": "lone-row", "name": "site", "value": 0.0, "step": 400}
+    text = f"def join(rows):\n    batch = {{\n        {line}"
+    site = KEPT_AT | {"source": line, "excerpt": text, "excerpt_line": 1}
+    steps, more = make.steps() | {"loader": [0] * 400}, {"batches": fields("1", y="16")}
+
+    def found(**other: float) -> Any:
+        events = [event | {"text": json.dumps(counts | other)}]
+        return make.check(
+            "batch-dimension-mismatch", make.process(steps, sites=[site], events=events, more=more, **ONE_ROW)
+        )[2]
+
+    finding = found()
+    assert finding.title.endswith("one row for 16 samples: the first one's")
+    assert "that of the first sample" in finding.summary
+    assert finding.severity == ("critical" if "[0]" in line and "domain" not in line else "warning")
+    assert ([one.strip() for one in finding.diff.added] if finding.diff else None) == ([added] if added else None)
+    for other in ({"first": 4}, {"extreme": 5}, {"chance": -2.0}):  # not always; the longest one's; perhaps by chance
+        assert (found(**other).severity, found(**other).diff) == ("info", None)
+
+
 BELOW = """\
     def __call__(self, rows):
         ys, sites = [], []

@@ -20,6 +20,9 @@ _LOOP: Final = re.compile(r"\s*for (?P<sample>\w+) in \w+:\s*(?:#|$)")
 _HEAD: Final = re.compile(r"\s*(?P<head>for (?P<set>[\w, ()]+) in (?:\w+|enumerate\(\w+\))):\s*(?:#|$)")
 
 
+_FIRST_ALONE: Final = re.compile(r"""\[(?P<samples>\w+)\[0\](?P<part>(?:\[["']?\w+["']?\]|\.\w+)*)\]""")
+
+
 class BelowLoop(NamedTuple):
     """A line that takes one field of the last sample, as it stands below the loop over all of them; what to do."""
 
@@ -90,16 +93,32 @@ def _appended(process: Process, collates: Location | None, field: str) -> BelowL
     return found[0] if len(found) == 1 else None
 
 
-def of_the_last(process: Process, loader: Any, field: str, limits: Limits) -> int:
-    """Batches in which the samples differ in this field and the row was the last sample's, if it was so in all of them
-    and is neither chance nor the largest or smallest of their values; else 0."""
+def of_one(process: Process, loader: Any, field: str, limits: Limits) -> tuple[str, int]:
+    """Whose row it was, "first" or "last", and in how many batches whose samples differ in this field; if it was so in
+    all of them and is neither chance nor the largest or smallest of their values. Else empty, and 0."""
     rows = [row for row in process.events_of("lone-row") if row["name"] == field]
     counts = [json.loads(row["text"]) for row in rows if row["value"] == loader]
     if not counts:
-        return 0
+        return "", 0
     seen = counts[-1]
-    always = seen["last"] == seen["looks"] >= limits["batches"] and seen["extreme"] < seen["looks"]
-    return int(seen["looks"]) if always and seen["chance"] <= math.log10(limits["chance"]) else 0
+    known = seen["looks"] >= limits["batches"] and seen["extreme"] < seen["looks"]
+    if not known or seen["chance"] > math.log10(limits["chance"]):
+        return "", 0
+    whose = next((one for one in ("last", "first") if seen.get(one) == seen["looks"]), "")
+    return whose, int(seen["looks"]) if whose else 0
+
+
+def of_all(process: Process, place: Location | None) -> Diff | None:
+    """The edit that makes a list of the first sample's field alone, `[samples[0]["site"]]`, one of all samples'; None
+    where the line has none, or several."""
+    known = recorded_text.line_at(process, place) if place is not None else None
+    lone = list(_FIRST_ALONE.finditer(known[1])) if known else []
+    if place is None or known is None or len(lone) != 1:
+        return None
+    name = "sample" if lone[0]["samples"] != "sample" else "one"
+    rows = f"[{name}{lone[0]['part']} for {name} in {lone[0]['samples']}]"
+    text = known[1][: lone[0].start()] + rows + known[1][lone[0].end() :]
+    return Diff(place.file, place.line, [known[0] + known[1]], [known[0] + text])
 
 
 def collected(process: Process, place: Location | None, element: str) -> str:

@@ -73,19 +73,21 @@ def _finding(
     collates = process.site(loader.get("collated_by")) if loader else None
     last = name.rpartition(".")[2]
     first_alone = collates is not None and "[0]" in collates.source and (last.isdecimal() or last in collates.source)
-    of_last = lone_rows.of_the_last(process, loader["loader"], name, limits) if loader else 0
-    severity = "warning" if of_last else severity
+    whose, seen = lone_rows.of_one(process, loader["loader"], name, limits) if loader else ("", 0)
+    of_last = whose == "last"
+    severity = "warning" if seen and severity == "info" else severity
     below = lone_rows.below_loop(process, collates, last) if of_last else None
+    edit = below.diff if below else lone_rows.of_all(process, collates) if first_alone and seen else None
     return Finding(
         rule=RULE.id,
         severity="critical" if first_alone and severity != "info" else severity,
-        confidence="likely" if first_alone or of_last else "possible",
-        title=f"Field {name} of the batches has one row for {rows} samples" + ": the last one's" * bool(of_last),
+        confidence="likely" if first_alone or seen else "possible",
+        title=f"Field {name} of the batches has one row for {rows} samples" + (f": the {whose} one's" if seen else ""),
         summary=(
-            f"In all {of_last} batches that were looked at as they were put together, field {name} is a single row, "
-            f"that of the last sample, although the samples differ there. It is broadcast to all {rows} samples: all "
-            "but one train on another sample's data."
-            if of_last
+            f"In all {seen} batches that were looked at as they were put together, field {name} is a single row, "
+            f"that of the {whose} sample, although the samples differ there. It is broadcast to all {rows} samples: "
+            "the others train on its data."
+            if seen
             else f"In all {batches} batches that were looked at, field {name} has a single row while the others have "
             f"one for each of {rows} samples, and its content differs from batch to batch: if it belongs to one "
             "sample, it is broadcast to all of them, and all but one train on another sample's data."
@@ -100,9 +102,9 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("rows of the field", 1, "rows", rows, "as many as the other fields have", role="expected"),
-            Evidence("batches looked at", of_last or batches, "batches", *limits.against("batches"), role="basis"),
+            Evidence("batches looked at", seen or batches, "batches", *limits.against("batches"), role="basis"),
         ],
-        diff=below.diff if below else None,
+        diff=edit,
         location=(below.place if below else collates) or (process.loader_location(loader) if loader else None),
         seen_at=process.loader_location(loader) if loader else None,
         charts=pictures.loss(optimization),
