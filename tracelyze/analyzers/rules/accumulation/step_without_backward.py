@@ -83,10 +83,9 @@ def _repeated(optimization: Optimization, idle: Mask) -> tuple[int, int]:
 
 
 def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, limits: Limits) -> Finding:
-    first = int(np.argmax(idle))
-    of_steps = share_of(float(idle[first:].mean()), "steps")
-    remedy = repeated_steps.remedy(optimization, float(idle[first:].mean()))
-    begin, count, name = timing.step_at(optimization, first), int(idle.sum()), timing.name_of(optimization)
+    first, count = int(np.argmax(idle)), int(idle.sum())
+    late, begin, name = float(idle[first:].mean()), timing.step_at(optimization, first), timing.name_of(optimization)
+    remedy = repeated_steps.remedy(optimization, late)
     effect = (
         "There were no gradients at all: these steps changed nothing, but a schedule that steps with them runs ahead."
         if empty
@@ -99,7 +98,7 @@ def _finding(optimization: Optimization, idle: Mask, share: float, empty: bool, 
         confidence="certain" if empty else "likely",
         title=f"{plural(count, 'optimizer step')}{name} ran without a "
         + ("new backward pass" if name else "backward pass since the step before"),
-        summary=f"From step {begin:,} on, {of_steps} had no new gradients.{remedy.why} {effect}",
+        summary=f"From step {begin:,} on, {share_of(late, 'steps')} had no new gradients.{remedy.why} {effect}",
         fix=remedy.fix,
         fix_code=remedy.code,
         first_step=begin,

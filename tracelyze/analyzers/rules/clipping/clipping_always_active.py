@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
 
-_FEW = 3  # losses, at least, that were trained on as the loss function gave them
-
 
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> OneOutcome:
@@ -85,7 +83,7 @@ def _finding(
             f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
         ),
         fix="If the clip is meant for outliers, set max_norm above the usual gradient norm, for example so that nine "
-        f"of ten steps stay below it.{_about_sums(optimization)}{also}",
+        f"of ten steps stay below it.{_about_sums(optimization, limits)}{also}",
         fix_code=clip_values.own_line(optimization, limit) + rate,
         diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
         setting=Setting(("max_norm",), (bound,), "" if rate else limit),
@@ -109,13 +107,13 @@ def _finding(
     )
 
 
-def _about_sums(optimization: Optimization) -> str:
+def _about_sums(optimization: Optimization, limits: Limits) -> str:
     """What to do where the loss is a sum over the batch; nothing where it is known to be a mean."""
     loss, means = optimization.steps["loss"], optimization.steps["loss_is_mean"]
     rows = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
     rows = [row for row in rows if row["step"] is not None and row["step"] < len(loss) and row["value"] is not None]
     whole = [row for row in rows if np.isclose(row["value"], loss[int(row["step"])], rtol=1e-3)]  # the loss as trained
-    if len(whole) >= _FEW and {row["reduction"] for row in whole} == {"sum"}:
+    if len(whole) >= limits["losses"] and {row["reduction"] for row in whole} == {"sum"}:
         return " The loss is a sum over the batch: a mean makes the norm smaller by the number of its terms."
     known = optimization.steps.known("loss_is_mean")
     return "" if known.any() and (means[known] == 1).all() else " If the loss is a sum, make it a mean."
@@ -141,6 +139,7 @@ RULE = Rule(
         Threshold("times", 5, "times max_norm", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),
         Threshold("share", 0.95, "share", "of all steps and of the later half: a warm-up is over by then"),
         Threshold("steps", 100, "steps", "the first steps of a training are steep"),
+        Threshold("losses", 3, "losses", "as the loss function gave them: it decides what the fix says of a sum"),
     ),
     not_when="Outliers, warm-up, norms that are a few times max_norm, several clips in each step, gradients "
     "that are still multiplied by a loss scale.",
