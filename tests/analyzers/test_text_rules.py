@@ -310,6 +310,14 @@ def test_rows_with_masked_prompts_that_are_cut_anywhere(make: Any) -> None:
         ("loss = model(**batch).loss", 1.0, "F.pad(batch"),
         ("loss = model(**batch).loss", 0.9, "DataCollatorWithFlattening"),  # no id ends all samples
         ("trainer.train()", 1.0, "DataCollatorWithFlattening"),
+        ("out = model(**b)", 1.0, 'F.pad(b["input_ids"]'),
+        (
+            'out = model(input_ids=b["input_ids"], attention_mask=b["attention_mask"], labels=y)',
+            1.0,
+            'seen.sum(2) - 1  # they start anew with each sample\n# and in that call: position_ids=b["position_ids"]',
+        ),
+        ('out = model(b["input_ids"], attention_mask=mask)', 1.0, "DataCollatorWithFlattening"),
+        ("out = model(ids, labels=labels)", 1.0, "DataCollatorWithFlattening"),
     ],
 )
 def test_a_loop_of_its_own_numbers_the_samples_by_their_end(make: Any, source: str, stop: float, example: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.remade import frameworks
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ seen = seen & (part[:, :, None] == part[:, None, :])
 hidden = torch.zeros(seen.shape, dtype=model.dtype, device=part.device)
 batch["attention_mask"] = hidden.masked_fill(~seen, torch.finfo(model.dtype).min)[:, None]
 batch["position_ids"] = seen.sum(2) - 1  # they start anew with each sample"""
+GIVEN: Final = '\n# and in that call: position_ids={name}["position_ids"]'
 APART: Final = (
     "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
     "mask = mask & (part[:, :, None] == part[:, None, :])"
@@ -53,5 +56,26 @@ def example(process: Process, place: Location | None, end: float | None, cut: bo
         return ABOVE + BY_NUMBER + MASK
     if cut or not library:
         return WHOLE if cut else APART
-    own_loop = place is not None and "(**batch)" in place.source
-    return ABOVE + BY_END.format(end=int(end)) + MASK if own_loop and end is not None else FLATTENED
+    call = _call(process, place)
+    if call is None or end is None:
+        return FLATTENED
+    name, text = call
+    return (ABOVE + BY_END.format(end=int(end)) + MASK).replace("batch", name) + text
+
+
+def _call(process: Process, place: Location | None) -> tuple[str, str] | None:
+    """What the script's own loop calls the batch that it gives the model, and what else to hand over where it gives
+    the entries one by one. None where it gives something else."""
+    own = own_statement.at(process, place)
+    calls = [one for one in ast.walk(own.parsed.tree) if isinstance(one, ast.Call)] if own is not None else []
+    for call in calls:
+        given = {one.arg: one.value for one in call.keywords}
+        whole, mask = given.get(None), given.get("attention_mask")
+        if isinstance(whole, ast.Name) and len(given) == 1:
+            return whole.id, ""
+        ids, held = given.get("input_ids", call.args[0] if call.args else None), ""
+        if isinstance(ids, ast.Subscript) and isinstance(ids.value, ast.Name):
+            held = ids.value.id
+        if held and mask is not None and ast.unparse(mask) == f"{held}['attention_mask']":
+            return None if "position_ids" in given else (held, GIVEN.format(name=held))
+    return None
