@@ -62,3 +62,23 @@ def test_none_where_it_is_given_or_torch_wraps_the_model(make: Any, line: str) -
 
 def test_none_where_a_sampler_is_to_divide_the_data(make: Any) -> None:
     assert found(make, PREPARES, sampler="DistributedSampler") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (
+            "self.feed = DataLoader(self.cards, 8, shuffle=True, num_workers=2)",
+            (
+                "sampler = DistributedSampler(self.cards, shuffle=True)\n"
+                "self.feed = DataLoader(self.cards, 8, num_workers=2, sampler=sampler)\n"
+            ),
+        ),
+        ("feed = DataLoader(cards, batch_sampler=own)", "DataLoader(dataset, batch_size=batch_size, sampler=sampler)"),
+    ],
+)
+def test_the_loader_keeps_what_it_is_given_beside_the_sampler(make: Any, line: str, code: str) -> None:
+    site = {"site": 4, "role": "dataloader", "file": "t.py", "line": 9, "function": "main", "source": line}
+    process = make.process(sites=[site | {"excerpt": line, "excerpt_line": 9}])
+    loader = {"loader": 0, "made_at": 4, "batch_size": 8, "sampler": "RandomSampler"}
+    assert code in unprepared.divided(process, loader, by_hand=False)[2]

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement
 from tracelyze.analyzers.evidence.ranks import batches_of_ranks
 
 if TYPE_CHECKING:
@@ -35,7 +35,17 @@ def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple
     if left is not None:
         return left.line, left.fix, left.code
     fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
-    return None, fix, code
+    return None, fix, _of_own_loader(process, loader) if code == batches_of_ranks.SAMPLER_CODE else code
+
+
+def _of_own_loader(process: Process, loader: Mapping[str, Any]) -> str:
+    """The sampler before the script's own statement that makes the loader, with all that it says beside."""
+    if "batch_sampler" in loader_arguments.own_sampler(process, loader):  # beside which torch takes no sampler
+        return batches_of_ranks.SAMPLER_CODE
+    dataset = loader_arguments.dataset_of(process.site(loader.get("made_at"))) or "dataset"
+    made = loader_arguments.example(process, loader, {"sampler": "sampler"}, dropped="shuffle")
+    told = "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
+    return f"sampler = DistributedSampler({dataset}, shuffle=True)\n{made}\n{told}"
 
 
 def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
