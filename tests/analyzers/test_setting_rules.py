@@ -52,6 +52,36 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
         assert not any("no backward reached" in line for line in finding.excluded)
 
 
+@pytest.mark.parametrize(
+    ("made", "names", "more", "later"),
+    [
+        ("self.opt = torch.optim.Adam(model.parameters(), lr=lr)", "heads.b.weight, heads.b.bias", {}, True),
+        ("opt = torch.optim.Adam(model.parameters())", "heads.b.weight", {"shared_model": 0}, False),  # another model
+        ("opt = torch.optim.Adam(model.trunk.parameters())", "heads.b.weight", {}, False),  # a part was meant
+        ("opt = torch.optim.Adam([p for p in model.parameters() if p.ndim > 1])", "heads.b.weight", {}, False),
+        ("opt = torch.optim.Adam(groups)", "heads.b.weight", {}, False),
+        ("opt = torch.optim.Adam(model.parameters())", "other.weight", {}, False),  # registered nowhere
+        ("opt = torch.optim.Adam(model.parameters())", "a tensor [8, 8]", {}, False),
+    ],
+)
+def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more: dict[str, Any], later: bool) -> None:
+    """It was given all that the model held: what it does not hold was no part of it then."""
+    site = {"role": "optimizer", "file": "a.py", "function": "__init__", "line": 50, "source": made}
+    sites = [{"site": 4, **site, "excerpt": f"    {made}", "excerpt_line": 50}]
+    sites.append({"site": 9, **site, "role": "module", "line": 39, "source": "self.heads[name] = nn.Linear(8, n)"})
+    models = [{"model": 0, "name": "Net", "called_as": "self.model", "parameters": 6, "elements": 600}]
+    modules = [{"model": 0, "module": name, "kind": "Linear", "made_at": 9} for name in ("", "trunk", "heads.b")]
+    optimizer = {"optimizer": 0, "name": "Adam", "made_at": 4, "parameters": 4, "groups": 1}
+    row = FREE | {"names": names, "missed": 2, "shared_model": 2, "fed_by_trained": 0} | more
+    process = make.process(
+        sites=sites, models=models, optimizers=[optimizer], more={"reach": [ALL, row], "modules": modules}
+    )
+    finding = make.check("frozen-parameters", process)[2]
+    assert ("Line 50 makes the optimizer of `model.parameters()`" in finding.summary) is later
+    assert ("Line 39 makes their layers." in finding.summary) is later
+    assert ("Python list" not in finding.summary + finding.fix_code) is later
+
+
 def test_layers_that_forward_makes_anew_are_not_put_down_to_a_list(make) -> None:
     """Neither a ModuleList nor an optimizer that is made later would keep them."""
     anew = FREE | {"missed": 0, "short_lived": 2, "names": "a tensor [8, 8], a tensor [8]"}

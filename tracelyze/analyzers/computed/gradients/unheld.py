@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tracelyze.analyzers.computed.gradients import added_later
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Diff, Location
 
 _HELD: Final = (
-    "# with a rate of its own beside the parameters, where its groups have such:\n"
+    "# where its groups have rates of their own, name one beside the parameters:\n"
     'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
     'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})'
 )
@@ -25,6 +26,7 @@ _MADE_LATER: Final = (
     "# if the layers are in a Python list, in __init__:\n"
     "# self.layers = nn.ModuleList(layers)"
 )
+_ADDED: Final = f"# right below the last line that adds a layer to the model;\n{_HELD}"
 _IN_LIST: Final = (
     "# in __init__ of the module that keeps layers in a Python list, below the line that fills it. If it is called\n"
     "# self.blocks (not of lists that are a ModuleList already):\n"
@@ -46,7 +48,7 @@ FIX_LISTED: Final = (
 )
 _IN_NO_GROUP: Final = (
     "# right below the line that makes the optimizer, and above that of a scheduler;\n"
-    f"{_HELD.replace('parameters,', 'parameters, and without decay,')}"
+    f"{_HELD.replace('the parameters:', 'the parameters, and weight_decay=0:')}"
 )
 FIX_GROUPS: Final = (
     "Put the parameters that no group takes into one of them: add an else where the parameters are split. Set "
@@ -144,6 +146,11 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
         why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
     if passed_over:
         return _Cause(why, FIX_GROUPS, _IN_NO_GROUP, other)
+    tensors = re.split(r", (?!\d)", names.partition(" and ")[0])
+    alone = other is None and row["missed"] and row["shared_model"] == row["missed"]  # other tensors of it are held
+    later = added_later.of(optimization, tensors) if alone else None
+    if later is not None:
+        return _Cause(later.said, later.fix, _ADDED, later.optimizer)
     return _Cause(why, FIX, _IN_LIST if _nameless(names) else _MADE_LATER, other)
 
 

@@ -21,7 +21,7 @@ _WORKER: Final = (
     "first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"
 )
 CODE: Final = (
-    f"{_IMPORTED}# in the dataset: call today's __iter__ samples, and add\n"
+    f"{_IMPORTED}# in the dataset: rename __iter__ to samples, and add\n"
     "def __iter__(self):\n"
     "    worker = torch.utils.data.get_worker_info()\n"
     "    first, every = (worker.id, worker.num_workers) if worker else (0, 1)\n"

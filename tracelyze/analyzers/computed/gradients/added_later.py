@@ -1,0 +1,65 @@
+"""Layers that came into a model after its optimizer was given all that it held."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from tracelyze.analyzers.evidence.editing import own_statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelyze.analyzers.recorded.run import Optimization
+    from tracelyze.diagnosis import Location
+
+
+class AddedLater(NamedTuple):
+    """`given`: what the optimizer was made of, as it is written; the line that makes it, and the one that makes the
+    layers, where they are known."""
+
+    given: str
+    optimizer: Location
+    made_at: Location | None
+
+    @property
+    def said(self) -> str:
+        where = f" Line {self.made_at.line} makes their layers." if self.made_at is not None else ""
+        return (
+            f"Line {self.optimizer.line} makes the optimizer of `{self.given}`, all that the model held by then: these "
+            f"came into it later.{where}"
+        )
+
+    @property
+    def fix(self) -> str:
+        return (
+            f"Add all layers before line {self.optimizer.line} makes the optimizer, or give it those that come later. "
+            "Set requires_grad_(False) on parameters that should stay fixed."
+        )
+
+
+def of(optimization: Optimization, names: Sequence[str]) -> AddedLater | None:
+    """Where the optimizer was made of `model.parameters()` and nothing else, and the model is called by that name now,
+    with these tensors registered in it."""
+    process = optimization.process
+    own = own_statement.at(process, optimization.made_at)
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)] if own is not None else []
+    asked = [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "parameters"]
+    if own is None or optimization.made_at is None or len(asked) != 1 or not isinstance(asked[0].func, ast.Attribute):
+        return None
+    whole = any(one.args and one.args[0] is asked[0] for one in calls)
+    given, model = own.parsed.text_of(asked[0]), own.parsed.text_of(asked[0].func.value)
+    called = {one["model"]: str(one["called_as"] or "") for one in process.models.records()}
+    same = [number for number, name in called.items() if _last(name) == _last(model)]
+    if not whole or len(called) != 1 or len(same) != 1:
+        return None
+    registered = {str(row["module"]) for row in process.tables["modules"].records()} - {""}
+    if not all(any(name.startswith(f"{one}.") for one in registered) for name in names):
+        return None
+    places = {process.module_location(name.rpartition(".")[0]) for name in names}
+    made_at = places.pop() if len(places) == 1 else None
+    return AddedLater(given, optimization.made_at, made_at)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
