@@ -411,6 +411,22 @@ def loop(make, text: list[str], function: str = "main"):
     return make.check("irregular-accumulation", make.process(columns, sites=sites))
 
 
+@pytest.mark.parametrize(
+    ("condition", "line"),
+    [
+        ("if (i + 1) % 4 == 0:", 42),
+        ("if not i % self.every or last:", 42),
+        ("if ready:", 41),
+        ('if "%d" in name:', 41),
+    ],
+)
+def test_the_condition_that_counts_batches_is_the_line_to_change(make, condition: str, line: int) -> None:
+    text = ["    (loss / 4).backward()", f"    {condition}", "        opt.step()", "        opt.zero_grad()"]
+    finding = loop(make, text)[2]
+    assert finding.location.line == line
+    assert "times that of a full step" in finding.summary
+
+
 def test_the_only_zero_grad_stands_behind_the_step(make) -> None:
     begin = ["    (loss / 4).backward()", "    if (i + 1) % 4 == 0:"]
     step, clear = "        opt.step()", "        opt.zero_grad()"

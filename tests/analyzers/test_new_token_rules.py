@@ -25,6 +25,17 @@ def test_rows_that_stay_as_they_were(make: Any) -> None:
         assert "meaningless" not in finding.summary, "they may be the mean of the others"
 
 
+def test_the_rows_of_a_second_training_have_its_time(make: Any) -> None:
+    first, second = make.steps(50), make.steps(200)
+    steps = {name: [*first[name], *second[name]] for name in first}
+    steps |= {"optimizer": [0] * 50 + [1] * 200, "time": [0.1 * (index + 1) for index in range(250)]}
+    optimizers = [{"optimizer": index, "name": "AdamW"} for index in (0, 1)]
+    rows = [{**ROW, "step": step, "used": 3.0, "unchanged": 3.0} for step in (51, 60, 200)]
+    finding = make.check(RULE, make.process(steps, more={"new_rows": rows, "optimizers": optimizers}))[2]
+    assert (finding.first_step, round(finding.first_second, 1)) == (2, 5.2)
+    assert "Inputs use 3 of them, not counting padding, and all of these are bit-for-bit" in finding.summary
+
+
 def test_the_end_of_a_long_name_stands_in_the_title(make: Any) -> None:
     name = "base_model.model.model.decoder.embed_tokens.weight"
     title = make.check(RULE, looks(make, 6.0, 6.0, parameter=name))[2].title

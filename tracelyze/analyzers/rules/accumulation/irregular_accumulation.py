@@ -62,6 +62,7 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
     count, least, most = float(np.median(backwards)), int(np.min(backwards)), int(np.max(backwards))
     fewer = count < usual
     sums = f"{most}" if least == most else f"{least} to {most}"
+    times = number(count / usual) if least == most else f"{number(least / usual)} to {number(most / usual)}"
     boundary = float((steps["loader_first"][windows] == 1).mean())
     matters = (name := str(optimization.facts.get("name") or "the optimizer")) in accumulation.SCALE_MATTERS
     why, fix, code = (
@@ -78,8 +79,7 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
         ),
         summary=(
             f"Losses are divided by {usual:.0f}, but {int(windows.sum()):,} of {len(windows):,} steps, from step "
-            f"{begin:,} on, sum {sums} backwards. {why} Their gradient is {number(count / usual)} "
-            "times that of a full step"
+            f"{begin:,} on, sum {sums} backwards. {why} Their gradient is {times} times that of a full step"
             + (f", and with {name} so is the update." if matters else "")
             + (f"; {name} evens out a part of that." if accumulation.evens_out(name) else "." * (not matters))
         ),
@@ -93,7 +93,8 @@ def _finding(optimization: Optimization, windows: Mask, usual: float, sure: bool
             Evidence("backwards per such step over the divisor", count / usual, "times", off, why_off, role="basis"),
             Evidence("of these steps, the first of an epoch", boundary, "share", role="basis"),
         ],
-        location=optimization.backward_location,
+        location=windows_of.counted(optimization) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Backwards per step", "backwards", {"backwards": "backwards"},
             [Mark(float(begin), "fewer" if fewer else "more")],

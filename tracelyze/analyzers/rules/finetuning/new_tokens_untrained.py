@@ -51,6 +51,8 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
     lasts = int(row["step"] - row["begun"])
     training = timing.training_of(optimization) if optimization is not None else ""
     held = _held(process, row)
+    whole = row["unchanged"] == used
+    kept = ("it is" if used == 1 else "all of these are") if whole else f"{row['unchanged']:.0f} of these are"
     made, stepped = (optimization.made_at, optimization.step_location) if optimization is not None else (None, None)
     return Finding(
         rule=RULE.id,
@@ -59,12 +61,13 @@ def _finding(process: Process, row: Row, limits: Limits) -> Finding:
         title=f"New tokens are never trained: {plural(used, 'row')} of {end_of_name(row['parameter'], 30)} stay as is",
         summary=(
             f"{row['parameter']} was made larger by {plural(added, 'row')} (from {row['before']:,} to {row['rows']:,}) "
-            f"before training. Inputs use {used} of them, not counting padding, and {row['unchanged']:.0f} of these "
-            f"are bit-for-bit unchanged {plural(lasts, 'step')} later. {held.why}"
+            f"before training. Inputs use {used} of them, not counting padding, and {kept} bit-for-bit unchanged "
+            f"{plural(lasts, 'step')} later. {held.why}"
         ),
         fix=held.fix,
         fix_code=held.code,
         first_step=begun + 1,
+        first_second=optimization.ended(begun + 1) if optimization is not None else None,
         last_step=begun + lasts,
         trainings=[training] if training else [],
         evidence=[

@@ -88,6 +88,7 @@ def _finding(
         else "Call model.train() before the first step, and at the start of each epoch.",
         fix_code="model.train()  # before the loop: a fresh model has not called it",
         first_step=begun + 1,
+        first_second=optimization.ended(begun + 1) if optimization is not None else None,
         last_step=begun + until - begin,
         trainings=[training] if training else [],
         evidence=[

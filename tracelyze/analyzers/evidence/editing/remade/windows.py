@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
+_COUNTS: Final = re.compile(r"\s*(?:el)?if\b.*[\w)\]]\s*%\s*[\w(]")
 _STEP: Final = "    optimizer.step()\n    optimizer.zero_grad()"
 
 
@@ -32,6 +36,20 @@ def long(optimization: Optimization, usual: float, begin_epochs: bool) -> tuple[
         f"if (i + 1) % {usual:.0f} == 0 or i + 1 == len(loader):\n{_STEP}"
     )
     return why, "Also step at the end of each epoch, dividing by the batches left, or clear the gradients there.", code
+
+
+def counted(optimization: Optimization) -> Location | None:
+    """The condition that decides at which batches the optimizer steps, `if (i + 1) % 4 == 0:`, right above its step."""
+    step = optimization.step_location
+    lines = recorded_text.of_function(optimization.process, step) if step is not None else {}
+    if step is None or step.line not in lines:
+        return None
+    depth = recorded_text.indent_of(lines[step.line])
+    above = (at for at in sorted(lines, reverse=True) if at < step.line and lines[at].strip())
+    head = next((at for at in above if recorded_text.indent_of(lines[at]) < depth), None)
+    if head is None or not _COUNTS.match(lines[head]) or any(at not in lines for at in range(head, step.line)):
+        return None
+    return Location(step.file, head, step.function, lines[head].strip())
 
 
 def _divided(optimization: Optimization, usual: float) -> str:
