@@ -37,7 +37,8 @@ EVENT_KINDS: Final = {
     "train-not-called": "its own train() that freezes parts was not called before training; value: 1 where eval() was "
     "called, 2 more where parameters are frozen, and statistics are not, and 4 more where it sets modes alone",
     "train-called": "it was called after all; value: 1 where only eval() called it, which froze parameters",
-    "direct-forward": "forward() was called past the hooks of its module",
+    "direct-forward": "forward() was called past the hooks (value: their number) of its module; they are named if the "
+    "script defines all of them",
     "loader-wait": "a long wait for a DataLoader, and what its workers did, as JSON",
     "hooks": "hooks that the model's modules hold (value), where there are more than before, and the most frequent one",
     "loading": "the function that took most of the time of a batch of a loader (value), and how many us of it",

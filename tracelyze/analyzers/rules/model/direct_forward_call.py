@@ -31,16 +31,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             confidence="certain",
             title=f"{name}.forward() is called directly"
             + (f": {its} {'does' if hooks == 1 else 'do'} not run in these calls" if hooks else ""),
-            summary=(
-                f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. Such "
-                "a call skips every hook on it, as those of FSDP, pruning, spectral norm or profilers, and what wraps "
-                "or compiles it."
-                + (
-                    f" {its[0].upper()}{its[1:]} {'runs' if hooks == 1 else 'run'} only where model(x) is called."
-                    if hooks
-                    else ""
-                )
-            ),
+            summary=f"{'This line' if place else 'The script'} calls forward() of {name} instead of the model itself. "
+            + _skipped(hooks, its, row["text"] or ""),
             fix="Call the model: model(x).",
             fix_code=(line and own_expressions.called_whole(line)) or "model(x)  # not model.forward(x)",
             first_step=int(row["step"] or 0) + 1,
@@ -50,6 +42,19 @@ def check(process: Process, limits: Limits) -> Outcome:
             false_alarm="A forward that is called past its hooks on purpose.",
         )
     ]
+
+
+def _skipped(hooks: int, its: str, own: str) -> str:
+    """What such a call leaves out. `own`: the hooks by their names, if all of them are the script's."""
+    run = "runs" if hooks == 1 else "run"
+    if own:
+        done = "that does" if hooks == 1 else "these do"
+        return f"Such a call skips {its}, {own}: what {done} happens only where model(x) is called."
+    always = (
+        "Such a call skips every hook on it, as those of FSDP, pruning, spectral norm or profilers, and what wraps or "
+        "compiles it."
+    )
+    return always + f" {its[0].upper()}{its[1:]} {run} only where model(x) is called." * bool(hooks)
 
 
 RULE = Rule(

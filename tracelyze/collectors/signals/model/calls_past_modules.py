@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from types import FrameType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 from tracelyze.collectors.internals.local_variables import first_argument
@@ -20,6 +20,7 @@ from tracelyze.collectors.signals.signal import Signal
 
 DEPTH = 12  # frames between a module and the function that called it
 MAX_EVENTS = 20
+MAX_HOOKS = 3  # whose names are recorded
 MAX_PARTS = 5000  # modules of a model that are gone through
 
 
@@ -119,10 +120,20 @@ class CallsPastModules(Signal):
         if caller is None or name in self._reported:
             return
         self._reported.add(name)
-        hooks = len(owner._forward_hooks) + len(owner._forward_pre_hooks)
-        self._report("direct-forward", name, "", caller.f_code.co_filename, caller.f_lineno, float(hooks))
+        hooks = [*owner._forward_pre_hooks.values(), *owner._forward_hooks.values()]
+        text = ", ".join(map(_own_hook, hooks)) if len(hooks) <= MAX_HOOKS and all(map(_own_hook, hooks)) else ""
+        self._report("direct-forward", name, text, caller.f_code.co_filename, caller.f_lineno, float(len(hooks)))
 
     def _report(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:
         self.context.record_event(
             kind, name, text, value=value, file=shown_path(filename), line=line, source=source_line(filename, line)
         )
+
+
+def _own_hook(hook: Any) -> str:
+    """Name and line of a hook that the script defines; empty for what a library or a callable object does."""
+    function = hook.__func__ if type(hook) is MethodType else hook
+    if type(function) is not FunctionType or is_library(function.__code__.co_filename):
+        return ""
+    name = function.__qualname__.rpartition("<locals>.")[2].replace("<lambda>", "a lambda")
+    return f"{name} (line {function.__code__.co_firstlineno})"
