@@ -498,6 +498,7 @@ IN_MAIN = [
     "        train(model)",
     "    torch.save(best, 'best.pt')",
 ]
+IN_TUPLE = [one.replace("best = copy.deepcopy(", "low, best = 9.0, copy.deepcopy(") for one in IN_MAIN]
 ANY = "a model that was rebuilt"
 
 
@@ -516,7 +517,8 @@ def taken(text: list[str], function: str, saves: str, more: tuple[tuple[str, str
     ("sites", "line", "said"),
     [
         (taken(KEEPER, "__init__", "keep"), 8, "saves `self.weights`, an early copy: line 3 makes it"),
-        (taken(IN_MAIN, "main", "main", (("epochs", "for epoch", "main"),)), 2, "saves `best`, an early copy"),
+        (taken(IN_MAIN, "main", "main", (("epochs", "for epoch", "main"),)), 5, "saves `best`, an early copy"),
+        (taken(IN_TUPLE, "main", "main", (("epochs", "for epoch", "main"),)), 5, "saves `best`, an early copy"),
         (taken(IN_MAIN, "main", "main"), 5, ANY),  # in a loop further out, perhaps
         (taken(KEEPER, "refresh", "keep"), 10, ANY),  # which may copy a model that never trains
         (taken([one.replace("self.weights,", "self.own,") for one in KEEPER], "__init__", "keep"), 10, ANY),
@@ -525,9 +527,12 @@ def taken(text: list[str], function: str, saves: str, more: tuple[tuple[str, str
     ],
 )
 def test_an_early_copy_that_is_saved(make, sites: list[dict[str, Any]], line: int, said: str) -> None:
-    rows = [SAVE | {"untouched": 8, "site": 2, "keys": "epoch model", "step": at} for at in (100, 200)]
+    bare = "best," in sites[1]["source"]
+    keys = "0.weight 0.bias" if bare else "epoch model"
+    rows = [SAVE | {"untouched": 8, "site": 2, "keys": keys, "step": at} for at in (100, 200)]
     finding = judge(make, "checkpoint-mismatch", rows, sites=sites)[2]
     assert (finding.location.line, said in finding.summary) == (line, True), finding.summary
+    assert (finding.fix_code == "torch.save(model.state_dict(), 'best.pt')") == bare
 
 
 def test_an_entry_that_a_file_lacks_stands_on_a_line_of_its_own(make) -> None:

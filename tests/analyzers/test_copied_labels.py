@@ -93,6 +93,12 @@ def test_a_copy_that_a_dictionary_is_given(make: Any, mask: str, value: str, lin
     entry = copied_labels.entry(process, made)
     edit = copied_labels.edit(entry, -100) if entry is not None else None
     assert (edit is not None) == bool(edited)
+    code = copied_labels.example(entry, -100) if entry is not None else ""
+    assert bool(code) == (value == "list(ids)")
+    assert eval(f"{{{code.partition('#')[0]}}}", {"ids": [5, 6, 0], "real": [1, 1, 0]}) in (
+        {},
+        {"labels": [5, 6, -100]},
+    )
     if edit is not None:
         assert edited in "\n".join(edit.added)
         assert [one for one in edit.added if one not in edit.removed] == [edit.added[4]], "nothing else changes"

@@ -269,6 +269,7 @@ def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
     status, _, finding = judged(LEAPING, THROWN)
     assert (status, finding.severity, finding.confidence, finding.first_step) == ("fired", "warning", "likely", 151)
     assert finding.title == "The learning rate jumps from 0.002 to 0.2 at step 151; the loss follows"
+    assert "Check what the schedule returns" in finding.fix
     assert judged(LEAPING, SETTLED)[0] == "passed", "it does no harm"
     restarts = [0.02 * (1 - (index % 50) / 50) + 1e-4 for index in range(COUNT)]
     assert judged(restarts, THROWN)[0] == "passed", "restarts come back to a rate that was there before"
@@ -276,6 +277,33 @@ def test_a_rate_that_leaps_and_throws_the_training_back(make) -> None:
     assert judged(warm_up, THROWN)[0] == "passed"
     frozen = [0.0] * 150 + [0.01] * 250
     assert "leaps" not in str(getattr(judged(frozen, THROWN)[2], "title", "")), "a group that rested"
+
+
+@pytest.mark.parametrize(
+    ("sources", "line"),
+    [
+        (["group['lr'] = 2e-1"], 80),
+        (["group['lr'] = 2e-1", "group['lr'] = 4e-4"], 60),  # which of them is not known
+        (["rates.append(group['lr'])"], 60),
+    ],
+)
+def test_a_rate_that_leaps_where_one_line_sets_it(make, sources: list[str], line: int) -> None:
+    steps = make.steps() | {"lr": LEAPING, "loss": THROWN}
+    sites = [{"site": 1, "role": "step", "file": "t.py", "line": 60, "function": "main", "source": "optimizer.step()"}]
+    sites += [
+        {
+            "site": 2 + at,
+            "role": "rate-text",
+            "file": "t.py",
+            "line": 80 + 20 * at,
+            "function": "main",
+            "source": source,
+        }
+        for at, source in enumerate(sources)
+    ]
+    finding = make.check("learning-rate-schedule", make.process(steps, sites=sites))[2]
+    assert finding.location.line == line
+    assert ("0.002 went well" in finding.fix) == finding.summary.startswith("Line 80 sets a rate") == (line == 80)
 
 
 def test_a_schedule_of_too_few_steps_is_lengthened_in_the_line_that_makes_it(make) -> None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules import findings
-from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.computed.schedules import findings, own_rates
+from tracelyze.analyzers.evidence import script_lines, timing
 from tracelyze.diagnosis import Evidence, Finding
-from tracelyze.formatting import number
+from tracelyze.formatting import capitalized, number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.computed.schedules.schedulers import Row
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.rule import Limits
+
+_OF_SCHEDULE: Final = (
+    "Check what the schedule returns for this step: a division by almost zero, a counter that restarts, or a factor "
+    "applied to an already scaled rate."
+)
+_BOUNDED: Final = "lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1"
+_OF_LINE: Final = (
+    "Set a lower rate in line {line}, the only one that sets any: {rate} went well. If it is computed there, look for "
+    "a division by almost zero, a counter that restarts, or a factor applied to an already scaled rate."
+)
 
 
 def row_of(optimization: Optimization, limits: Limits) -> int | None:
@@ -42,14 +53,17 @@ def finding(optimization: Optimization, at: int, scheduler: Row | None, rule: st
     """The finding about a leap of the rate at this row of the steps, by this scheduler, or by the script itself."""
     rate, step = optimization.steps["lr"], timing.step_at(optimization, at)
     highest, leapt = float(np.nanmax(rate[:at])), float(rate[at])
+    place = script_lines.only(optimization.process, "rate-text", own_rates.OF_GROUP) if scheduler is None else None
+    who = scheduler["name"] if scheduler else capitalized(own_rates.who(place))
     fault = findings.RateFault(
         title=f"The learning rate jumps from {number(highest)} to {number(leapt)} at step {step:,}; the loss follows",
-        what=f"{scheduler['name'] if scheduler else 'The script'} sets a rate that is {number(leapt / highest)} times "
+        what=f"{who} sets a rate that is {number(leapt / highest)} times "
         "the highest before it, from one step to the next, and the losses that follow are far above those before.",
-        fix="Check what the schedule returns for this step: a division by almost zero, a counter that restarts, or a "
-        "factor applied to an already scaled rate.",
-        code="lr_lambda = lambda step: min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)  # never above 1",
+        fix=_OF_SCHEDULE if place is None else _OF_LINE.format(line=place.line, rate=number(highest)),
+        code=_BOUNDED if place is None else "",
+        verify="Record the run again: the rate does not leap, and the losses go on as before.",
         first=at,
     )
     evidence = [Evidence("rate over the highest before", leapt / highest, "", *limits.against("leap"))]
-    return findings.about_rate(optimization, scheduler, fault, rule, evidence, confidence="likely")
+    found = findings.about_rate(optimization, scheduler, fault, rule, evidence, confidence="likely")
+    return replace(found, location=place, seen_at=found.location) if place is not None else found

@@ -71,6 +71,16 @@ def edit(found: Entry, ignored: int) -> Diff | None:
     return found.own.changed(found.own.parsed.with_parts({found.value: masked}))
 
 
+def example(found: Entry, ignored: int) -> str:
+    """The entry with padding ignored where it holds a list, by the mask beside it; empty where it may hold a tensor."""
+    lists = isinstance(found.value, ast.Call) and parsed_line.name_of(found.value.func) in _COPIES
+    if found.mask is None or not lists:
+        return ""
+    mask = found.own.parsed.text_of(found.mask)
+    masked = f"[token if real else {ignored} for token, real in zip({found.ids}, {mask})]"
+    return f'"{_LABELS}": {masked},  # where the ids are those of one row'
+
+
 def _entries(node: ast.AST) -> dict[str, ast.expr]:
     """What a dictionary that is written out holds, by the names of its entries."""
     if isinstance(node, ast.Dict):

@@ -38,8 +38,18 @@ def of_model(process: Process, place: Location | None, else_shown: str = EXAMPLE
     several parts may be the weights; `else_shown` where no line is known."""
     if None in _saved(process, place):
         return else_shown
-    found = weights(process, place, keys)
+    found = weights(process, place, keys) or _copied_before(process, place)
     return found[0].dedented(found[0].parsed.with_parts({found[1]: "model.state_dict()"})) if found else ""
+
+
+def _copied_before(process: Process, place: Location | None) -> tuple[OwnStatement, ast.expr] | None:
+    """The line that saves a variable, and the variable, where another line makes it of one module's weights alone."""
+    line, (own, saved) = own_statement.at(process, place), _saved(process, place)
+    call = line.only_call("save") if line is not None else None
+    if line is None or call is None or own is None or saved is None or own.line == line.line:
+        return None
+    states = [node for node in ast.walk(saved) if isinstance(node, ast.expr) and _is_state(node)]
+    return (line, call.args[0]) if len(states) == 1 and _entries(saved) is None else None
 
 
 def weights(process: Process, place: Location | None, keys: str | None) -> tuple[OwnStatement, ast.expr] | None:

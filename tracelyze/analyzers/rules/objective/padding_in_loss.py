@@ -99,7 +99,8 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     made = copied_labels.line(process, line.location)
     if made is not None:
         entry = copied_labels.entry(process, made)
-        code = copied_labels.masked(made) or OF_IDS.format(value=value, ignored=ignored)
+        code = copied_labels.masked(made) or (copied_labels.example(entry, ignored) if entry is not None else "")
+        code = code or OF_IDS.format(value=value, ignored=ignored)
         return Remedy(fix, code, made, copied_labels.edit(entry, ignored) if entry is not None else None)
     others = {row.get("pad_elsewhere") for row in counted}
     if others != {0}:

@@ -11,9 +11,10 @@ from tracelyze.analyzers.evidence.editing import own_saves, own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
 
-_COPIES: Final = re.compile(r"\b(?:deepcopy|clone)\(")
+_COPIES: Final = re.compile(r"\b(?:deepcopy|clone)\(.*\bstate_dict\(|\bstate_dict\(.*\bclone\(", re.DOTALL)
 _ANY: Final = (
     "The script saves a different object: an early copy, a model that was rebuilt, or one that the optimizer does not "
     "hold."
@@ -31,24 +32,34 @@ def of(process: Process, save: Location | None, keys: str | None) -> Early:
     """The copy that is saved at a place, by the only line of the script that asks a module for its weights."""
     lines = list({one.file_line: one for one in process.locations("state_dict")}.values())
     own = own_statement.at(process, lines[0]) if len(lines) == 1 else None
-    made = own.parsed.statement if own is not None else None
-    if own is None or save is None or not isinstance(made, ast.Assign) or not _COPIES.search(own.text):
-        return Early(_ANY, save)
-    taken, names = lines[0], [own.parsed.text_of(one) for one in made.targets]
-    if not _is_before_training(process, taken, save):
+    names = _targets(own) if own is not None else []
+    if own is None or save is None or not names or not _is_before_training(process, lines[0], save):
         return Early(_ANY, save)
     said = (
-        f"The script saves `{names[0]}`, an early copy: line {taken.line} makes it, and no other line was seen to ask "
-        "a module for its weights."
+        f"The script saves `{names[0]}`, an early copy: line {lines[0].line} makes it, and no other line was seen to "
+        "ask a module for its weights."
     )
-    if own_saves.made_at(process, save) == (taken.file, own.line):
-        return Early(said, taken)
+    if own_saves.made_at(process, save) == (own.file, own.line):
+        return Early(said, save)
     saved = own_saves.weights(process, save, keys)
     if saved is None or saved[0].parsed.text_of(saved[1]) not in names:
         return Early(_ANY, save)
     at = saved[0].line + saved[1].lineno - 1
     text = recorded_text.of_file(process, save.file).get(at, "").strip()
     return Early(said, Location(save.file, at, save.function, text) if text else save)
+
+
+def _targets(own: OwnStatement) -> list[str]:
+    """What a statement assigns a copy of the weights to; empty where it does not."""
+    made = own.parsed.statement
+    if not isinstance(made, ast.Assign):
+        return []
+    pairs = [(target, made.value) for target in made.targets]
+    for target in made.targets:
+        if isinstance(target, ast.Tuple) and isinstance(made.value, ast.Tuple):
+            pairs = list(zip(target.elts, made.value.elts, strict=False))
+    copies = [target for target, value in pairs if _COPIES.search(own.parsed.text_of(value))]
+    return [own.parsed.text_of(one) for one in copies if isinstance(one, ast.Name | ast.Attribute)]
 
 
 def _is_before_training(process: Process, taken: Location, save: Location) -> bool:
