@@ -22,6 +22,8 @@ pytest.importorskip("torch")
         (("draws", "numpy"), "fired"),
         (("draws",), "skipped"),
         (("draws", "restores"), "skipped"),
+        (("draws", "isolates"), "skipped"),
+        (("draws", "isolates", "torch"), "passed"),  # it may have been seeded, too
         (("torch", "numpy", "python"), "passed"),
         (("draws", "torch", "workers"), "passed"),
         (("loop", "loop draws", "torch"), "fired"),

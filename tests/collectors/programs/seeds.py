@@ -22,6 +22,11 @@ if "python" in sys.argv:
     random.seed(1)
 if "restores" in sys.argv:  # as torch.compile does
     random.setstate(random.getstate())
+if "isolates" in sys.argv:  # as Lightning does around its sanity check
+    states = random.getstate(), np.random.get_state()
+    random.random(), np.random.rand()
+    random.setstate(states[0])
+    np.random.set_state(states[1])
 
 
 class Noisy(Dataset):

@@ -389,7 +389,7 @@ def _construction(torch: Any) -> None:
     construction.install(torch, recorder, made)
     casts.install(torch, lambda frame: recorder().cast(frame))
     initializers.install(torch, lambda tensor: recorder().fire("filled", tensor))
-    seeds.install(lambda name: recorder().fire("seeded", name))
+    seeds.install(lambda name, is_seed: recorder().fire("seeded", name, is_seed))
 
 
 def _loading(torch: Any) -> None:

@@ -15,8 +15,9 @@ from tracelyze.collectors.internals.own_frames import leave_no_frame, unseen_by_
 from tracelyze.collectors.system.program_signals import own_errors_dropped
 
 
-def install(seeded: Callable[[str], None]) -> None:
-    """Wrap what seeds them or sets their state. `seeded("python")` is called after each.
+def install(seeded: Callable[[str, bool], None]) -> None:
+    """Wrap what seeds them or sets their state. `seeded("python", True)` is called after a seed. After a state it is
+    `seeded("python", False)`: mostly one is put back, as by Lightning after its sanity check.
 
     NumPy imports its `random` when that is first asked for, mostly by the very call that seeds it: it is imported here.
     """
@@ -31,23 +32,24 @@ def install(seeded: Callable[[str], None]) -> None:
             setattr(home, function, _seed(getattr(home, function), name, seeded))
 
 
-def _seed(original: Callable[..., Any], name: str, seeded: Callable[[str], None]) -> Callable[..., Any]:
+def _seed(original: Callable[..., Any], name: str, seeded: Callable[[str, bool], None]) -> Callable[..., Any]:
     """A method of the global generator stays one: pickle takes it with its generator, so that a process that is started
     with it as its initializer seeds what it would seed."""
-    is_method, restores = isinstance(original, types.MethodType), original.__name__ == "setstate"
+    is_method, is_seed = isinstance(original, types.MethodType), original.__name__ == "seed"
 
     @unseen_by_warnings
     @functools.wraps(original.__func__ if isinstance(original, types.MethodType) else original)
     def seed(*args: Any, **kwargs: Any) -> Any:
         given = args[1:] if is_method else args
-        is_there = restores and bool(given) and given[0] == random.getstate()  # torch.compile puts it back
+        restores = not is_seed and name == "python" and bool(given)
+        is_there = restores and given[0] == random.getstate()  # torch.compile puts it back
         try:
             result = original(*given, **kwargs)
         except BaseException as error:
             leave_no_frame(error)
             raise
         if (given or kwargs) and not is_there:  # Without a seed it takes one from the operating system.
-            seeded(name)
+            seeded(name, is_seed)
         return result
 
     wrappers.append(seed)

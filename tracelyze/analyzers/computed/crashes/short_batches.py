@@ -25,6 +25,7 @@ _VIEW: Final = re.compile(r"shape '\[([-\d, ]+)\]' is invalid for input of size 
 _OF_BATCHES: Final = re.compile(
     r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)"
     r"|The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 0"
+    r"|Expected hidden(?:\[\d\])? size \(\d+, (\d+), \d+\), got [\[(]\d+, (\d+), "
 )
 
 
@@ -43,7 +44,7 @@ class ShortBatch:
         """Which batch it was, and what the exception says of it."""
         return (
             f"The batch was the last of {self.loader['length']:,}: it has {plural(self.samples, 'sample')} in place of "
-            f"{self.loader['batch_size']:,}, and the line combines it with something made for a full batch."
+            f"{self.loader['batch_size']:,}, and something at the named line, or before it, counts on a full batch."
         )
 
     @property

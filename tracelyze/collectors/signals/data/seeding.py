@@ -22,7 +22,7 @@ class _Process:
 
     first: int | None = None  # the seed that torch took from the system
     seeded: ClassVar[set[str]] = set()
-    perhaps: ClassVar[set[str]] = set()  # used before torch was imported, so that a seed would not show
+    perhaps: ClassVar[set[str]] = set()  # used before torch was imported, or given a state: a seed would not show
 
 
 class Seeding(Signal):
@@ -52,8 +52,8 @@ class Seeding(Signal):
             if _numpy_may_be_seeded():
                 _Process.perhaps.add("numpy")
 
-    def seeded(self, name: str) -> None:
-        _Process.seeded.add(name)
+    def seeded(self, name: str, is_seed: bool) -> None:
+        (_Process.seeded if is_seed else _Process.perhaps).add(name)
 
     def opened(self) -> None:
         self._ask()
