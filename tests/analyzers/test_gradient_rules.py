@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tracelyze.analyzers.evidence.loss import singular_gradients
+
 COUNT = 400
 
 
@@ -1308,3 +1310,15 @@ def test_a_clip_of_the_gradients_of_a_sum(make: Any, reduction: str, part: float
     assert f" {said}" in finding.fix
     means = make.process(columns | {"loss_is_mean": [True] * len(columns["loss"])}, more={"loss_calls": rows[:1]})
     assert "sum" not in make.check("clipping-always-active", means)[2].fix
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("sqrt at 0 in a branch that where() hides, sqrt at 0", "sqrt at 0 in a branch of where() and outside of it"),
+        ("sqrt at 0, log at 0 in a branch that where() hides", "sqrt at 0, log at 0 in a branch of where()"),
+        ("division by 0", "division by 0"),
+    ],
+)
+def test_an_operation_in_a_branch_and_elsewhere_is_named_once(recorded: str, told: str) -> None:
+    assert singular_gradients.told(recorded) == told

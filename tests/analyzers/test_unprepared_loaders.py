@@ -82,3 +82,20 @@ def test_the_loader_keeps_what_it_is_given_beside_the_sampler(make: Any, line: s
     process = make.process(sites=[site | {"excerpt": line, "excerpt_line": 9}])
     loader = {"loader": 0, "made_at": 4, "batch_size": 8, "sampler": "RandomSampler"}
     assert code in unprepared.divided(process, loader, by_hand=False)[2]
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("main", "    sampler.set_epoch(epoch)"),
+        ("train", "train.sampler.set_epoch(epoch)  # the first line in the loop"),
+    ],
+)
+def test_a_loop_in_another_function_reaches_the_sampler_through_the_loader(make: Any, function: str, told: str) -> None:
+    line = "train = DataLoader(cards, 8, shuffle=True)"
+    site = {"site": 4, "role": "dataloader", "file": "t.py", "line": 9, "function": "main", "source": line}
+    loop = {"site": 5, "role": "loader", "file": "t.py", "line": 30, "function": function}
+    loop |= {"source": "for i, (x, y) in enumerate(train):"}
+    process = make.process(sites=[site | {"excerpt": line, "excerpt_line": 9}, loop])
+    loader = {"loader": 0, "made_at": 4, "site": 5, "batch_size": 8, "sampler": "RandomSampler"}
+    assert f"\n{told}" in unprepared.divided(process, loader, by_hand=False)[2]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _HANDS_OVER: Final = re.compile(r"(?P<holder>[A-Za-z_][\w.]*)\.(?P<method>prepare|prepare_model|setup|setup_module)\(")
 _OVER: Final = re.compile(r"\bfor .+ in (?:\w+\()*(?P<loader>[A-Za-z_][\w.]*)")
+_GOES_OVER: Final = re.compile(r"\bin (?:(?:enumerate|tqdm|zip)\()?(?P<loader>[A-Za-z_][\w.]*)\s*[,):]")
 _FABRIC: Final = ("setup", "setup_module")
 _WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP", "_FabricModule")
 
@@ -39,12 +40,17 @@ def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple
 
 
 def _of_own_loader(process: Process, loader: Mapping[str, Any]) -> str:
-    """The sampler before the script's own statement that makes the loader, with all that it says beside."""
+    """The sampler before the script's own statement that makes the loader, with all that it says beside. A loop in
+    another function knows the loader alone."""
     if "batch_sampler" in loader_arguments.own_sampler(process, loader):  # beside which torch takes no sampler
         return batches_of_ranks.SAMPLER_CODE
     dataset = loader_arguments.dataset_of(process.site(loader.get("made_at"))) or "dataset"
     made = loader_arguments.example(process, loader, {"sampler": "sampler"}, dropped="shuffle")
     told = "for epoch in range(epochs):\n    sampler.set_epoch(epoch)"
+    place, read = process.site(loader.get("made_at")), process.site(loader.get("site"))
+    over = _GOES_OVER.search(read.source) if read is not None else None
+    if place is not None and read is not None and over is not None and place.file_function != read.file_function:
+        told = f"{over['loader']}.sampler.set_epoch(epoch)  # the first line in the loop over epochs"
     return f"sampler = DistributedSampler({dataset}, shuffle=True)\n{made}\n{told}"
 
 

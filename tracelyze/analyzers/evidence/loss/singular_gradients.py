@@ -83,5 +83,12 @@ def spoiled(process: Process, step: int) -> Spoiled | None:
 
 
 def told(operations: str) -> str:
-    """The operations in words: that a where() leaves a branch out at the place in question is not known."""
-    return operations.replace(HIDDEN, " in a branch of where()")
+    """The operations in words: that a where() leaves a branch out at the place in question is not known. One that also
+    stands outside of such a branch is named once."""
+    named = [one for one in operations.split(", ") if one]
+    both = [one for one in named if one + HIDDEN in named]
+    shown = [one for one in named if one not in both]
+    also = {one + HIDDEN for one in both}
+    return ", ".join(
+        one.replace(HIDDEN, " in a branch of where()") + " and outside of it" * (one in also) for one in shown
+    )

@@ -27,8 +27,8 @@ CODES = (
     "Leave such values out of the loss, or out of the data: they may stand for a missing one, or have another unit. "
 )
 CHECK = (
-    "Check the samples of these steps: their labels, their range, the file they come from. If the loader shuffles, log "
-    "the sample ids of each batch."
+    "Check the samples of these steps: their labels, their range, the file they come from. Log the sample ids of each "
+    "batch to know which they are."
 )
 _FIRST = 0.1  # share of the run in which a training settles
 
