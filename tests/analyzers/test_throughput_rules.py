@@ -290,6 +290,26 @@ def test_workers_are_not_to_stay_where_the_script_changes_the_dataset(make, line
     assert ("line 13 sets something on the dataset" in finding.fix) is not stays
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (", worker_init_fn=build_bank", " Each new one runs build_bank() first."),
+        (", worker_init_fn=seed_worker", ""),  # which takes no time
+        ("", ""),
+    ],
+)
+def test_what_each_new_worker_runs_first(make, given: str, said: str) -> None:
+    source = f"train_loader = DataLoader(train_set, num_workers=4{given})"
+    place = {"site": 40, "role": "dataloader", "file": "train.py", "line": 10, "function": "main", "source": source}
+    process = make.process(
+        epochs(make, 2.5),
+        evals={},
+        loaders=[workers(4)[0] | {"made_at": 40}],
+        sites=[place | {"excerpt": source, "excerpt_line": 10}],
+    )
+    assert make.check("epoch-boundary-stall", process)[2].summary.endswith(f"and start anew.{said}")
+
+
 def test_the_edit_of_a_stream_is_withheld_and_its_example_warns(make) -> None:
     loader = [workers(4)[0] | {"iterable": True}]
     finding = make.check("epoch-boundary-stall", make.process(epochs(make, 2.5), evals={}, loaders=loader))[2]

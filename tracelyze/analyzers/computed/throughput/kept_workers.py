@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed.throughput import loaders_made_once
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location, Setting
 
 if TYPE_CHECKING:
@@ -84,10 +84,20 @@ def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[
         )
     if loader.get("num_workers") and not loader.get("persistent_workers"):
         code = loader_arguments.example(process, loader, {"persistent_workers": True})
-        return PERSISTENT + COPIES, code, ENDED
+        return PERSISTENT + COPIES, code, ENDED + _begun_by(process, loader)
     if loader.get("num_workers"):
         return "Let the workers fetch further ahead, or make the first samples of an epoch cheaper to come by.", "", ""
     return "Look at what dataset, sampler or loop do at the start of an epoch: do it once, or in workers.", "", ""
+
+
+def _begun_by(process: Process, loader: Mapping[str, Any]) -> str:
+    """A sentence on the script's own worker_init_fn, where the line that makes the loader names it: what only seeds
+    takes no time."""
+    own = own_statement.at(process, process.site(loader.get("made_at")))
+    call = own.only_call("DataLoader") if own is not None else None
+    given = [one.value for one in call.keywords if one.arg == "worker_init_fn"] if call is not None else []
+    name = parsed_line.name_of(given[0]) if given else ""
+    return f" Each new one runs {name}() first." if name and "seed" not in name else ""
 
 
 def changed_between_epochs(process: Process, loader: Mapping[str, Any]) -> Location | None:
