@@ -258,6 +258,24 @@ def test_single_batches_that_stand_apart(make, losses, size, status) -> None:
 
 
 @pytest.mark.parametrize(
+    ("roles", "line"),
+    [
+        ({"backward": 9}, 9),
+        ({"backward": 9, "loader": 7}, 7),
+        ({"backward": 9, "yields": 3, "batches": 1}, 3),
+    ],
+)
+def test_single_batches_are_looked_for_where_the_loop_takes_them(make, roles: dict[str, int], line: int) -> None:
+    site = {"file": "t.py", "function": "main", "source": "x"}
+    sites = [site | {"site": 60 + at, "role": role, "line": at} for role, at in roles.items()]
+    losses = corrupt(25, 3.0)
+    columns = {**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [32] * len(losses)}
+    own = [{"optimizer": 0, "name": "Adam", "backward_site": 69}]
+    finding = make.check("loss-spikes", make.process(steps=columns, sites=sites, optimizers=own))[2]
+    assert finding.location.line == line
+
+
+@pytest.mark.parametrize(
     ("values", "said"),
     [
         ((-1.0, 999.9), "field 1 reaches 1,000 or more in all 21 of these batches that were looked at, and in none of"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers import statistics
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import batch_lines, pictures, timing
 from tracelyze.analyzers.signatures.spikes import lone_spikes, odd_values
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, percent
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
+    from tracelyze.diagnosis import Location
 
 # Losses whose median is the level of the one in the middle: some dozens of steps show a level and not a trend.
 _AROUND = 33
@@ -149,7 +150,14 @@ def finding(
             Evidence("median height over the losses around", found.height, "", *limits.against("single")),
             Evidence("steps", listed(steps, most=12)),
         ],
-        location=optimization.backward_location,
+        location=_taken(optimization) or optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(step), "bad batch") for step in steps[:8]]),
         false_alarm="A rare kind of batch that is hard and meant to be there.",
     )
+
+
+def _taken(optimization: Optimization) -> Location | None:
+    """The line that makes a sample, or by which the loop takes a batch: where to ask which samples it holds."""
+    process = optimization.process
+    made = batch_lines.sample(process, optimization.loader) or batch_lines.of_a_generator(process)
+    return made or process.location("loader") or batch_lines.entering(process)
