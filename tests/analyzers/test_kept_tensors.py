@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tracelyze.analyzers.evidence import kept_tensors
+from tracelyze.analyzers.evidence.editing.storing import handed_over
 from tracelyze.analyzers.recorded.run import Optimization
 
 LOOP = """\
@@ -305,3 +306,34 @@ def test_what_a_call_gives_may_be_no_tensor_and_hold_some(make: Any, line: str, 
     inside = [one | {"site": 9, "role": "keeps-parts"} for one in recorded if one["role"] == "keeps"]
     optimization = make.process(make.steps(), sites=[*recorded, *inside]).optimizations[0]
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
+
+
+HANDING = """\
+for x, y in batches:
+    loss = F.mse_loss(model(x), y)
+    seen = loss.item()
+    gap = F.l1_loss(model(y), y)
+    loss.backward()
+    {line}"""
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("shown.update(gap)", 65),
+        ("shown.update(gap); bar.update(1); losses.update(seen); losses.update(loss.item())", 65),
+        ("shown.update(gap.item())", None),
+        ("shown.update(gap); losses.update(loss)", None),  # two of them
+        ("shown.update(gap); logs.update({'loss': loss})", None),  # perhaps a dictionary's
+        ("shown.update(other)", None),  # made elsewhere
+    ],
+)
+def test_the_call_that_hands_a_tensor_to_a_meter(make: Any, line: str, number: int | None) -> None:
+    keeps = "self.value = 0.9 * self.value + 0.1 * err"
+    rows = list(meter(make, keeps).process.sites.records())
+    text = HANDING.format(line=line.replace("; ", "\n    "))
+    rows[0] |= {"line": 64, "excerpt": text, "excerpt_line": 60}
+    optimization = make.process(sites=rows).optimizations[0]
+    found = handed_over.to(optimization, kept_tensors.lines(optimization)[-1].location)
+    assert (found.place.line if found else None) == number
+    assert found is None or (found.name, found.instead) == ("gap", " Or hand over gap.detach() in line 65.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tracelyze.analyzers.computed.optimization import leaks
 from tracelyze.analyzers.computed.optimization.leaks import MIB, Graphs, MemoryClimb, Series
 from tracelyze.analyzers.evidence import kept_tensors, timing
+from tracelyze.analyzers.evidence.editing.storing import handed_over
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import duration, number, plural, size
@@ -64,6 +65,7 @@ def _finding(
     left = climb.seconds_left if climb else None
     stored = kept_tensors.lines(optimization) if graphs else []
     line, diff = stored[0].location if stored else None, kept_tensors.edit(stored)
+    handed = handed_over.to(optimization, line) if len(stored) == 1 else None
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
     evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
@@ -80,6 +82,7 @@ def _finding(
         cause = f"From step {begin:,} on, autograd graphs of earlier steps stay in memory {name}. " + (
             f"{kept_tensors.culprits(stored)} beyond its step, and with it the graph that computed it."
             + kept_tensors.emptied(stored)
+            + (handed.told if handed else "")
             if stored
             else "Something that the script stores still refers to them: usually a running sum of losses, a list of "
             "losses or outputs, or a hidden state."
@@ -106,14 +109,14 @@ def _finding(
         summary=cause,
         fix=FIX_LINES + kept_tensors.others(stored, diff) + kept_tensors.outputs(stored, optimization.backward_location)
         if diff
-        else fix,
+        else fix + (handed.instead if handed else ""),
         fix_code="\n".join(text.strip() for text in diff.added) if diff else code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
         evidence=evidence,
         location=line or (optimization.backward_location if graphs else None),
-        seen_at=optimization.backward_location if line else None,
+        seen_at=(handed.place if handed else optimization.backward_location) if line else None,
         diff=diff,
         charts=leaks.charts(optimization, begin, bool(graphs)),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",

@@ -1,0 +1,70 @@
+"""The line of the loop that hands a tensor to a method which keeps it, as a meter that is given numbers elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.diagnosis import Location
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Optimization
+
+_FREED: Final = re.compile(r"\b(?:item|detach|float|int|len|tolist|numpy)\(|\bno_grad\b")
+
+
+class HandedOver(NamedTuple):
+    """A call in the function of the backward, and the name of the tensor that it hands over."""
+
+    place: Location
+    name: str
+
+    @property
+    def told(self) -> str:
+        """A sentence, behind one that says what keeps a tensor."""
+        return f" The tensor comes from line {self.place.line}: {self.name}."
+
+    @property
+    def instead(self) -> str:
+        """What else to do, behind what to do where the tensor is kept."""
+        return f" Or hand over {self.name}.detach() in line {self.place.line}."
+
+
+def to(optimization: Optimization, kept: Location | None) -> HandedOver | None:
+    """The only call of the function of a line, in that of the backward, whose argument is a name for what a call made
+    there; all other calls hand over numbers."""
+    backward = optimization.backward_location
+    if kept is None or backward is None or not kept.function.isidentifier() or kept.function == backward.function:
+        return None
+    text = recorded_text.of_function(optimization.process, backward)
+    found = []
+    for number, line in sorted(text.items()):
+        parsed = parsed_line.parse(line.strip())
+        for call in parsed.calls(kept.function) if parsed is not None else ():
+            given = [*call.args, *(one.value for one in call.keywords)]
+            if all(_is_number(one, text) for one in given):
+                continue
+            if len(given) != 1 or not isinstance(given[0], ast.Name) or not _made(given[0].id, text):
+                return None
+            found.append(HandedOver(Location(backward.file, number, backward.function, line.strip()), given[0].id))
+    return found[0] if len(found) == 1 else None
+
+
+def _is_number(node: ast.expr, text: dict[int, str]) -> bool:
+    """Whether an argument is none with a graph, as far as the text says."""
+    values = _values(node.id, text) if isinstance(node, ast.Name) else [ast.unparse(node)]
+    return isinstance(node, ast.Constant) or (bool(values) and all(_FREED.search(one) for one in values))
+
+
+def _made(name: str, text: dict[int, str]) -> bool:
+    """Whether a call made it in a single line, and nothing there takes its graph off."""
+    values = _values(name, text)
+    return len(values) == 1 and "(" in values[0] and not _FREED.search(values[0])
+
+
+def _values(name: str, text: dict[int, str]) -> list[str]:
+    given = re.compile(rf"\s*{re.escape(name)} = (?P<value>.+)")
+    return [found["value"] for line in text.values() if (found := given.match(line))]
