@@ -26,9 +26,9 @@ def log(make: Any, loss: Any, **columns: Any) -> Any:
     """A process as an importer makes it: steps with a loss, nothing else but these columns and tables."""
     loss = np.asarray(loss, dtype=float)
     steps = {"optimizer": [0] * len(loss), "step": list(range(1, len(loss) + 1)), "loss": loss.tolist()}
-    tables = {name: columns.pop(name) for name in ("evals", "more", "facts") if name in columns}
-    tables.setdefault("evals", {})
-    return make.process(steps | columns, optimizers=[], loaders=[], models=[], sites=[], **tables)
+    tables = {name: columns.pop(name) for name in ("evals", "more", "facts", "sites") if name in columns}
+    tables = {"evals": {}, "sites": []} | tables
+    return make.process(steps | columns, optimizers=[], loaders=[], models=[], **tables)
 
 
 def evaluations(validation: Any, training: Any) -> dict[str, list[Any]]:
@@ -512,6 +512,11 @@ def test_cut_off_completions_are_a_hint_where_the_reward_rises(make, reward, sev
     process = log(make, np.zeros(200), more=scalars(reward=reward, completions__clipped_ratio=np.ones(100)))
     _, _, finding = make.check("completions-truncated", process)
     assert "GRPOConfig" in finding.fix_code
+    place = {"site": 9, "role": "setting", "file": "a.py", "line": 88, "source": "max_completion_length=8,"}
+    rows = scalars(reward=reward, completions__clipped_ratio=np.ones(100))
+    known = make.check("completions-truncated", log(make, np.zeros(200), more=rows, sites=[place]))[2]
+    assert known.location.line == 88
+    assert "max_completion_length=16," in known.fix_code, "twice its own, which may be all that the model can hold"
     assert (finding.severity, finding.confidence) == (severity, confidence)
     assert ("rises anyway" in finding.summary) == (severity == "info")
 

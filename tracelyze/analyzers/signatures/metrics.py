@@ -95,6 +95,15 @@ def metric(process: Process, key: str, phase: str = "train", own_steps: bool = T
     return None
 
 
+def steps_logged_about(process: Process, seen: Metric) -> int:
+    """How many steps were logged about: a trainer logs the mean of several, and none before its first log."""
+    if len(seen) < 2:
+        return len(seen)
+    apart = float(np.median(np.diff(seen.steps)))
+    longest = len(process.longest.steps) if process.optimizations else int(seen.steps[-1])
+    return int(min(len(seen) * max(apart, 1.0), longest))
+
+
 def is_of_trl(process: Process, seen: Metric) -> bool:
     """Whether TRL logs a metric under this name, or lines of the script speak of it: its settings are no others'."""
     own = any(_TRL.search(text) for text in recorded_text.everything(process))

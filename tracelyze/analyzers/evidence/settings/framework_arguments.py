@@ -46,6 +46,13 @@ def with_edit(finding: Finding, process: Process, names: Sequence[str]) -> Findi
     return replace(finding, diff=edit)
 
 
+def number_of(process: Process, name: str) -> int | None:
+    """The whole number that the only line which sets this argument gives it; None where it gives it something else."""
+    pattern = re.compile(rf"(?<![\w.]){name}\s*=\s*(\d+)(?=\s*(?:[,)#]|$))")
+    found = [int(match[1]) for one in process.locations("setting") if (match := pattern.search(one.source))]
+    return found[0] if len(found) == 1 else None
+
+
 def _runs_the_loop(place: Location, process: Process) -> bool:
     """Whether backwards or steps were seen at this line, and it names neither: a library makes them within."""
     own = any(one.file_line == place.file_line for role in ("backward", "step") for one in process.locations(role))

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.policies import losses
 from tracelyze.analyzers.evidence.charts import chart
+from tracelyze.analyzers.evidence.settings import framework_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import metrics
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -16,7 +17,8 @@ from tracelyze.formatting import percent, plural
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # a limit above that of today"
+OF_TRL = "GRPOConfig(max_completion_length=4096, mask_truncated_completions=True)  # above the present limit"
+TWICE = "max_completion_length={twice},  # {now} by now: the longest answer has to fit, with its end symbol"
 STAYS = (
     "Almost no completion ends by itself, so the reward never sees answers that come at the end, and it does not "
     "rise. Either the limit is too short for the task, or the model never learned to stop: a masked end symbol, or a "
@@ -39,7 +41,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     seen = metrics.metric(process, "cut_off")
     if seen is None:
         return _by_masks(process, limits)
-    steps = _steps(process, seen)
+    steps = metrics.steps_logged_about(process, seen)
     if len(seen) < limits["values"] or steps < limits["steps"]:
         return Skipped(
             f"{plural(len(seen), 'logged share')} of cut-off completions over {plural(steps, 'step')}: "
@@ -54,6 +56,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     never = metrics.never_earned(process, limits["values"]) if rises else []
     over = seen.values >= limits["share"]
     begin = int(seen.steps[int(np.argmax(over))])
+    now = framework_arguments.number_of(process, "max_completion_length")
     return [
         Finding(
             rule=RULE.id,
@@ -63,7 +66,11 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=EARNED.format(names=" and ".join(never)) if never else RISES if rises else STAYS,
             fix="Raise the length limit, check the chat template and the end symbol, or leave cut-off completions out "
             "of the loss.",
-            fix_code=OF_TRL if metrics.is_of_trl(process, seen) else "",
+            fix_code=TWICE.format(now=now, twice=2 * now)
+            if now
+            else OF_TRL
+            if metrics.is_of_trl(process, seen)
+            else "",
             first_step=begin,
             last_step=int(seen.steps[-1]),
             evidence=[
@@ -116,15 +123,6 @@ def _by_masks(process: Process, limits: Limits) -> Outcome:
             false_alarm="A task whose answers all have the full length.",
         )
     ]
-
-
-def _steps(process: Process, seen: metrics.Metric) -> int:
-    """How many steps were logged about: a trainer logs the mean of several, and none before its first log."""
-    if len(seen) < 2:
-        return len(seen)
-    apart = float(np.median(np.diff(seen.steps)))
-    longest = len(process.longest.steps) if process.optimizations else int(seen.steps[-1])
-    return int(min(len(seen) * max(apart, 1.0), longest))
 
 
 RULE = Rule(
