@@ -81,3 +81,21 @@ def test_a_pair_that_is_made_by_one_expression(make: Any, lines: tuple[str, ...]
 )
 def test_pairs_that_say_nothing_of_targets(make: Any, lines: tuple[str, ...]) -> None:
     assert handed_out(make, *lines) is None
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (["labels = input_ids.clone()"], "line 45 makes labels a copy of input_ids, which nothing shifts after that."),
+        (["labels = batch.ids.copy()  # as it is"], "line 45 makes labels a copy of batch.ids, which"),
+        (["labels = input_ids.roll(-1)"], same_slice.UNKNOWN),
+        (["labels = input_ids.clone()", "labels = held.clone()"], same_slice.UNKNOWN),
+        ([], same_slice.UNKNOWN),
+    ],
+)
+def test_labels_that_are_a_copy_of_the_ids(make: Any, sources: list[str], said: str) -> None:
+    sites = [
+        {"site": at, "role": "labels", "file": "a.py", "line": 45 + 30 * at, "function": "collate", "source": source}
+        for at, source in enumerate(sources)
+    ]
+    assert same_slice.not_shifted(make.process(sites=sites)).startswith(said)

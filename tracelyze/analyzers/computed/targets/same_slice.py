@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import parsed_line
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff, Location
@@ -24,6 +24,7 @@ _MADE: Final = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?
 _HANDED_OUT: Final = r"\s*(?:return|yield)\s*\(?\s*(?:\({0}, {1}\)|{0}, {1})\b"
 _NEAR: Final = 6  # lines below both, in which they are handed out
 LATER: Final = "Line {line} makes the targets as line {other} makes the inputs: take them one position later."
+_COPY: Final = re.compile(r"(?P<name>\w+) = (?P<whole>[A-Za-z_][\w.]*)\.(?:clone|copy)\(\)")
 UNKNOWN: Final = "the targets of this next-token model were not shifted."
 
 
@@ -50,6 +51,16 @@ def remedy(process: Process, loss: Location | None) -> Remedy | None:
         diff=Diff(loss.file, at, [cut[0]], [line]),
         why=f"lines {min(read, told)} and {max(read, told)} cut both out of {cut[4]} in the same way.",
     )
+
+
+def not_shifted(process: Process) -> str:
+    """What is known of targets that are the tokens at their own positions, where no line cuts them out: that the only
+    line which makes labels copies the ids."""
+    line = script_lines.only(process, "labels")
+    copy = _COPY.fullmatch(line.source.split("#")[0].strip()) if line is not None else None
+    if line is None or copy is None:
+        return UNKNOWN
+    return f"line {line.line} makes {copy['name']} a copy of {copy['whole']}, which nothing shifts after that."
 
 
 def handed_out(process: Process) -> Remedy | None:
