@@ -82,6 +82,13 @@ def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more
     assert ("Python list" not in finding.summary + finding.fix_code) is later
 
 
+def test_one_tensor_gets_no_gradient(make) -> None:
+    one = CUT | {"missed": 1, "names": "item.first.scale"}
+    finding = make.check("frozen-parameters", make.process(more={"reach": [one], "activations": RAN}))[2]
+    assert finding.title == "1 of 8 tensors in the optimizer never gets a gradient"
+    assert "forward does not use them" in finding.summary, "a parameter of a module that runs need not be used there"
+
+
 def test_layers_that_forward_makes_anew_are_not_put_down_to_a_list(make) -> None:
     """Neither a ModuleList nor an optimizer that is made later would keep them."""
     anew = FREE | {"missed": 0, "short_lived": 2, "names": "a tensor [8, 8], a tensor [8]"}

@@ -75,7 +75,7 @@ def _never_reached(optimization: Optimization, row: Row, ran: bool, limits: Limi
         severity=severity,
         confidence="certain",
         title=f"{row['missed']:,} of {plural(row['held'], 'tensor')} in the optimizer{timing.name_of(optimization)} "
-        "never get a gradient",
+        f"never get{'s' * (row['missed'] == 1)} a gradient",
         summary=(
             f"In {row['steps']:,} steps no backward reached {unheld.named(row['names'] or 'these tensors')}: "
             f"{percent(share)} of what this optimizer holds is not trained. "

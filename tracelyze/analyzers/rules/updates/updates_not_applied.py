@@ -92,7 +92,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
         rule=RULE.id,
         severity="critical",
         confidence="certain",
-        title=f"{len(still)} of {plural(len(enough), 'sampled parameter')} never change, although the optimizer steps",
+        title=f"Optimizer steps never change {len(still)} of {plural(len(enough), 'sampled parameter')}",
         summary=(
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
             f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. They have gradients, the optimizer holds "
