@@ -180,6 +180,10 @@ def test_a_scaler_that_is_told_not_to_be_enabled(make, line: str, shown: str | N
     )
     if shown is not None:
         assert (finding.location.line, finding.fix_code, finding.diff) == (12, shown, None)
+        assert "told not to be enabled, or is not used" in finding.summary
+        scaled = row | {"site": 2, "role": "backward", "line": 30, "source": "scaler.scale(loss).backward()"}
+        finding = make.check("fp16-without-scaler", make.process(half, sites=[row, scaled]))[2]
+        assert "scaled no loss: its `enabled` was false." in finding.summary
 
 
 def test_memory_leak_of_graphs(make) -> None:

@@ -58,9 +58,9 @@ def _finding(optimization: Optimization, half: Mask, dtype: str, weights: bool, 
         confidence="likely",
         title=f"float16 training{timing.name_of(optimization)} without a loss scaler: small gradients can become zero",
         summary=(
-            f"{share_of(share, 'steps').capitalize()} ran {how}, and {idle_scalers.said(idle)}. Gradients below 6e-8 "
-            "become exactly zero in float16, so small updates are silently lost. Large ones overflow to Inf and reach "
-            "the weights."
+            f"{share_of(share, 'steps').capitalize()} ran {how}, and {idle_scalers.said(process, idle)}. "
+            "Gradients below 6e-8 become exactly zero in float16, so small updates are silently lost. Large ones "
+            "overflow to Inf and reach the weights."
         ),
         fix="Use bfloat16, which needs no scaler, or "
         + ("keep the weights in float32 and " if weights else "")

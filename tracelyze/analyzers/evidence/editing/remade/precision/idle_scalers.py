@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
+_SCALES: Final = ".scale("  # scaler.scale(loss).backward()
 _MAKES: Final = ("GradScaler", "ShardedGradScaler")
 
 
@@ -25,11 +26,13 @@ def made(process: Process) -> Location | None:
     return place if told else None
 
 
-def said(place: Location | None) -> str:
+def said(process: Process, place: Location | None) -> str:
     """Which scaler there is, as a part of a sentence."""
     if place is None:
         return "no GradScaler was used"
-    return f"the GradScaler that line {place.line} makes scaled no loss: it was told not to be enabled, or is not used"
+    used = any(_SCALES in one.source for one in process.locations("backward"))
+    why = "its `enabled` was false" if used else "it was told not to be enabled, or is not used"
+    return f"the GradScaler that line {place.line} makes scaled no loss: {why}"
 
 
 def enabled(process: Process, place: Location | None) -> str:
