@@ -527,7 +527,7 @@ def test_what_seeds_the_order_of_a_loader_that_is_made_anew(make, seed: str, mad
     anew = [RANDOM | {"loader": index, "made_at": 60} for index in range(4)]
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4), [0, 1, 2, 3]), anew, sites=sites)[2]
     assert finding.location.line == line
-    assert ("line 9 then seeds" in finding.summary) is (line == 9)
+    assert ("each time line 9 seeds" in finding.summary) is (line == 9)
     assert "return" not in finding.fix_code
     assert seed in finding.fix_code or line == 10
 

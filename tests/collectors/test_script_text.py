@@ -481,6 +481,14 @@ def test_scaled_values_that_nothing_reads(text: str, found: bool) -> None:
     assert not found or rows == [("unread", 2), ("raw", 1 + len(parts))]
 
 
+def test_scaled_values_outside_of_functions_may_be_read_in_one() -> None:
+    source = "a = (x - mean) / std\nprint(a)\ntrain(x)\n"
+    *_, whole = codes(source)
+    assert unread.lines(whole) == [("unread", 1), ("raw", 3)]
+    whole, _ = codes(source + "def evaluate():\n    return model(a)\n")
+    assert unread.lines(whole) == []
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -42,20 +42,24 @@ def of(process: Process, loader: Mapping[str, Any]) -> Seeded | None:
     each = [one for one in each if all(line < one.line for line in before)]
     if given is None:
         found = [one for one in each if _OF_TORCH.search(one.source)]
-        what = "seeds torch, from which the order is drawn"
+        what = "seeds torch, from which the order is drawn,"
+        fix = "Run line {0} once, above the loop over epochs. Or let its seed depend on the epoch."
     else:
         named = re.compile(rf"{re.escape(given)}(?:\s*:[^=]+)?\s*=(?!=)|{re.escape(given)}\.manual_seed\s*\(")
         found = [one for one in each if named.match(one.source.strip())] if given.isidentifier() else []
-        what = "seeds the generator that the order is drawn from"
+        what = "seeds the generator that the order is drawn from,"
+        fix = (
+            "Make the generator of line {0} and its loader once, above the loop over epochs. Or let its seed depend on "
+            "the epoch."
+        )
     if len(found) != 1:
         return None
     (line,) = found
     once = "once, above the loop over epochs" + "; hand it over as an argument" * (given is not None)
     return Seeded(
         line,
-        why=f"The loader is made anew for each pass, and line {line.line} then {what}, with the same seed each time.",
-        fix=f"Make the loader once, above the loop over epochs. Or run line {line.line} once only, or let its seed "
-        "depend on the epoch.",
+        why=f"The loader is made anew for each pass, and each time line {line.line} {what} with the same seed.",
+        fix=fix.format(line.line),
         code=f"{line.source.strip()}  # {once}",
     )
 

@@ -32,7 +32,8 @@ def remedy(process: Process) -> Remedy | None:
     number, (name, before) = first
     fix = (
         f"Take {name} in line {place.line}: line {number} scales {before} into it, and no line computes with the "
-        f"result. Line {place.line} takes {before} as it was. Do the same for validation."
+        f"result. Line {place.line} takes {before} as it was."
+        + "".join(f" The same goes for line {one.line}." for one in taken[1:2])
     )
     return Remedy(fix, "\n".join(text for text in lines if text), place)
 

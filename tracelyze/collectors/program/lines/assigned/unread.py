@@ -15,6 +15,7 @@ _FITS: Final = "fit"
 _ANYWHERE: Final = frozenset({"locals", "globals", "vars"})  # what is read through these is not known
 _QUIET: Final = ("CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "RESUME", "PUSH_NULL", "COPY_FREE_VARS")
 _ITEM: Final = "[]"
+_NAMES: Final = ("LOAD_FAST", "LOAD_NAME", "LOAD_FAST_BORROW")
 
 
 class _Statement(NamedTuple):
@@ -67,8 +68,8 @@ def _scaled(value: list[dis.Instruction]) -> tuple[str, ...]:
     if len(calls) == 1:
         return _chain(value[calls[0] + 1 :])
     signs = [one.argrepr for one in value if one.opname == "BINARY_OP"]
-    plain = bool(value) and value[0].opname.startswith("LOAD_FAST") and len(names_of(value[0])) == 1
-    follows = len(value) > 1 and value[1].opname.startswith("LOAD_FAST")
+    plain = bool(value) and value[0].opname in _NAMES and len(names_of(value[0])) == 1
+    follows = len(value) > 1 and value[1].opname in _NAMES
     if signs == ["-", "/"] and plain and follows and not any(one.opname.startswith("CALL") for one in value):
         return (name_taken(value[0]),)
     return ()
