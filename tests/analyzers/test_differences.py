@@ -40,6 +40,24 @@ def test_the_difference_above_a_sum_of_losses(make, first: str, second: str, thi
     assert (found.line, found.source) == (line, text.split("\n")[line - 1].strip())
 
 
+@pytest.mark.parametrize(
+    ("error", "loss", "line"),
+    [
+        ("error = y - net(x)", "loss = torch.maximum(q * error, (q - 1) * error).mean()", 2),
+        ("error = y - net(x)", "loss = error.cosh().log().mean()", 2),
+        ("error = y - net(x)", "loss = pinball(error, net(x), y)", 5),  # may compare by itself
+        ("error = 1 - net(x)", "loss = error.exp().mean()", 5),
+        ("error = y - net(x)", "loss = (error.exp() + rest).mean()", 5),  # which of both is it?
+    ],
+)
+def test_a_difference_of_which_no_distance_is_taken(make, error: str, loss: str, line: int) -> None:
+    text = f"def step(net, x, y):\n    {error}\n    rest = a - b\n    {loss}\n    loss.backward()"
+    process = make.process(sites=sites_of(text, loss="loss.backward()", cut=error))
+    found = differences.of(process, process.site(1))
+    assert found is not None
+    assert found.line == line
+
+
 def test_what_the_model_returned_under_another_name_is_the_prediction(make) -> None:
     text = UPDATE.format(first="dist, value = net(states)", second="error = returns - value", third="log(error)")
     call, error = "dist, value = net(states)", "error = returns - value"

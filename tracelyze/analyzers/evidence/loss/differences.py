@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _EVEN: Final = ("pow", "square", "abs")
 """Functions and methods that make a distance of a difference."""
+_ELEMENT_BY_ELEMENT: Final = frozenset(
+    {"max", "maximum", "min", "minimum", "where", "clamp", "relu", "softplus", "log", "log1p", "cosh", "exp", "tanh"}
+) | {"mean", "sum", "backward", "scale", "float", "sqrt", "sigmoid", "logsigmoid"}
 
 
 def of(process: Process, place: Location | None) -> Location | None:
@@ -27,8 +30,8 @@ def of(process: Process, place: Location | None) -> Location | None:
         return place
     search = _Search(lines)
     search.follow(own.statement, place.line)
-    found = search.found - {place.line}
-    if place.line in search.found or len(found) != 1:
+    found = search.found or (search.subtracted if search.is_plain else set())
+    if place.line in found or len(found) != 1:
         return place
     (number,) = found
     return Location(place.file, number, place.function, lines[number].strip())
@@ -114,17 +117,26 @@ def _targets(targets: list[ast.expr]) -> set[str]:
 class _Search:
     lines: dict[int, str]
     found: set[int] = field(default_factory=set)
+    subtracted: set[int] = field(default_factory=set)
+    """Differences that names are given, whatever is made of them: a quantile's loss takes a maximum."""
+    is_plain: bool = True
+    """Whether all else is computed element by element: a function of the script's own may compare what it is given."""
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
-    def follow(self, statement: ast.AST, number: int) -> None:
-        """Distances in a statement, and in those that its names are made by."""
+    def follow(self, statement: ast.AST, number: int, above: bool = False) -> None:
+        """Distances in a statement, and in those that its names are made by. `above`: it makes one side of a
+        difference."""
         for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and not above:
+                self.is_plain &= parsed_line.name_of(node.func) in _ELEMENT_BY_ELEMENT
             operand = _squared(node)
             if operand is not None:
                 self._difference(operand, number)
             made = self._made(node, number)
             if made is not None:
-                self.follow(made[1], made[0])
+                is_difference = isinstance(made[1], ast.BinOp) and _compares(made[1])
+                self.subtracted |= {made[0]} if is_difference and not above else set()
+                self.follow(made[1], made[0], above or is_difference)
 
     def _difference(self, operand: ast.expr, number: int) -> None:
         if isinstance(operand, ast.UnaryOp):
@@ -141,6 +153,11 @@ class _Search:
             return None
         self._seen.add((ast.unparse(node), number))
         return assigned(self.lines, ast.unparse(node), number)
+
+
+def _compares(value: ast.BinOp) -> bool:
+    """Whether it is a difference, and of no number: `1 - share` compares nothing with a target."""
+    return isinstance(value.op, ast.Sub) and not any(isinstance(one, ast.Constant) for one in (value.left, value.right))
 
 
 def _squared(node: ast.AST) -> ast.expr | None:
