@@ -217,7 +217,7 @@ def test_a_wait_that_was_measured_on_a_crowded_machine_is_not_critical(make) -> 
     assert "Others held the processors for 80% of the time" in among_many.summary
     less = loading(make, 0.03, 0.05, num_workers=2, samples=crowded(0.0, 2, 0.45, work=0.15))
     half = make.check("dataloader-bottleneck", less)[2]
-    assert "on a machine of its own it waits less" in half.summary
+    assert "on a machine of its own the training would wait less" in half.summary
     assert half.severity == "info", "what is left without the others is under the limit"
 
 
@@ -225,7 +225,7 @@ def test_loading_that_is_slow_by_itself_is_told_on_a_crowded_machine_too(make) -
     """Nine tenths of the time went to others, so that no edit saves a fifth of a step there; 0.6 ms a sample stay."""
     mine = make.check("dataloader-bottleneck", loading(make, 0.2, 0.25, samples=crowded(0.9), cpus=2))[2]
     assert mine.severity == "warning"
-    assert "on a machine of its own it waits about 80% of it" in mine.summary
+    assert "the training would still wait for about 80% of it" in mine.summary
     samples = crowded(0.0, 2, 0.7, work=0.6)
     made = make.check("dataloader-bottleneck", loading(make, 0.2, 0.22, num_workers=2, samples=samples))[2]
     assert made.severity == "warning", "132 ms of work in each worker beside 20 ms of computation"

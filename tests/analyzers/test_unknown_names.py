@@ -157,3 +157,18 @@ def test_a_file_keeps_the_keys_by_which_it_is_read(make) -> None:
     assert own_saves.of_model(process, place, keys="state_dict epoch") == "", "it holds more than weights"
     assert own_saves.of_model(process, place, keys="0.weight 0.bias") == "torch.save(model.state_dict(), path)"
     assert own_saves.with_state(process, place, {"a": "b"}, own_saves.TO_GO_ON) == own_saves.TO_GO_ON
+
+
+@pytest.mark.parametrize(
+    ("code", "own"), [("rows = DataLoader(data, 8)", True), ("other = DataLoader(data, 8)", False)]
+)
+def test_the_statement_that_makes_a_loader_is_the_scripts_own_wherever_the_finding_is(make, code, own) -> None:
+    lines = {"dataloader": "rows = DataLoader(data)", "sample": "return self.made[index]"}
+    sites = [
+        {"site": at, "role": role, "file": "a.py", "line": 10 * at, "function": role, "source": line}
+        | {"excerpt": f"    {line}", "excerpt_line": 10 * at}
+        for at, (role, line) in enumerate(lines.items(), 1)
+    ]  # fmt: skip
+    process = make.process(sites=sites)
+    noted = unknown_names.noted(code, process, process.locations("sample")[0])
+    assert (noted == code) is own

@@ -75,8 +75,8 @@ def said(crowd: float, alone: float, limits: Limits) -> str:
     """A sentence that warns of a measurement beside others; nothing where they were few."""
     if crowd < limits["crowd"]:
         return ""
-    held = f" Others held the processors for {percent(crowd)} of the time: on a machine of its own "
-    return held + (f"it waits about {percent(alone)} of it." if alone >= limits["share"] else "it waits less.")
+    held = f" Others held the processors for {percent(crowd)} of the time: on a machine of its own the training would "
+    return held + (f"still wait for about {percent(alone)} of it." if alone >= limits["share"] else "wait less.")
 
 
 def was_alone(optimization: Optimization, most: float) -> bool:

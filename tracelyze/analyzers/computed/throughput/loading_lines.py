@@ -42,6 +42,13 @@ class Place(NamedTuple):
         where = f"at line {self.loader.line} " if self.loader is not None and beside else ""
         return f"{self.first} Besides, {where}{workers[0].lower()}{workers[1:]}" if self.first else workers
 
+    def example(self, code: str) -> str:
+        """The example of the loader, with its line where that is not the one to change."""
+        apart = self.loader is not None and self.change is not None and self.loader.file_line != self.change.file_line
+        return (
+            f"# line {self.loader.line}\n{code}" if self.first and code and apart and self.loader is not None else code
+        )
+
 
 def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, most: float) -> Place:
     """It is the slow line of the dataset where the predicted saving leaves `most` of the step waiting all the same, and

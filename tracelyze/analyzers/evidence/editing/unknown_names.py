@@ -39,12 +39,14 @@ _MOST: Final = 6  # more of them make an example a sketch, of which nobody expec
 
 def noted(code: str, process: Process, location: Location | None, seen_at: Location | None = None) -> str:
     """The example, below a comment with the names that the script does not have there, as far as its lines tell; nor
-    where the fault was seen, or the only optimizer is made, if the example makes the call that stands there."""
+    where the fault was seen, or the only optimizer is made, if the example makes the call that stands there; nor where
+    a loader is made, if it assigns the same name."""
     if location is None or not any(row["excerpt"] for row in process.sites.records()):
         return code  # nothing is known of what the script calls things
     known = _known(process, location)
     made = process.locations("optimizer")
-    for place in (seen_at, made[0] if len(made) == 1 else None):
+    loaders = [one for one in process.locations("dataloader") if _has_its_target(code, one.source)]
+    for place in (seen_at, made[0] if len(made) == 1 else None, *loaders[:1]):
         if place is not None and make_one_call(code, place.source):
             known |= _known(process, place)
     unknown = [name for name in foreign(code) if name not in known and not _is_self(name, code, process)]
@@ -57,6 +59,12 @@ def noted(code: str, process: Process, location: Location | None, seen_at: Locat
 def make_one_call(code: str, statement: str) -> bool:
     """Whether both call a function of the same name: then the example is likely to be that statement, changed."""
     return not set(_CALLED.findall(statement)).isdisjoint(_CALLED.findall(code))
+
+
+def _has_its_target(code: str, statement: str) -> bool:
+    """Whether a line of the example assigns what the statement does."""
+    target = re.match(r"[\w.]+\s*=(?!=)", statement)
+    return target is not None and any(line.startswith(target[0]) for line in code.split("\n"))
 
 
 def foreign(code: str) -> list[str]:

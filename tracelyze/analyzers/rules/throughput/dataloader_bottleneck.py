@@ -80,7 +80,7 @@ def _finding(
             + contention.said(crowd, idle_alone, limits)
         ),
         fix=place.fix(fix),
-        fix_code=advice.code(way, predicted, optimization.process, seen.loader),
+        fix_code=place.example(advice.code(way, predicted, optimization.process, seen.loader)),
         first_step=begin, last_step=timing.last_step(optimization),
         evidence=[
             Evidence("share of time the device was idle for data" if seen.on_device else
