@@ -1158,6 +1158,21 @@ def test_a_mean_that_a_trainer_takes_to_be_divided(make, function, code) -> None
     assert make.check("unscaled-accumulation", unclipped)[2].severity == "info"
 
 
+@pytest.mark.parametrize(
+    ("backward", "severity"), [("self.manual_backward(loss)", "warning"), ("trainer.train()", "info")]
+)
+def test_a_loop_that_asks_a_framework_for_each_backward_has_a_loss_of_its_own(
+    make, backward: str, severity: str
+) -> None:
+    """What computes the loss within trainer.train() may be a library's."""
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    steps |= {"loss_is_mean": [True] * COUNT}
+    site = {"site": 0, "role": "backward", "file": "t.py", "line": 58, "function": "training_step", "source": backward}
+    sgd = [{"optimizer": 0, "name": "SGD", "device": "cpu", "dtype": "float32", "backward_site": 0}]
+    finding = make.check("unscaled-accumulation", make.process(steps, sites=[site], optimizers=sgd))[2]
+    assert (finding.severity, finding.confidence, finding.location.line) == (severity, "likely", 58)
+
+
 def test_a_mean_that_a_compute_loss_func_returns(make) -> None:
     steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
     steps |= {"loss_is_mean": [True] * COUNT}

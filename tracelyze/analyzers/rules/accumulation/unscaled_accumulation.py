@@ -79,7 +79,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     of_library = by_framework and (
         "super()." in computes.source
         if computes
-        else _line(optimization.loss_location) == _line(optimization.backward_location)
+        else _line(optimization.loss_location) == _line(optimization.backward_location) and not _asked(optimization)
     )
     harms = (matters or clipped) and not of_library
     return Finding(
@@ -114,6 +114,12 @@ def _cut(steps: Table) -> float:
         return 0.0
     known = np.isfinite(steps["grad_norm"]) & (np.nan_to_num(steps["clips"]) > 0)
     return float((steps["grad_norm"][known] > steps["clip_max_norm"][known]).mean()) if known.any() else 0.0
+
+
+def _asked(optimization: Optimization) -> bool:
+    """Whether the script asks a framework for the backward of a loss of its own, `self.manual_backward(loss)`."""
+    place = optimization.backward_location
+    return place is not None and "backward(" in place.source
 
 
 def _line(place: Location | None) -> tuple[str, int] | None:
