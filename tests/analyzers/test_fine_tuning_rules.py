@@ -45,6 +45,17 @@ def test_batches_without_a_target_that_counts(make) -> None:
     assert "the loss is 0" in finding.title
 
 
+@pytest.mark.parametrize(("losses", "part"), [(float("nan"), 1.0), (0.5, 0.2)])
+def test_what_losses_of_nan_cost(make, losses: float, part: float) -> None:
+    """All from the first one on, if they stay; where the loop skips their steps, those batches alone."""
+    some = [1.0 if index % 5 == 0 else 0.6 for index in range(COUNT)]
+    values = [float("nan") if share == 1.0 else 0.5 for share in some]
+    process = calls(make, ignored=some, value=values, losses=losses)
+    finding = make.check("labels-all-ignored", process)[2]
+    assert "the loss is NaN" in finding.title
+    assert finding.cost.share == pytest.approx(part, abs=0.01)
+
+
 def cut_off(make: Any, shapes: list[str], filled: float, source: str, sites: tuple[dict[str, Any], ...] = ()) -> Any:
     batches = [
         {"time": 0.1, "step": step, "loader": 0, "epoch": 0, "batch": step, "trained": True, "field": field}

@@ -66,7 +66,7 @@ def _finding(process: Process, line: Line, known: list[float], limits: Limits) -
         ],
         false_alarm="Batches padded with empty samples on purpose, with a loss that is a sum.",
         severity="critical" if critical else "warning",
-        lost=1.0 if outcome == "NaN" else part,  # NaN stays in the weights
+        lost=1.0 if outcome == "NaN" and not _goes_on(process, int(bad[0]["step"])) else part,
     )
     return loss_calls.finding(process, replace(line, rows=looked), bad, limits, RULE.id, fault)
 
@@ -80,6 +80,12 @@ def _is_nan(process: Process, bad: list[Row]) -> bool:
     steps = process.longest.steps
     theirs = np.isin(steps["step"], [row["step"] + 1 for row in bad]) & steps.known("loss")
     return bool(theirs.any() and np.isnan(steps["loss"][theirs]).all())
+
+
+def _goes_on(process: Process, step: int) -> bool:
+    """Whether losses behind this step are finite again: the step was skipped, or else NaN would stay in the weights."""
+    steps = process.longest.steps if process.optimizations else None
+    return steps is not None and bool(np.isfinite(steps["loss"][steps["step"] > step + 1]).any())
 
 
 RULE = Rule(
