@@ -278,8 +278,8 @@ def test_single_batches_are_looked_for_where_the_loop_takes_them(make, roles: di
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((-1.0, 999.9), "field 1 reaches 1,000 or more in all 21 of these batches that were looked at, and in none of"),
-        ((-9999.0, 3.0), "field 1 reaches -9,999 or less in all 21 of these"),
+        ((-1.0, 999.9), "field 1 reaches 1,000 or more in all 21 such batches that were looked at, and in none of"),
+        ((-9999.0, 3.0), "field 1 reaches -9,999 or less in all 21 such"),
         ((-1.0, 9.0), "wrong labels or units"),  # within the tail of the others
     ],
 )

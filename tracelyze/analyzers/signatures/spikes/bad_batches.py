@@ -80,7 +80,7 @@ def often(optimization: Optimization, rows: NDArray[np.intp], losses: Floats, li
     found = _apart(over[first:], first, limits, limits["height"], limits["gap"], most=limits["often"])
     if found is None:
         return None
-    steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
+    steps = [int(step) for step in timing.numbers(optimization)[rows[found.rows]]]
     return found if odd_values.told(optimization, steps, float(losses[found.rows].min())) else None
 
 
@@ -124,7 +124,7 @@ def finding(
     optimization: Optimization, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits
 ) -> Finding:
     """What is wrong, with the steps. `rows`: the step of each loss, as a row of the table of steps."""
-    steps = [timing.step_at(optimization, int(rows[row])) for row in found.rows]
+    steps = [int(step) for step in timing.numbers(optimization)[rows[found.rows]]]
     share = len(steps) / max(1, len(rows))
     losses = optimization.steps["loss"][rows[found.rows]]
     values = odd_values.told(optimization, steps, float(losses.min()))

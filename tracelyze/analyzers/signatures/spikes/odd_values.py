@@ -31,9 +31,10 @@ def told(optimization: Optimization, steps: Iterable[int], height: float) -> str
         return ""
     wanted = frozenset(steps)
     begin = min(wanted, default=0)
-    losses = {timing.step_at(optimization, row): loss for row, loss in enumerate(optimization.steps["loss"])}
-    odd_steps = wanted | {step for step, loss in losses.items() if step < begin and loss >= height}
-    other_steps = {step for step, loss in losses.items() if step >= begin or loss < height / _QUIET} - odd_steps
+    numbers, losses = timing.numbers(optimization), optimization.steps["loss"]
+    before = numbers < begin
+    odd_steps = wanted.union(numbers[before & (losses >= height)].tolist())
+    other_steps = frozenset(numbers[~before | (losses < height / _QUIET)].tolist()) - odd_steps
     return _of_fields(process, odd_steps, other_steps) or _of_targets(process, odd_steps, other_steps)
 
 
@@ -41,9 +42,10 @@ def _of_fields(process: Process, odd_steps: Set[int], other_steps: Set[int]) -> 
     fields: dict[str, tuple[list[Row], list[Row]]] = {}
     for row in process.tables["batches"].shared_records():
         measured = row["trained"] and row["max"] is not None and row["min"] is not None and not row["nonfinite"]
-        if measured and row["step"] + 1 in odd_steps | other_steps:
+        step = row["step"] + 1
+        if measured and (step in odd_steps or step in other_steps):
             odd, others = fields.setdefault(str(row["field"]), ([], []))
-            (odd if row["step"] + 1 in odd_steps else others).append(row)
+            (odd if step in odd_steps else others).append(row)
     for name, (odd, others) in fields.items():
         if len(odd) >= _LEAST and len(others) >= _OTHERS and (said := _beyond(name, odd, others)):
             return said
@@ -55,15 +57,15 @@ def _of_targets(process: Process, odd_steps: Set[int], other_steps: Set[int]) ->
     places: dict[object, tuple[list[float], list[float]]] = {}
     for row in process.tables["loss_calls"].shared_records():
         measured = row["training"] and row["target_varies"] is not None and not row["target_integer"]
-        if measured and row["step"] + 1 in odd_steps | other_steps:
+        step = row["step"] + 1
+        if measured and (step in odd_steps or step in other_steps):
             odd, others = places.setdefault(row["site"], ([], []))
-            (odd if row["step"] + 1 in odd_steps else others).append(float(row["target_varies"]))
+            (odd if step in odd_steps else others).append(float(row["target_varies"]))
     for odd, others in places.values():
         if len(odd) >= _LEAST and len(others) >= _OTHERS and min(odd) > _BEYOND * max(others):
             return (
-                f"the standard deviation of their targets is {number(min(odd))} or more in all {len(odd)} of these "
-                f"batches that were looked at, and in none of {plural(len(others), 'other')} above "
-                f"{number(max(others))}."
+                f"the standard deviation of their targets is {number(min(odd))} or more in all {len(odd)} such batches "
+                f"that were looked at, and in none of {plural(len(others), 'other')} above {number(max(others))}."
             )
     return ""
 
@@ -77,6 +79,6 @@ def _beyond(name: str, odd: list[Row], others: list[Row]) -> str:
         return ""
     reaches, usual = (f"{number(least)} or more", high) if least > high + far else (f"{number(most)} or less", low)
     return (
-        f"field {name} reaches {reaches} in all {len(odd)} of these batches that were looked at, and in none of "
+        f"field {name} reaches {reaches} in all {len(odd)} such batches that were looked at, and in none of "
         f"{plural(len(others), 'other')} beyond {number(usual)}."
     )
