@@ -613,6 +613,10 @@ def test_debug_mode_left_on(make) -> None:
     assert outcome(make, "debug-mode-left-on", anomaly_mode=on, **slow)[1] == "warning"
     assert outcome(make, "debug-mode-left-on", anomaly_mode=on, seconds=[0.02] * COUNT)[1] == "warning", "many steps"
     profiled = make.check("debug-mode-left-on", make.process(make.steps() | {"profiled": on, "anomaly_mode": off}))[2]
+    region = {"site": 9, "role": "anomaly", "file": "t.py", "line": 8, "function": "main"}
+    region |= {"source": "with torch.autograd.detect_anomaly():"}
+    within = make.check("debug-mode-left-on", make.process(make.steps() | {"anomaly_mode": on}, sites=[region]))[2]
+    assert "with torch.autograd.set_detect_anomaly(debug):" in within.fix_code
     assert profiled.setting is None, "which names arguments of anomaly detection"
     assert "memory grows" not in profiled.summary, "one that is begun anew with each step is stopped as often"
     many = make.check(

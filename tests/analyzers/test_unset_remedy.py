@@ -32,6 +32,7 @@ def test_the_remedy_fits_the_model(make, case: str) -> None:
     assert ("load_state_dict(model.state_dict())" in finding.fix_code) == (case == "made anew")
     assert ("zip(evaluated.buffers()" in finding.fix_code) == (case == "averaged")
     assert ("no training step has set them" in finding.summary) == (case == "trained")
+    assert finding.fix.startswith("Copy the buffers") == (case == "averaged")
     assert "BatchNorm" not in finding.fix
     if case == "spectral":
         assert "1 weight of it never ran" in finding.summary
@@ -40,6 +41,20 @@ def test_the_remedy_fits_the_model(make, case: str) -> None:
     else:
         assert "says little about the weights" in finding.summary, "one layer of three"
         assert "1 of its 3 batch normalisations had seen no batch and no checkpoint: it subtracts" in finding.summary
+
+
+def test_an_average_is_called_by_its_name_where_its_line_knows_it(make) -> None:
+    row = {"step": 100, "model": 1, "modules": 1, "of": 1, "spectral": 0, "call": 1, "training": False}
+    lines = "for a, b in zip(self.ema.parameters(), self.net.parameters()):\n    a.lerp_(b, 0.1)"
+    average = {"site": 9, "role": "average", "file": "a.py", "line": 8, "function": "f", "source": "a.lerp_(b, 0.1)"}
+    average |= {"excerpt": lines, "excerpt_line": 7}
+    for name in ("self.ema", "other"):
+        models = [{"model": 1, "name": "Net", "called_as": name}, {"model": 0, "name": "Net", "called_as": "self.net"}]
+        more = {"unset": [row], "links": [{"optimizer": 0, "model": 0}]}
+        process = make.process(make.steps(), sites=[average], models=models, more=more)
+        finding = make.check("unset-running-state", process)[2]
+        assert "its only batch normalisation had seen" in finding.summary
+        assert ("zip(self.ema.buffers()" in finding.fix_code) == (name == "self.ema")
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.evidence import edits, script_lines, timing
+from tracelyze.analyzers.evidence import called, edits, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_saves, own_statement
 from tracelyze.diagnosis import Finding, Setting
 from tracelyze.formatting import plural
@@ -164,10 +165,20 @@ def remedy(process: Process, row: dict[str, Any], serves: bool, trained_so: bool
     fix = f"Load the weights, buffers included, before {'training' if serves else 'evaluating'}"
     if lacking_load(process, row) is not None:
         return f"{fix}: the state given to load_state_dict lacks those of the normalisation layers.", _WHOLE
+    if _averages(process, row) and not serves and not _reads_weights(process):
+        return "Copy the buffers of the model along with its averaged weights.", _by_name(process, row, _COPIED)
     return (
         f"{fix}{'' if serves else ', or train in train mode first'}; copy buffers along with averaged weights.",
-        _LOADED if _reads_weights(process) else _COPIED if _averages(process, row) else _GIVEN,
+        _by_name(process, row, _LOADED if _reads_weights(process) else _COPIED if _averages(process, row) else _GIVEN),
     )
+
+
+def _by_name(process: Process, row: dict[str, Any], code: str) -> str:
+    """The example with the script's name of the model that is evaluated, where the lines around the average know it."""
+    name, place = called.name_in(process, row["model"], None), script_lines.only(process, "average")
+    lines = recorded_text.of_function(process, place).values() if place is not None and name else ()
+    known = name is not None and any(re.search(rf"(?<![\w.]){re.escape(name)}\b", line) for line in lines)
+    return code.replace("evaluated", str(name)).replace(f"; {name}: the model in eval mode", "") if known else code
 
 
 def _held(process: Process) -> set[Any]:
@@ -234,13 +245,20 @@ def made_anew(process: Process, row: dict[str, Any]) -> Anew | None:
     )
 
 
+def _which(unset: int, of: int) -> str:
+    """How many of a model's batch normalisations, as the subject of a clause."""
+    if unset < of:
+        return f"{unset:,} of its {of:,} batch normalisations"
+    return "its only batch normalisation" if of == 1 else f"all {of:,} of its batch normalisations"
+
+
 def unset_state(row: dict[str, Any]) -> tuple[str, str]:
     """What nothing has set in the model, in two words, and what that does, in a sentence."""
     if row["modules"]:
         subtract = "it subtracts 0 and divides" if row["modules"] == 1 else "they subtract 0 and divide"
         return "BatchNorm statistics", (
-            f"{row['modules']} of its {plural(row['of'], 'batch normalisation')} had seen no batch and no checkpoint: "
-            f"{subtract} by 1, whatever the activations are."
+            f"{_which(row['modules'], row['of'])} had seen no batch and no checkpoint: {subtract} by 1, whatever the "
+            "activations are."
         )
     return "spectral norms", (
         f"{plural(row['spectral'], 'weight')} of it never ran forward in train mode, where "

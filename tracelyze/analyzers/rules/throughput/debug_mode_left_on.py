@@ -21,6 +21,8 @@ CODE = {
     "with torch.profiler.profile(schedule=schedule) as profiler:\n"
     "    for batch in loader:\n        train_step(batch)\n        profiler.step()",
 }
+BLOCK = """with torch.autograd.set_detect_anomaly(debug):  # debug: True only while you look for a NaN
+    ...  # the block, as it is"""
 FRAMEWORK = "detect_anomaly=False  # what the Trainer is given"
 WORDS = {
     "anomaly_mode": (
@@ -51,7 +53,7 @@ def check(process: Process, limits: Limits) -> Outcome:
                 title=f"{name} is on in {share_of(share, plural(len(steps), 'step'))}",
                 summary=f"{name} was on at the backward of {share_of(share, f'{len(steps):,} steps')}. {effect}",
                 fix="Turn it on for a few steps, or under a condition, and leave it off otherwise.",
-                fix_code=FRAMEWORK if column == "anomaly_mode" and _by_framework(process) else CODE[column],
+                fix_code=_example(process, column),
                 first_step=timing.step_at(optimization, int(np.argmax(steps[column] == 1))),
                 last_step=timing.last_step(optimization),
                 evidence=[
@@ -71,6 +73,13 @@ def check(process: Process, limits: Limits) -> Outcome:
             )
         ]
     return Passed("neither anomaly detection nor a profiler was on throughout")
+
+
+def _example(process: Process, column: str) -> str:
+    if column == "anomaly_mode" and _by_framework(process):
+        return FRAMEWORK
+    place = _switched_on(process, column)
+    return BLOCK if place is not None and place.source.startswith(("with ", "async with ")) else CODE[column]
 
 
 def _by_framework(process: Process) -> bool:

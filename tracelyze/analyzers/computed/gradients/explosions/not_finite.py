@@ -48,7 +48,8 @@ def loss_is_known(optimization: Optimization, first: int) -> bool:
 def title(optimization: Optimization, first: int, where: str) -> str:
     """`where`: which gradient was the first, in brackets."""
     begin, known = timing.step_at(optimization, first), np.flatnonzero(prelude.looked_at(optimization)[:first])
-    when = "by" if len(known) and begin - timing.step_at(optimization, int(known[-1])) > 1 else "at"
+    later = len(known) and begin - timing.step_at(optimization, int(known[-1])) > 1
+    when = "by" if later and not loss_is_known(optimization, first) else "at"  # earlier ones would have broken the loss
     what = "The gradient norm{of} became Inf" if _all_finite(optimization, first) else "Gradients{of} became NaN or Inf"
     return f"{what.format(of=timing.name_of(optimization))} {when} step {begin:,}{where}"
 
