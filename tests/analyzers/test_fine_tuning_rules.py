@@ -298,6 +298,17 @@ def test_means_over_unequal_numbers_stand_at_the_loss_that_is_to_be_a_sum(make, 
     assert (finding.location.line, (finding.seen_at or finding.location).line) == (line, 60)
 
 
+def test_the_sum_over_targets_is_that_of_the_script_s_own_call(make) -> None:
+    """Classes of a picture are in dimension 1: what flattens the last but one would mix them with places."""
+    rows = [row | {"site": 1} for row in loss_rows(calls(make, ignored=UNEQUAL))]
+    line = "return F.cross_entropy(self.net(x), y, ignore_index=255)"
+    site = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "loss", "source": line}
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    code = make.check("unequal-microbatch-weights", make.process(steps, sites=[site], more={"loss_calls": rows}))[2]
+    assert 'cross_entropy(self.net(x), y, ignore_index=255, reduction="sum") / targets' in code.fix_code
+    assert "flatten" not in code.fix_code
+
+
 def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:
     """The Trainer of transformers gives compute_loss the number of targets of the whole step."""
     process = calls(make, ignored=UNEQUAL)

@@ -19,6 +19,7 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
+    from tracelyze.diagnosis import Location
 
 OF_TRANSFORMERS = (
     "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
@@ -28,6 +29,7 @@ OF_A_TRAINER = (
     "# in compute_loss, which the Trainer gives the tokens of the whole step; its other arguments stay as they are:\n"
     "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
 )
+COUNTED = "targets = sum((y != -100).sum() for _, y in micro_batches)  # before any backward; -100: ignore_index\n"
 OF_A_LOOP = (
     "targets = sum((y != -100).sum() for _, y in micro_batches)  # -100: the loss's ignore_index\n"
     "for x, y in micro_batches:\n"
@@ -86,7 +88,7 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
             if means.divided
             else ""
         ),
-        fix_code=own.code if own else _example(optimization),
+        fix_code=own.code if own else _example(optimization, begins),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -112,12 +114,16 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
     )
 
 
-def _example(optimization: Optimization) -> str:
-    """For a loss that the Trainer of transformers asks for; for a loop with a model of theirs; for any other loop."""
+def _example(optimization: Optimization, loss: Location | None) -> str:
+    """For a loss that the Trainer of transformers asks for; for a loop with a model of theirs; for any other loop, by
+    its own call of the loss where that is known."""
     place = optimization.loss_location
     if place is not None and place.function.rpartition(".")[2] == "compute_loss":
         return OF_A_TRAINER
-    return OF_TRANSFORMERS if texts.symbols(optimization.process, "end_symbol") else OF_A_LOOP
+    if texts.symbols(optimization.process, "end_symbol"):
+        return OF_TRANSFORMERS
+    summed = divided.summed(optimization.process, loss, OF_TORCH, "targets")
+    return COUNTED + summed if summed else OF_A_LOOP
 
 
 RULE = Rule(

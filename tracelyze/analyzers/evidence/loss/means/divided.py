@@ -7,10 +7,12 @@ import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
 
@@ -40,6 +42,18 @@ def by_own_count(process: Process, place: Location | None, number: str, again: b
         if divided:
             found[line] = Divided(at, divided)
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def summed(process: Process, place: Location | None, functions: Collection[str], number: str) -> str:
+    """The statement with its only call of one of these losses as a sum, divided by `number`; empty where it has none,
+    or one that says how it is reduced by position."""
+    own = own_statement.at(process, place)
+    text = own.with_argument(tuple(functions), "reduction", '"sum"') if own is not None and own.is_whole else ""
+    parsed = parsed_line.parse(text) if text else None
+    calls = parsed.calls(*functions) if parsed is not None else []
+    if own is None or parsed is None or len(calls) != 1:
+        return ""
+    return own.dedented(parsed.with_parts({calls[0]: f"{parsed.text_of(calls[0])} / {number}"}))
 
 
 def _example(own: OwnStatement, number: str, again: bool) -> str:
