@@ -304,9 +304,11 @@ def test_the_sum_over_targets_is_that_of_the_script_s_own_call(make) -> None:
     line = "return F.cross_entropy(self.net(x), y, ignore_index=255)"
     site = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "loss", "source": line}
     steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
-    code = make.check("unequal-microbatch-weights", make.process(steps, sites=[site], more={"loss_calls": rows}))[2]
-    assert 'cross_entropy(self.net(x), y, ignore_index=255, reduction="sum") / targets' in code.fix_code
-    assert "flatten" not in code.fix_code
+    backward = {"site": 3, "role": "backward", "file": "a.py", "line": 60, "source": "loss.backward()"}
+    process = make.process(steps, sites=[site, backward], more={"loss_calls": rows})
+    code = make.check("unequal-microbatch-weights", process)[2].fix_code
+    assert 'cross_entropy(self.net(x), y, ignore_index=255, reduction="sum") / targets' in code
+    assert "flatten" not in code
 
 
 def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:
