@@ -564,6 +564,12 @@ def test_validation_nonfinite(make) -> None:
     _, _, finding = make.check("validation-nonfinite", make.process(evals=evals, events=empty, sites=[line]))
     assert "smooth_l1_loss at line 49 was called with no elements" in finding.summary
     assert (finding.location.line, "clamp(min=1)" in finding.fix_code) == (49, True)
+    row = {"step": 200, "function": "cross_entropy", "site": 3, "training": False, "ignored": 1.0, "value": NAN}
+    ignored = make.check("validation-nonfinite", make.process(evals=evals, more={"loss_calls": [row]}))[2]
+    assert "All targets of cross_entropy at line 60 were ignore_index" in ignored.summary
+    assert 'reduction="sum"' in ignored.fix_code
+    some = make.check("validation-nonfinite", make.process(evals=evals, more={"loss_calls": [row | {"ignored": 0.5}]}))
+    assert "ignore_index" not in some[2].summary
     lost = make.steps() | {"loss": [1.0] * 150 + [NAN] * 250}
     assert make.check("validation-nonfinite", make.process(lost, evals=evals))[0] == "passed"
     assert make.check("validation-nonfinite", make.process())[0] == "passed"
