@@ -22,6 +22,17 @@ def test_validation_that_changes_statistics(make) -> None:
     assert finding.fix_code.startswith("model.eval()")
 
 
+def test_a_call_that_does_not_ask_for_the_mode(make) -> None:
+    call = {"site": 90, "role": "batch-norm", "file": "m.py", "line": 27, "function": "forward"}
+    process = make.process(
+        evals=evals(make, statistics=[30] * 4, model_in_train=[False] * 4),
+        sites=[call | {"source": "x = F.batch_norm(x, self.mean, self.var, training=True)"}],
+    )
+    finding = make.check("batchnorm-in-validation", process)[2]
+    assert "was in eval mode, but the call in line 27 does not ask for its mode." in finding.summary
+    assert finding.location.line == 27
+
+
 @pytest.mark.parametrize(
     "columns",
     [

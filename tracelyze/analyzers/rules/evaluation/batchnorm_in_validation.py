@@ -67,6 +67,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 + (
                     f"The model itself was in eval mode, but line {back.line} puts part of it back into train mode. "
                     if back
+                    else f"The model itself was in eval mode, but the call in line {always.line} does not ask for its "
+                    "mode. "
+                    if always
                     else "The model itself was in eval mode, but a part of it was in train mode, or calls batch_norm "
                     "with training=True. "
                     if in_eval
