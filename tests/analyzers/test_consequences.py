@@ -242,6 +242,12 @@ def test_trace_findings_are_explained_by_the_same_table() -> None:
     assert {effect for effect, _ in consequences.effects_of("straggler")} == {"slow-steps", "exposed-communication"}
 
 
+def test_too_many_workers_make_the_first_batch_of_an_epoch_late() -> None:
+    """And not the other way round: that batch is late from the second epoch on, with workers that were there before."""
+    found = [finding("epoch-boundary-stall", 51, RUN), finding("too-many-workers", 1, RUN)]
+    assert causes(*found) == {"epoch-boundary-stall": "too-many-workers", "too-many-workers": None}
+
+
 def test_at_the_same_step_the_one_that_can_be_the_cause_is_it() -> None:
     found = [finding("loss-plateau", 1, RUN), finding("linear-stack", 1, RUN)]
     assert causes(*found) == {"loss-plateau": "linear-stack", "linear-stack": None}

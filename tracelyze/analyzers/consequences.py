@@ -321,8 +321,8 @@ CONSEQUENCES: Final = (
     Consequence("throughput-decay", ("memory-leak", "retain-graph"), "Each step keeps more and goes over more."),
     Consequence("throughput-decay", ("dataloader-bottleneck",), "Steps wait longer for their data."),
     Consequence("throughput-decay", UNCLEARED, "Numbers that overflow or fall below the normal range compute slowly."),
-    Consequence("too-many-workers", ("dataloader-bottleneck", "epoch-boundary-stall"),
-                "More workers were added because of the wait."),
+    Consequence("too-many-workers", ("dataloader-bottleneck",), "More workers were added because of the wait."),
+    Consequence("epoch-boundary-stall", ("too-many-workers",), "All workers begin an epoch at once, and take turns."),
     # reinforcement learning
     Consequence("entropy-collapse", ("learning-rate-too-high",), "Steps that overshoot make the policy deterministic."),
     Consequence("entropy-collapse", ("sampler-mismatch",), "The policy becomes confident in another policy's "

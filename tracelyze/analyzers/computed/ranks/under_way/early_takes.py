@@ -294,7 +294,9 @@ def finding(process: Process, rule: str, found: EarlyTake) -> Finding:
         ),
         fix=f"Wait in front of line {found.reads} for what it reads, and no longer in line {found.waits}"
         + (": with Gloo a second wait() for one message never returns." if own.receives else "."),
-        fix_code=f"{wait}  # once\n{found.text}" if "\n" not in wait else f"{wait}\n{found.text}",
+        fix_code=f"{wait}  # {'in place of line ' + str(own.line) if own.call else 'once'}\n{found.text}"
+        if "\n" not in wait
+        else f"{wait}\n{found.text}",
         evidence=[
             Evidence("line that reads", found.reads, role="setting"),
             Evidence("line that waits", found.waits, role="setting"),
