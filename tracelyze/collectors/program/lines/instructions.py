@@ -8,7 +8,7 @@ while a thread of ours does gets a SystemError (github.com/python/cpython/issues
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Final
 
@@ -16,12 +16,30 @@ METHODS: Final = ("LOAD_METHOD", "LOAD_ATTR")
 FUNCTIONS: Final = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
 TAKES: Final = (*FUNCTIONS, "LOAD_DEREF")
 LONGEST: Final = 400_000  # bytes of bytecode: a script of some 20,000 lines
+KEPT: Final = 20_000  # bytes of bytecode whose instructions are kept, some 5 MB: a function of 1,000 lines
 CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 
 
+class _Latest:
+    """The function that was read last: a dozen readers ask for the same one, each after the other."""
+
+    instructions: tuple[CodeType | None, Sequence[tuple[int, dis.Instruction]]] = (None, ())
+
+
 def by_line(code: CodeType) -> Iterator[tuple[int, dis.Instruction]]:
     """The instructions of a function, each with its line; none of a function that is longer than LONGEST."""
+    latest, known = _Latest.instructions  # one attribute, since several threads may read
+    if latest is code:
+        return iter(known)
+    if len(code.co_code) > KEPT:
+        return _disassembled(code)
+    known = tuple(_disassembled(code))
+    _Latest.instructions = code, known
+    return iter(known)
+
+
+def _disassembled(code: CodeType) -> Iterator[tuple[int, dis.Instruction]]:
     if len(code.co_code) > LONGEST:
         return
     line = code.co_firstlineno
