@@ -4,6 +4,7 @@ line that takes, in place of it, what was scaled."""
 from __future__ import annotations
 
 import dis
+import re
 from types import CodeType
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from tracelyze.collectors.program.lines.instructions import METHODS, by_line, na
 
 SCALES: Final = frozenset({"transform", "fit_transform", "normalize", "standardize"})
 REPORTS: Final = frozenset({"print", "logger", "logging", "wandb", "writer"})  # what such a call begins with
+_SPREAD: Final = re.compile(r"(?:^|_)(?:std|sd|sigma|scales?|spread|dev\w*|stds)(?:_|$)", re.IGNORECASE)
 _FITS: Final = "fit"
 _ANYWHERE: Final = frozenset({"locals", "globals", "vars"})  # what is read through these is not known
 _QUIET: Final = ("CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "RESUME", "PUSH_NULL", "COPY_FREE_VARS")
@@ -31,8 +33,9 @@ class _Statement(NamedTuple):
 
 def lines(code: CodeType) -> list[tuple[str, int]]:
     """Roles and lines of a function: `scaled = scaler.transform(x)` (unread), `train(x)` below it (raw)."""
-    divides = any("/" in one.argrepr for _, one in by_line(code) if one.opname == "BINARY_OP")
-    if not (divides or SCALES.intersection(code.co_names)) or _ANYWHERE.intersection(code.co_names):
+    names = (*code.co_names, *code.co_varnames)
+    scales = SCALES.intersection(code.co_names) or any(_SPREAD.search(name) for name in names)
+    if not scales or _ANYWHERE.intersection(code.co_names):
         return []
     here = [pair for pair in by_line(code) if pair[1].opname not in _QUIET]
     reports = _reports(here)
