@@ -218,6 +218,13 @@ def test_a_gate_with_favourites(make: Any) -> None:
         assert (finding.severity, finding.confidence) == ("warning", confidence)
 
 
+def test_other_gates_are_counted_where_there_are_some(make: Any) -> None:
+    assert "gates" not in make.check(ROUTER, gate(make, 7.0, 0.97))[2].summary
+    rows = list(gate(make, 7.0, 0.97).tables["activations"].records())
+    rows += [row | {"module": "second.router", "idle": 0.0, "busiest_share": 0.2} for row in rows]
+    assert "(1 of 2 gates is like this)" in make.check(ROUTER, make.process(more={"activations": rows}))[2].summary
+
+
 def test_since_when_a_gate_has_favourites(make: Any) -> None:
     assert make.check(ROUTER, gate(make, 7.0, 0.97))[2].first_step == 1, "what follows from it begins there, too"
     late = gate(make, 7.0, 0.97, idle=[0.0, 7.0, 7.0, 7.0, 7.0, 7.0])

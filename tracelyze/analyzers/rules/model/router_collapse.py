@@ -83,6 +83,8 @@ def _finding(
     seen = optimization.backward_location if optimization is not None else None
     turned = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
     mistake = turned or balance_weight.zero(process)
+    alike = "is" if len(bad) == 1 else "are"
+    others = f" ({len(bad)} of {gates} gates {alike} like this)" if gates > 1 else ""
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -90,9 +92,8 @@ def _finding(
         title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get almost no tokens",
         summary=(
             f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were chosen for "
-            f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them "
-            f"({plural(len(bad), 'gate')} of {gates} like this). Experts that get no tokens learn nothing, and their "
-            "parameters are wasted."
+            f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
+            f"{others}. Experts that get no tokens learn nothing, and their parameters are wasted."
         ),
         fix=_FIX if mistake is None else mistake.fix,
         fix_code=_EXAMPLE if mistake is None else mistake.code,
