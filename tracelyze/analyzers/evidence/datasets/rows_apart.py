@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ def _by_shuffles(process: Process) -> ShuffledApart | None:
 
 @dataclass(frozen=True)
 class _Shuffled:
-    """A statement that leaves an array in another order under the same name. `holder`: of the function that draws;
-    `generator`: what that is given to draw by."""
+    """A statement that leaves an array in another order under the same name. `holder`: of the function that draws, or
+    that function where it returns what it shuffles; `generator`: what that is given to draw by."""
 
     place: Location
     named: str
@@ -152,6 +153,9 @@ def _shuffled(process: Process, place: Location) -> list[_Shuffled]:
 def _of_value(place: Location, target: ast.expr | None, value: ast.expr) -> _Shuffled | None:
     """An expression that shuffles what the target names, or its only argument where there is no target."""
     call = value.slice if isinstance(value, ast.Subscript) else value
+    if target is not None and isinstance(value, ast.Call) and name_of(value.func) == "shuffle":
+        named, whole = ast.unparse(target), [ast.unparse(one) for one in value.args]
+        return _Shuffled(place, named, ast.unparse(value.func)) if whole == [named] and not value.keywords else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     holder, draws, given = call.func.value, call.func.attr, [one for one in call.keywords if one.arg == "generator"]
@@ -182,6 +186,8 @@ def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
 def _in_one_order(first: _Shuffled, second: _Shuffled) -> str:
     """Both arrays in one order, drawn as the script draws."""
     one, other, holder = first.named, second.named, first.holder
+    if holder.rpartition(".")[2] == "shuffle":  # scikit-learn's, which takes several
+        return f"{one}, {other} = {holder}({one}, {other})"
     if holder == "random":
         lists = f"[{one}[i] for i in order], [{other}[i] for i in order]"
         return f"order = random.sample(range(len({one})), len({one}))\n{one}, {other} = {lists}"
