@@ -202,6 +202,17 @@ def without_waits(ranks: dict[int, OwnWork]) -> dict[int, OwnWork]:
     }
 
 
+def doing(rank: int, ranks: dict[int, OwnWork], of: Mapping[str, float]) -> tuple[Location | None, str]:
+    """A line at which this rank does what no other one does, and what is known of it, with the limits of the rule."""
+    seen = place(rank, ranks, of["line"], of["elsewhere"])
+    if seen is not None:
+        return seen, f"it was seen in line {seen.line} far more often than any other rank"
+    reads = reads_alone(rank, ranks, of["reads"])
+    if reads is not None:
+        return reads, f"it alone reads values back in line {reads.line}, in each step"
+    return None, "check what only this rank does in a step, and check its machine"
+
+
 def place(rank: int, ranks: dict[int, OwnWork], part: float, elsewhere: float) -> Location | None:
     """The line at which this rank was found for at least this part of what it takes longer than the median of the
     others, and each of the others for at most that part of its share."""

@@ -6,6 +6,8 @@ import ast
 import math
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tracelyze.analyzers.computed.schedules import schedulers
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -20,7 +22,7 @@ _OR_ADAM: Final = " Or train with AdamW: its steps do not shrink with the gradie
 _AS_FOR_ADAM: Final = (
     " SGD multiplies the gradient by the rate, and rates that are usual for Adam are often far too low for it."
 )
-_OF_ADAM: Final = 1e-3
+_OF_ADAM: Final = 1e-3  # derived: Adam's own default; SGD without momentum is rarely used below it
 _DIVIDE: Final = (
     "Let the function that LambdaLR is given return a factor, 1 at the height of the schedule, and not a rate: "
     "LambdaLR multiplies the optimizer's rate by it."
@@ -28,6 +30,13 @@ _DIVIDE: Final = (
 _CODE: Final = 'scheduler = LambdaLR(optimizer, lambda step: rate_at(step) / optimizer.defaults["lr"])'
 _HIGHEST_BASE: Final = 0.1  # a rate of 1 or so stands there on purpose, so that the function may return the rate itself
 _SAME: Final = 0.01  # of the rate: the highest factor is the rate once more, as the schedule reaches it
+
+
+def said(optimization: Optimization) -> str:
+    """The optimizer and its usual rate, in words: the median, where a schedule changes it."""
+    usual, highest = (float(of(optimization.steps["lr"])) for of in (np.nanmedian, np.nanmax))
+    median = "median " * (number(highest) != number(usual))
+    return f"{optimization.facts.get('name') or 'the optimizer'} at a {median}learning rate of {number(usual)}"
 
 
 def remedy(optimization: Optimization, rate: float, highest: float) -> Remedy:

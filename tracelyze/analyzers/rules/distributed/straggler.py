@@ -61,9 +61,7 @@ def _finding(
     step = slow.own + slow.backward
     lost = min(waited, slow.own - usual)
     loads = slow.loading >= of["loading"] * (slow.own - usual)
-    seen = own_work.place(rank, paces, of["line"], of["elsewhere"])
-    reads = own_work.reads_alone(rank, paces, of["reads"]) if seen is None else None
-    place = seen or reads
+    place, doing = own_work.doing(rank, paces, of)
     batch, other = slow.values, own_work.usual_of(rank, paces, "values")
     larger = batch >= of["work"] * other
     block = blocks_of_ranks.line(process) if larger else None
@@ -72,12 +70,8 @@ def _finding(
         why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif larger:
         why = f"Its batches hold more: {number(batch)} values in the median, those of other ranks {number(other)}."
-    elif reads is not None:
-        why = f"It is not waiting for batches: it alone reads values back in line {reads.line}, in each step."
-    elif place is not None:
-        why = f"It is not waiting for batches: it was seen in line {place.line} far more often than any other rank."
     else:
-        why = "It is not waiting for batches: check what only this rank does in a step, and check its machine."
+        why = f"It is not waiting for batches: {doing}."
     call = None if loads or larger else alone.called(process, place)
     them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0

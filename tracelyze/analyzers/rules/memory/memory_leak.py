@@ -69,11 +69,9 @@ def _finding(
     urgent = bool(climb and left is not None and left < limits["horizon"] * climb.seconds_so_far)
     since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
     evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
-    own = kept_tensors.guarded(optimization, stored)
-    retained = kept_tensors.retains(optimization)
+    own, retained = kept_tensors.guarded(optimization, stored), kept_tensors.retains(optimization)
     by_graphs = (FIX_RETAINED, "") if retained and not stored else (FIX_GRAPHS, CODE_GRAPHS)
-    by_line = FIX_RETAINED if retained else FIX_LINES
-    fix, code = (by_line, own) if own else by_graphs if graphs else (FIX_OTHER, "")
+    fix, code = (FIX_RETAINED if retained else FIX_LINES, own) if own else by_graphs if graphs else (FIX_OTHER, "")
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
         kept = Evidence("autograd graphs kept alive", graphs.kept, "graphs", limits["graphs"], source)

@@ -62,20 +62,18 @@ def _why_small(process: Process, optimization: Optimization, seen: Ratios, limit
 
 def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, limits: Limits) -> Finding:
     ratio, count, most = float(np.median(seen.update)), len(optimization.steps), percent(way).removeprefix("under ")
-    rate, name = float(np.nanmedian(optimization.steps["lr"])), optimization.facts.get("name") or "the optimizer"
-    highest = float(np.nanmax(optimization.steps["lr"]))
+    rate, highest = (float(of(optimization.steps["lr"])) for of in (np.nanmedian, np.nanmax))
     higher = clip_values.usual_rate(highest, ratio)
     remedy = rates_as_factors.remedy(optimization, higher, highest)
-    at = f"a {'median ' * (number(highest) != number(rate))}learning rate of {number(rate)}"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely",
         title=f"Updates are too small: {plural(count, 'step')} move the weights by at most {most}",
         summary=(
-            f"A step of {name} at {at} changes the weights by {number(ratio)} of their size; about 1e-3 is usual. Even "
-            f"if all {count:,} steps pointed the same way, the weights would have moved by {percent(way)}; the loss is "
-            f"where it began (it changed by {percent(abs(fell))}).{remedy.why}"
+            f"A step of {rates_as_factors.said(optimization)} changes the weights by {number(ratio)} of their size; "
+            f"about 1e-3 is usual. Even if all {count:,} steps pointed the same way, the weights would have moved by "
+            f"{percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{remedy.why}"
         ),
         fix=remedy.fix,
         fix_code=remedy.code,
