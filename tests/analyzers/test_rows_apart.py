@@ -135,7 +135,6 @@ def shuffles_of(make: Any, lines: list[str], steps: Any = None) -> Any:
         (["x_train = rng.permutation(x_train)", "y_train = rng.permutation(y_train)"], 22,
          "order = rng.permutation(len(x_train))"),
         (["x, y = x[torch.randperm(len(x))], y[torch.randperm(len(y))]"], 21, "order = torch.randperm(len(x))"),
-        (["x = shuffle(x)", "y = shuffle(y)"], 22, "x, y = shuffle(x, y)"),
         (["x = sklearn.utils.shuffle(x)", "y = sklearn.utils.shuffle(y)"], 22, "x, y = sklearn.utils.shuffle(x, y)"),
     ],
 )  # fmt: skip
@@ -156,7 +155,9 @@ def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: in
         ["x = x[torch.randperm(len(x), generator=one)]", "y = y[torch.randperm(len(y), generator=other)]"],
         ["train_idx = rng.permutation(train_idx)", "test_idx = rng.permutation(test_idx)"],
         ["x_train = rng.permutation(x_train)", "x_test = rng.permutation(x_test)"],
-        ["x = shuffle(x, random_state=0)", "y = shuffle(y, random_state=0)"],
+        ["x = sklearn.utils.shuffle(x, random_state=0)", "y = sklearn.utils.shuffle(y, random_state=0)"],
+        ["x = shuffle(x)", "y = shuffle(y)"],  # perhaps the script's own, which seeds
+        ["x = data.shuffle(x)", "y = data.shuffle(y)"],
         ["x, y = shuffle(x, y)"],
         ["x = x[torch.randperm(n, generator=gen.manual_seed(3))]", "y = y[torch.randperm(n, generator=gen)]"],
         ["x = x[torch.randperm(n, generator=seeded())]", "y = y[torch.randperm(n, generator=seeded())]"],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ _NO_PAIR: Final = re.compile(  # what splits, and orders, are called, and two ki
     re.IGNORECASE,
 )
 _RESEEDED: Final = re.compile(r"seed|RandomState|default_rng|set_state|set_rng_state|\bfork_rng\b")
+_RETURNS: Final = ("sklearn.utils.shuffle", "utils.shuffle", "skutils.shuffle")
 _DRAWN: Final = re.compile(r"^\s*(\w+)\s*=[^=].*\b(?:randperm|permutation)\s*\(|\bshuffle\s*\(\s*(\w+)\s*\)")
 
 
@@ -153,9 +153,6 @@ def _shuffled(process: Process, place: Location) -> list[_Shuffled]:
 def _of_value(place: Location, target: ast.expr | None, value: ast.expr) -> _Shuffled | None:
     """An expression that shuffles what the target names, or its only argument where there is no target."""
     call = value.slice if isinstance(value, ast.Subscript) else value
-    if target is not None and isinstance(value, ast.Call) and name_of(value.func) == "shuffle":
-        named, whole = ast.unparse(target), [ast.unparse(one) for one in value.args]
-        return _Shuffled(place, named, ast.unparse(value.func)) if whole == [named] and not value.keywords else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     holder, draws, given = call.func.value, call.func.attr, [one for one in call.keywords if one.arg == "generator"]
@@ -169,9 +166,12 @@ def _of_value(place: Location, target: ast.expr | None, value: ast.expr) -> _Shu
         named = ast.unparse(target)
         through = isinstance(value, ast.Subscript) and ast.unparse(value.value) == named
         named = named if through or (value is call and arguments == [named]) else ""
-    if not re.fullmatch(r"[A-Za-z_][\w.]*", named) or _NO_PAIR.search(named):
+    returned = target is not None and draws == "shuffle"  # as scikit-learn's does; one of the script's own may seed
+    known = not returned or ast.unparse(call.func) in _RETURNS
+    if not known or not re.fullmatch(r"[A-Za-z_][\w.]*", named) or _NO_PAIR.search(named):
         return None
-    return _Shuffled(place, named, ast.unparse(holder), "".join(ast.unparse(one.value) for one in given))
+    by = ast.unparse(call.func if returned else holder)
+    return _Shuffled(place, named, by, "".join(ast.unparse(one.value) for one in given))
 
 
 def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
