@@ -90,8 +90,8 @@ class Optimization:
 
     @property
     def loss_location(self) -> Location | None:
-        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss, outside of
-        functions that only evaluate. Of several such lines of a process that trains several times, which is meant is
+        """The line of the backward; where a framework calls that, the line that computed, or logged, the loss, outside
+        of functions that only evaluate. Of several such lines of a process that trains several times, which is meant is
         known only where the framework computes the loss as well."""
         backward = self.backward_location
         if backward is not None and "backward(" in backward.source:
