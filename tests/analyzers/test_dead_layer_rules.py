@@ -251,8 +251,30 @@ def test_the_line_that_fills_the_layer_is_named(make, others: list[str], named: 
     rows = {"activations": outputs([1.0] * 12), "parameters": of_hidden([0.0] * 12)}
     finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=fills))[2]
     assert (finding.location is not None and finding.location.source == lines[-1]) is named
-    assert (f"check line {180 + 20 * len(lines)}, which fills" in finding.fix) is named
-    assert finding.fix_code.startswith("# right before the optimizer is made")
+    assert (f"what line {180 + 20 * len(lines)} fills them with" in finding.fix) is named
+    assert finding.fix_code.startswith("nn.init.zeros_(m.bias)" if named else "# right before the optimizer is made")
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "named"),
+    [
+        ("nn.init.constant_(m.bias, prior)", 4.6, True),
+        ("self.score.bias.data.fill_(prior)", 4.6, True),
+        ("nn.init.constant_(self.score.bias, prior)", 0.05, False),  # those of the layer are as torch draws them
+        ("nn.init.constant_(m.bias, 0.01)", 0.01, False),
+        ("nn.init.uniform_(m.weight, -9, -8)", 0.05, True),
+    ],
+)
+def test_a_line_that_fills_biases_is_named_for_a_layer_whose_biases_are_large(make, line, size, named) -> None:
+    place = {"site": 80, "role": "fill", "file": "train.py", "line": 200, "function": "f", "source": line}
+    gradients = [
+        row | {"weight_norm": size * 8} if row["parameter"].endswith("bias") else row for row in of_hidden([0.0] * 12)
+    ]
+    rows = {"activations": outputs([1.0] * 12), "parameters": gradients}
+    finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=[place]))[2]
+    assert (finding.location is not None and finding.location.line == 200) is named
+    assert ("Line 200" in finding.summary) is named
+    assert (f"those of layer0 are about {size} away from 0" in finding.summary) is (named and "bias" in line)
 
 
 def test_a_relu_behind_weights_that_are_zero(make) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients import dead_units
-from tracelyze.analyzers.computed.gradients.relus import FUNCTION, Dead, gradients_of, weights_are_zero, zeros_of
+from tracelyze.analyzers.computed.gradients.silent import dead_units, filled_biases
+from tracelyze.analyzers.computed.gradients.silent.relus import FUNCTION, Dead, gradients_of, weights_are_zero, zeros_of
 from tracelyze.analyzers.computed.optimization import style
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, plural
@@ -80,7 +80,8 @@ def _made_at(process: Process, dead: Dead) -> Location | None:
 
 def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: Limits) -> Finding:
     first, looks = min(dead, key=lambda one: one.step), limits["looks"]
-    filled = script_lines.filled(optimization.process) if first.step == 1 else None  # it never was alive
+    filled = filled_biases.of(optimization.process, first.fed_by) if first.step == 1 else None  # it never was alive
+    place = filled.place if filled is not None else None
     late = max(one.step for one in dead)
     since = f"{'' if late == first.step else ', the first'} since step {first.step:,}"
     from_when = f"From step {first.step:,}" if late == first.step else f"From steps {first.step:,} to {late:,}"
@@ -100,10 +101,11 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         summary=(
             f"{from_when} on, to the end, {names} put out only zeros in every forward checked. The input of "
             f"{first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and its own updates cannot "
-            "revive it." + script_lines.said(filled, script_lines.FILLS)
+            "revive it." + (filled.said if filled else "")
         ),
-        fix=_ZERO_WEIGHTS if zero else dead_units.remedy(first.untrained, filled),
-        fix_code=dead_units.initialised(optimization.process, list(dict.fromkeys(one.fed_by for one in dead))),
+        fix=_ZERO_WEIGHTS if zero else (filled and filled.fix) or dead_units.remedy(first.untrained, place),
+        fix_code=(filled and filled.code)
+        or dead_units.initialised(optimization.process, list(dict.fromkeys(one.fed_by for one in dead))),
         first_step=first.step,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -112,7 +114,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
             Evidence("gradient of the layer before, in all measurements since", 0),
         ],
         cost=timing.cost_of(optimization, timing.numbers(optimization) >= first.step),
-        location=filled or _made_at(optimization.process, first) or optimization.backward_location,
+        location=place or _made_at(optimization.process, first) or optimization.backward_location,
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization, [Mark(float(first.step), "dead ReLU")]),
         false_alarm="A part of the model that is meant to stay off while others train.",
