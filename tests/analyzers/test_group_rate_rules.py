@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tracelyze.testing import SITES
 
 RULE, MADE, SAMPLED_STEPS = "group-rate-overwritten", [1e-4, 1e-3], (1, 2, 3, 5, 10, 20, 50, 100)
@@ -71,6 +73,25 @@ def test_the_line_that_sets_one_rate_for_all(make: Any) -> None:
     two = [*sites, line | {"site": 71, "line": 99}]
     finding = make.check(RULE, make.process(sites=two, more={"group_rates": rows}))[2]
     assert (finding.location.line, "the script sets the same" in finding.summary) == (41, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('group["lr"] = rate', 'group["lr"] = rate * base / max(rates)'),
+        ('g["lr"] = 0.5 * rate + low', 'g["lr"] = (0.5 * rate + low) * base / max(rates)'),
+        ('group["lr"] = base * decay', 'group["lr"] = rate * factor'),  # a name that the example needs
+        ('self.groups[0]["lr"] = rate', 'group["lr"] = rate * factor'),
+    ],
+)
+def test_the_example_keeps_the_ratio_of_rates_that_a_loop_sets(make: Any, line: str, said: str) -> None:
+    row = {"optimizer": 0, "made": json.dumps(MADE), "now": json.dumps([1e-3] * 2)}
+    rows = [row | {"step": n, "steps": n, "site": 1} for n in SAMPLED_STEPS]
+    place = {"site": 70, "role": "rate-text", "file": "train.py", "function": "adjust", "line": 73, "source": line}
+    place |= {"excerpt": f"    for group in groups:\n        {line}", "excerpt_line": 72}
+    finding = make.check(RULE, make.process(sites=[*SITES, place], more={"group_rates": rows}))[2]
+    assert said in finding.fix_code
+    assert finding.fix.startswith("Scale each group's own rate"), "the script has no scheduler"
 
 
 def test_of_several_trainings_the_one_whose_rates_became_one_is_named_with_its_time(make: Any) -> None:

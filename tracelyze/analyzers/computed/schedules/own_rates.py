@@ -9,6 +9,7 @@ from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff, Location
 
@@ -28,6 +29,7 @@ OF_EACH: Final = "Have get_lr() return a rate for each group, made of the group'
 BY_BASE: Final = """# in get_lr(), where factor is what a rate is multiplied by:
 return [base * factor for base in self.base_lrs]"""
 FIX: Final = "Give the scheduler a rate for each group, or scale each group's own rate instead of setting one for all."
+BY_HAND: Final = "Scale each group's own rate instead of setting one for all."
 
 
 def set_at(process: Process) -> Location | None:
@@ -48,11 +50,32 @@ def remedy(
     own = own_statement.at(process, place)
     text = own.with_argument(OF_IGNITE, "param_group_index", "0") if own is not None else ""
     if own is None or not text:
-        return FIX, EXAMPLE
+        return (FIX if scheduler else BY_HAND), (own is not None and _in_proportion(own)) or EXAMPLE
     fix = (
         "Make a scheduler of its own for each parameter group, with the rates of that group and its param_group_index."
     )
     return fix, f"# for the first group, with its rates; another one for each further group\n{own.dedented(text)}"
+
+
+def _in_proportion(own: OwnStatement) -> str:
+    """The statement that gives a group its rate, for groups whose rates keep their ratio; empty where it is another."""
+    made = own.parsed.statement
+    target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+    if not isinstance(made, ast.Assign) or not isinstance(target, ast.Subscript) or not own.is_whole:
+        return ""
+    group, rate = ast.unparse(target.value), own.parsed.operand(made.value)
+    if not isinstance(target.value, ast.Name) or {group, "base", "rates"} & {ast.unparse(one) for one in _names(made)}:
+        return ""
+    return (
+        "# right below the line that makes the optimizer:\n"
+        'rates = [group["lr"] for group in optimizer.param_groups]\n\n'
+        f"# in place of the loop around line {own.line}: the highest rate is what all get today\n"
+        f'for {group}, base in zip(optimizer.param_groups, rates):\n    {group}["lr"] = {rate} * base / max(rates)'
+    )
+
+
+def _names(made: ast.Assign) -> list[ast.Name]:
+    return [one for one in ast.walk(made.value) if isinstance(one, ast.Name)]
 
 
 def who(set_at: Location | None) -> str:
