@@ -9,7 +9,7 @@ import pytest
 from tests.analyzers.test_edits import sites_of
 from tests.analyzers.test_remade_examples import placed
 from tracelyze.analyzers.computed import copies
-from tracelyze.analyzers.computed.gradients import frozen_in_vain
+from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain
 from tracelyze.analyzers.evidence.editing import own_names, own_statement, unknown_names
 from tracelyze.analyzers.evidence.editing.optimizers import shared_tensors
 from tracelyze.analyzers.evidence.editing.remade import crashed, finite, graphs, lines, signs, windows

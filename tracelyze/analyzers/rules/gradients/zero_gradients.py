@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.gradients import another_model, untrainable, without_gradients
+from tracelyze.analyzers.computed.gradients import without_gradients
+from tracelyze.analyzers.computed.gradients.trainable import another_model, untrainable
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark

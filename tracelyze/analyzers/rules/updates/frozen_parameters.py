@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.computed.gradients import frozen_in_vain, mostly_frozen, unheld, zero_fronts
+from tracelyze.analyzers.computed.gradients import zero_fronts
+from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain, mostly_frozen, unheld
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold

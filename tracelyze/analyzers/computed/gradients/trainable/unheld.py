@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.computed.gradients import added_later
+from tracelyze.analyzers.computed.gradients.trainable import added_later
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
