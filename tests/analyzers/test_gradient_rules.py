@@ -1173,6 +1173,30 @@ def test_a_loop_that_asks_a_framework_for_each_backward_has_a_loss_of_its_own(
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, "likely", 58)
 
 
+@pytest.mark.parametrize(
+    ("condition", "function", "example"),
+    [
+        ("if (i + 1) % self.every == 0:", "fit", "(loss / self.every).backward()"),
+        ("if i % accumulate == accumulate - 1:  # a whole one", "fit", "(loss / accumulate).backward()"),
+        ("if (i + 1) % every == 0 or i + 1 == len(loader):", "fit", "(loss / 4).backward()"),
+        ("if (i + 1) % 4 == 0:", "fit", "(loss / 4).backward()"),
+        ("if (i + 1) % self.every == 0:", "on_batch_end", "(loss / 4).backward()"),  # where the name may be unknown
+    ],
+)
+def test_the_loss_is_divided_by_what_the_script_counts_to(make, condition: str, function: str, example: str) -> None:
+    steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    text = f"    loss.backward()\n    {condition}\n        optimizer.step()"
+    at = {"file": "t.py", "function": "fit"}
+    stepping = at | {"function": function, "excerpt": text, "excerpt_line": 7}
+    sites = [
+        at | {"site": 0, "role": "backward", "line": 7, "source": "loss.backward()"},
+        stepping | {"site": 1, "role": "step", "line": 9, "source": "optimizer.step()"},
+    ]
+    own = [{"optimizer": 0, "name": "SGD", "site": 1, "backward_site": 0}]
+    finding = make.check("unscaled-accumulation", make.process(steps, sites=sites, optimizers=own))[2]
+    assert finding.fix_code == example
+
+
 def test_a_mean_that_a_compute_loss_func_returns(make) -> None:
     steps = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
     steps |= {"loss_is_mean": [True] * COUNT}

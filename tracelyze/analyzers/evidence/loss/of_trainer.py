@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.editing.remade import windows
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -26,6 +28,7 @@ FUNCTION: Final = (
     "step to a compute_loss_func, and divides what it returns by nothing."
 )
 OF_FUNCTION: Final = 'return F.cross_entropy(logits, labels, reduction="sum") / num_items_in_batch'
+_EVERY: Final = re.compile(r"%\s*(?P<every>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\s*(?:\)\s*)?==\s*\w+(?:\s*-\s*1)?\s*:")
 _NAMES: Final = ("num_items_in_batch", "compute_loss_func")
 
 
@@ -49,7 +52,17 @@ def remedy(optimization: Optimization, count: int) -> tuple[str, str]:
         f"Divide the loss by {count}, the number of batches that a step accumulates, before backward. Leave the "
         "learning rate as it is, unless it was chosen to suit these sums."
     )
-    return fix, f"(loss / {count}).backward()"
+    return fix, f"(loss / {_counted(optimization) or count}).backward()"
+
+
+def _counted(optimization: Optimization) -> str:
+    """What the script calls the number of batches of a step, by the condition above its step: `self.every` of
+    `if (i + 1) % self.every == 0:`. Empty where that is in another function than the backward, or no name."""
+    place, backward = windows.counted(optimization), optimization.backward_location
+    found = _EVERY.search(place.source.split("#")[0]) if place is not None else None
+    if place is None or found is None or backward is None or place.file_function != backward.file_function:
+        return ""
+    return found["every"]
 
 
 def _summed(process: Process, place: Location | None) -> str:
