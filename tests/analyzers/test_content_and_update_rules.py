@@ -235,6 +235,27 @@ def test_where_numbers_outgrow_float16_in_the_forward(make, lines, line: int, sa
     assert make.check("nonfinite-activations", other)[2].location is None, "the lines are of another module"
 
 
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["scores = q @ k.transpose(-1, -2)", "share = scores.softmax(-1)", "y = self.out(share @ v)"], 21),
+        (["scores = torch.matmul(q, k)", "y = self.out(F.softmax(scores, -1) @ v)"], 21),
+        (["scores = q @ k", "y = self.out(scores @ v)"], 20),  # either
+        (["scores = q @ self.weight", "y = self.out(scores)"], 20),
+    ],
+)
+def test_a_product_in_the_forward_that_calls_the_layer_which_is_given_nan(make, lines: list[str], line: int) -> None:
+    """A linear layer makes no NaN of finite numbers; what its holder computes does."""
+    looks = forward(100, "attention", kind=1, weights=True)
+    process = make.process(broken_at(make, 100), sites=in_the_forward(*lines), more={"activations": looks})
+    finding = make.check("nonfinite-activations", process)[2]
+    assert finding.location.line == line
+    assert ("Line 21, in the forward that calls it, takes a matrix product." in finding.summary) == (line == 21)
+    assert "what it was given was not finite" in finding.fix
+    if line == 21 and "@ k" in lines[0]:
+        assert finding.fix_code.endswith("\n    scores = q.float() @ k.transpose(-1, -2).float()")
+
+
 def test_an_overflow_in_the_forward_is_put_down_to_the_module_that_has_it(make) -> None:
     steps = broken_at(make, 100) | {"autocast": [1] * COUNT}
     steps |= {"scale": [2.0**-19] * COUNT, "skipped": [False] * 100 + [True] * (COUNT - 100)}

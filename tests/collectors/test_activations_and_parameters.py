@@ -144,6 +144,16 @@ def test_the_lines_of_the_module_that_is_not_finite_first(collect: Collect) -> N
     assert not process.locations("broken-forward")
 
 
+def test_the_lines_around_a_layer_that_was_given_nan(collect: Collect) -> None:
+    (process,) = collected(collect, "given", *EVERY).run.processes
+    sites = [row for row in process.sites.records() if row["role"] in ("broken-forward", "powers")]
+    assert [(row["role"], row["source"], row["name"]) for row in sites] == [
+        ("broken-forward", "def forward(self, x):", "proj.0"),
+        ("powers", "scores = x @ x.T", "proj.0"),
+        ("powers", "return self.proj(scores.softmax(-1) @ x)", "proj.0"),
+    ]
+
+
 def test_odd_models_are_survived(collect: Collect) -> None:
     (process,) = collected(collect, "unusual", *EVERY).run.processes
     modules = {row["module"] for row in rows(process, "activations")}

@@ -52,7 +52,7 @@ RAN: Final = {
     "read": "reads values back from tensors in the loop",
     "read-evaluated": "reads a number back while the model is evaluated",
     "report": "hands a loss to a logger",
-    "broken-forward": "begins the forward of the module, its `name`, that was the first to put out NaN or Inf",
+    "broken-forward": "begins the forward of, or around, the module (`name`) that put out NaN or Inf first",
     "powers": "multiplies, raises to a power or exponentiates in that forward",
     "compiled": "in a function that torch.compile compiled, or where its graph broke",
     "nonfinite": "calls the operation that made a loss NaN or infinite",

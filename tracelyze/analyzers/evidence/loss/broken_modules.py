@@ -18,6 +18,10 @@ _IN_HALF: Final = (
     "Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial weights)."
 )
 _IN_HALF_CODE: Final = "with torch.autocast(x.device.type, enabled=False):\n    y = module(x.float())"
+_GIVEN_IN_HALF: Final = (
+    "This module only multiplies and adds: what it was given was not finite. Compute that in float32, or scale it: "
+    "products of outputs, squares, exponentials."
+)
 _GIVEN: Final = (
     "This module only multiplies and adds. Look at what is computed of the outputs before it, and given to it: a "
     "division, a logarithm or a root there is to be kept away from zero."
@@ -54,6 +58,11 @@ def named(root: Row) -> str:
     return f"{root['module']} ({root['kind']})" if root["module"] else f"The model itself ({root['kind']})"
 
 
+def was_given(root: Row) -> bool:
+    """Whether it was given what is not finite: a layer that multiplies and adds makes Inf of large numbers, no NaN."""
+    return bool(_MULTIPLIES.match(str(root["kind"]))) and root["nonfinite"] in WHAT and WHAT[root["nonfinite"]] == "NaN"
+
+
 def is_loss(row: Row, rows: list[Row]) -> bool:
     """Whether it is the one number that a model puts out, of modules that were all finite: the loss that it computes
     itself, which has a rule of its own."""
@@ -63,6 +72,8 @@ def is_loss(row: Row, rows: list[Row]) -> bool:
 
 def remedy(root: Row) -> tuple[str, str]:
     """What to do about the first module that is not finite, and an example."""
+    if root["dtype"] == "float16" and was_given(root):
+        return _GIVEN_IN_HALF, _GIVEN_CODE
     if root["dtype"] == "float16":
         return _IN_HALF, _IN_HALF_CODE
     if _MULTIPLIES.match(str(root["kind"])):

@@ -38,15 +38,16 @@ def method(owner: Any, name: str, role: str, sites: Sites) -> int | None:
     return None if code is None else sites.at(role, code, _line_of(code))
 
 
-def forward_of(kind: type, module: str, sites: Sites) -> None:
-    """Note the line that defines the forward of a module of the script's own, and lines in it that can make numbers far
-    larger. `module`: its name, which they get."""
+def forward_of(kind: type, module: str, sites: Sites) -> bool:
+    """Note the line that defines the forward of a class of the script's own, and lines in it that can make numbers far
+    larger; False for a library's. `module`: the name that they get, of the module that is not finite."""
     code = code_of_method(kind, "forward")
     if code is None:
-        return
+        return False
     sites.add("broken-forward", code.co_filename, _line_of(code), code.co_name, name=module)
     for line in powers(code)[:MAX_POWERS]:
         sites.add("powers", code.co_filename, line, code.co_name, name=module)
+    return True
 
 
 def factors(scheduler: Any, sites: Sites) -> None:

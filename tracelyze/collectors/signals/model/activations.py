@@ -104,10 +104,20 @@ class Activations(Signal):
         first = min(broken, key=lambda row: int(row["order"]), default=None)
         if first is None or str(first["module"]) in self._broken or len(self._broken) >= MAX_BROKEN:
             return
-        kind = kinds.get(first["order"])
-        if kind is not None and kind.__name__ == first["kind"]:
-            self._broken.add(str(first["module"]))
-            definitions.forward_of(kind, str(first["module"]), self.program.sites)
+        name = str(first["module"])
+        self._broken.add(name)
+        classes = {str(row["module"]): kinds[row["order"]] for row in rows if is_of(kinds.get(row["order"]), row)}
+        holders = [name]
+        while holders[-1] and first["nonfinite"] == NAN:  # what a library's layer made NaN of was given to it
+            holders.append(holders[-1].rpartition(".")[0])
+        for kind in (classes[one] for one in holders if one in classes):
+            if definitions.forward_of(kind, name, self.program.sites):
+                break
+
+
+def is_of(kind: type | None, row: Row) -> bool:
+    """Whether a row is that of the module of this class, and not of a function that was called behind it."""
+    return kind is not None and kind.__name__ == row["kind"]
 
 
 class _Forward(ModuleWatch):

@@ -7,7 +7,9 @@ from typing import Final
 
 from tracelyze.collectors.program.lines.instructions import TAKES, by_line
 
-POWERS: Final = frozenset({"square", "pow", "float_power", "exp", "exp2", "expm1", "sinh", "cosh", "mul", "prod"})
+POWERS: Final = frozenset({"square", "pow", "float_power", "exp", "exp2", "expm1", "sinh", "cosh", "mul", "prod"}) | {
+    *("matmul", "mm", "bmm", "einsum")
+}
 
 
 def powers(code: CodeType) -> list[int]:
@@ -15,7 +17,7 @@ def powers(code: CodeType) -> list[int]:
     found = {
         line
         for line, one in by_line(code)
-        if (one.opname == "BINARY_OP" and one.argrepr in ("*", "**", "*=", "**="))
+        if (one.opname == "BINARY_OP" and one.argrepr in ("*", "**", "@", "*=", "**="))
         or (one.opname in TAKES and one.argval in POWERS)
     }
     return sorted(found)

@@ -1,19 +1,24 @@
-"""The line in the forward of a module at which numbers grow beyond what float16 holds: its only square, power or
-exponential, where the script's text has one; else where the forward begins."""
+"""The line in a forward at which numbers grow beyond what float16 holds: its only square, power, exponential or product
+of two outputs, where the script's text has one; else where the forward begins."""
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
+from tracelyze.analyzers.evidence.loss import broken_modules
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-_SQUARE, _POWER, _EXPONENTIAL = "square", "power", "exponential"
+_SQUARE, _POWER, _EXPONENTIAL, _PRODUCT = "square", "power", "exponential", "matrix product"
 _CALLS: Final = {
     "square": _SQUARE,
     "pow": _POWER,
@@ -29,6 +34,8 @@ _HOLDS: Final = {
     _EXPONENTIAL: ", which float16 holds of numbers up to 11",
     _POWER: "",
 }
+_PRODUCTS: Final = ("matmul", "mm", "bmm")
+_BOUNDS: Final = re.compile(r"\b(?:softmax|sigmoid|tanh|normalize|one_hot|dropout)\(")
 _NO_TENSORS: Final = ("math", "np", "numpy")
 
 
@@ -41,11 +48,14 @@ class Overgrown:
     """What is taken in that line; empty where it takes several, and where no line is known to be the one."""
     remedy: str = ""
     """The statement with float32 numbers for it to be taken of."""
+    where: str = " there"
+    """Behind the number of the line: in the forward of the module that was named, or in the one that calls it."""
 
     def said(self) -> str:
         """A sentence on what is taken in that line; empty where that is not known."""
         article = "an" if self.kind == _EXPONENTIAL else "a"
-        return f" Line {self.line.line} there takes {article} {self.kind}{_HOLDS[self.kind]}." if self.kind else ""
+        held = _HOLDS.get(self.kind, "")
+        return f" Line {self.line.line}{self.where} takes {article} {self.kind}{held}." if self.kind else ""
 
 
 def within(process: Process, root: dict[str, Any]) -> Overgrown | None:
@@ -54,16 +64,51 @@ def within(process: Process, root: dict[str, Any]) -> Overgrown | None:
     begins = _noted(process, "broken-forward", name)
     if not begins:
         return None
+    where = ", in the forward that calls it," if broken_modules.was_given(root) else " there"
     found: dict[int, Overgrown] = {}
     for place in _noted(process, "powers", name) if root["dtype"] == "float16" else ():
         own = own_statement.at(process, place)
-        taken = _taken(own.parsed) if own is not None else []
-        if own is not None and taken:
+        if own is None:
+            continue
+        taken, product = _taken(own.parsed), _product(process, own.parsed, place)
+        if product and taken:
+            found[own.line] = Overgrown(place)
+        elif product:
+            region = f"with torch.autocast({own.parsed.operand(product[0])}.device.type, enabled=False):"
+            changed = _in_float32(own.parsed, product) if own.is_whole else ""
+            remedy = f"{region}\n    {own.dedented(changed)}" if changed and "\n" not in changed else ""
+            found[own.line] = Overgrown(place, _PRODUCT, remedy, where)
+        elif taken:
             kinds = {kind for kind, _ in taken}
             operands = [node for _, given in taken for node in given]
             remedy = own.dedented(_in_float32(own.parsed, operands)) if own.is_whole else ""
-            found[own.line] = Overgrown(place, kinds.pop() if len(kinds) == 1 else "", remedy)
+            found[own.line] = Overgrown(place, kinds.pop() if len(kinds) == 1 else "", remedy, where)
     return next(iter(found.values())) if len(found) == 1 else Overgrown(begins[0])
+
+
+def _product(process: Process, parsed: parsed_line.ParsedLine, place: Location) -> list[ast.expr]:
+    """The factors of the statement's only matrix product, of two outputs; else none. Weights, and shares that add up to
+    one, make numbers no larger."""
+    pairs: list[list[ast.expr]] = []
+    for node in ast.walk(parsed.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            pairs.append([node.left, node.right])
+        elif isinstance(node, ast.Call) and parsed_line.name_of(node.func) in _PRODUCTS:
+            method = not parsed_line.is_function_of_torch(node.func) and isinstance(node.func, ast.Attribute)
+            pairs.append([*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args])
+    if len(pairs) != 1 or len(pairs[0]) != len(("left", "right")):
+        return []
+    lines = recorded_text.of_function(process, place)
+    return [] if any(_is_bounded(one, lines) for one in pairs[0]) else pairs[0]
+
+
+def _is_bounded(factor: ast.expr, lines: Mapping[int, str]) -> bool:
+    """Whether it is the module's own weight, a number, or what a softmax or sigmoid made, as the lines above say."""
+    text = ast.unparse(factor)
+    if isinstance(factor, ast.Constant) or text.startswith("self.") or _BOUNDS.search(text):
+        return True
+    made = re.compile(rf"\s*{re.escape(text)}\s*=(?!=).*{_BOUNDS.pattern}")
+    return isinstance(factor, ast.Name) and any(made.match(line) for line in lines.values())
 
 
 def _in_float32(parsed: parsed_line.ParsedLine, operands: list[ast.expr]) -> str:
