@@ -4,6 +4,7 @@ line that takes, in place of it, what was scaled."""
 from __future__ import annotations
 
 import dis
+import itertools
 import re
 from types import CodeType
 from typing import Final, NamedTuple
@@ -17,7 +18,7 @@ _FITS: Final = "fit"
 _ANYWHERE: Final = frozenset({"locals", "globals", "vars"})  # what is read through these is not known
 _QUIET: Final = ("CACHE", "PRECALL", "EXTENDED_ARG", "NOP", "RESUME", "PUSH_NULL", "COPY_FREE_VARS")
 _ITEM: Final = "[]"
-_NAMES: Final = ("LOAD_FAST", "LOAD_NAME", "LOAD_FAST_BORROW")
+_NAMES: Final = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL")
 
 
 class _Statement(NamedTuple):
@@ -68,36 +69,34 @@ def _statements(here: list[tuple[int, dis.Instruction]]) -> list[_Statement]:
 def _scaled(value: list[dis.Instruction]) -> tuple[str, ...]:
     """What the only call of its kind is given, `scaler.transform(x[columns])`; or x in `(x - mean) / std`."""
     calls = [at for at, one in enumerate(value) if one.opname in METHODS and one.argval in SCALES]
+    taken = _taken(value)
     if len(calls) == 1:
-        return _chain(value[calls[0] + 1 :])
+        behind = [name for at, name in taken if at > calls[0]]
+        return tuple(itertools.takewhile(bool, behind))
     signs = [one.argrepr for one in value if one.opname == "BINARY_OP"]
-    plain = bool(value) and value[0].opname in _NAMES and len(names_of(value[0])) == 1
-    follows = len(value) > 1 and value[1].opname in _NAMES
-    if signs == ["-", "/"] and plain and follows and not any(one.opname.startswith("CALL") for one in value):
-        return (name_taken(value[0]),)
-    return ()
+    if signs != ["-", "/"] or any(one.opname.startswith("CALL") for one in value):
+        return ()
+    plain = [name for at, name in taken[:2] if name and value[at].opname.startswith(_NAMES)]
+    return (plain[0],) if len(plain) == 2 else ()
 
 
-def _chain(value: list[dis.Instruction]) -> tuple[str, ...]:
-    """The names that the first argument of a call takes, one from the other."""
-    found: list[str] = []
-    for one in value:
-        if not one.opname.startswith(("LOAD_", "BINARY_SUBSCR")) and one.argrepr != _ITEM:
-            break
-        found.append(_step(one))
-    return tuple(found)
-
-
-def _step(one: dis.Instruction) -> str:
-    return name_taken(one) if one.opname.startswith("LOAD_") else _ITEM
+def _taken(instructions: list[dis.Instruction]) -> list[tuple[int, str]]:
+    """The names and brackets that instructions take, each with the number of its instruction; an empty one for any
+    other instruction."""
+    found: list[tuple[int, str]] = []
+    for at, one in enumerate(instructions):
+        item = one.opname == "BINARY_SUBSCR" or one.argrepr == _ITEM
+        names = names_of(one) if one.opname.startswith("LOAD_") else (_ITEM,) if item else ("",)
+        found += [(at, str(name)) for name in names]
+    return found
 
 
 def _places(here: list[tuple[int, dis.Instruction]], chain: tuple[str, ...]) -> list[int]:
     """Where instructions take these names, one from the other."""
-    taken = [_step(one) if one.opname.startswith(("LOAD_", "BINARY_SUBSCR")) else "" for _, one in here]
-    taken = [_ITEM if one.argrepr == _ITEM else name for name, (_, one) in zip(taken, here, strict=True)]
-    width = len(chain)
-    return [at for at in range(len(taken) - width + 1) if width and tuple(taken[at : at + width]) == chain]
+    taken = _taken([one for _, one in here])
+    names, width = [name for _, name in taken], len(chain)
+    begins = [at for at in range(len(names) - width + 1) if width and tuple(names[at : at + width]) == chain]
+    return [taken[at][0] for at in begins]
 
 
 def _fits(here: list[tuple[int, dis.Instruction]], at: int) -> bool:
