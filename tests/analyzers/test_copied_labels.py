@@ -108,6 +108,9 @@ def test_where_a_copy_in_a_dictionary_is_not_named(make: Any) -> None:
     seen = Location("a.py", 9, "main", "trainer.train()")
     text = "    return dict(input_ids=ids, labels=ids.clone())"
     assert copied_labels.line(given(make, text), seen).line == 10
+    listed = given(make, text.replace("ids.clone()", "list(ids)").replace("dict(", "dict(attention_mask=real, "))
+    entry = copied_labels.entry(listed, copied_labels.made(listed))
+    assert copied_labels.example(entry, -100).startswith("labels=[token if real else -100"), "as it stands there"
     reads = place(8, "def __getitem__(self, i):", "dataset", "__getitem__")
     assert copied_labels.line(given(make, text, "__getitem__", [reads]), seen) is None, "others fill it up later"
     assigns = [place(40, LABELS, "labels", "train"), place(60, LABELS, "labels", "test")]

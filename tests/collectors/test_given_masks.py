@@ -19,6 +19,14 @@ def at_once(ids: Any, mask: Any) -> Any:
     return dict(input_ids=ids, attention_mask=mask, labels=ids)  # noqa: C408
 
 
+def apart(ids: Any, mask: Any) -> Any:
+    return dict(  # noqa: C408
+        input_ids=ids,
+        attention_mask=mask,
+        labels=ids.clone(),  # as they are
+    )
+
+
 def loss(model: Any, batch: Any) -> Any:
     labels = batch["labels"]
     return model(batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
@@ -32,4 +40,5 @@ def test_lines_that_give_masks_and_labels() -> None:
     assert below(collate, given_masks.lines(collate.__code__)) == [3]
     assert below(collate, given_masks.labels(collate.__code__)) == [4]
     assert below(at_once, given_masks.labels(at_once.__code__)) == [1]
+    assert below(apart, given_masks.labels(apart.__code__)) == [4]
     assert given_masks.labels(loss.__code__) == [], "an argument of the model makes no labels"

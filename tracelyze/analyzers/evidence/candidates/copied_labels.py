@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import script_lines
@@ -78,7 +79,8 @@ def example(found: Entry, ignored: int) -> str:
         return ""
     mask = found.own.parsed.text_of(found.mask)
     masked = f"[token if real else {ignored} for token, real in zip({found.ids}, {mask})]"
-    return f'"{_LABELS}": {masked},  # where the ids are those of one row'
+    key = f'"{_LABELS}": ' if re.search(rf"[\"']{_LABELS}[\"']", found.own.text) else f"{_LABELS}="
+    return f"{key}{masked},  # where the ids are those of one row"
 
 
 def _entries(node: ast.AST) -> dict[str, ast.expr]:

@@ -13,7 +13,9 @@ from tracelyze.collectors.program.lines.instructions import LONGEST
 NAME: Final = "attention_mask"
 LABELS: Final = "labels"
 _GIVEN: Final = re.compile(rf"""["']{NAME}["']\s*(?::|\]\s*=(?!=))|(?<![\w.]){NAME}\s*=(?!=)""")
-_ENTRY: Final = re.compile(rf"""["']{LABELS}["']\s*:|\bdict\([^)]*(?<![\w.]){LABELS}\s*=(?!=)""")
+_ENTRY: Final = re.compile(
+    rf"""["']{LABELS}["']\s*:|\bdict\([^)]*(?<![\w.]){LABELS}\s*=(?!=)|^\s*{LABELS}\s*=(?!=).*,\s*(?:\#.*)?$"""
+)
 
 
 def lines(code: CodeType) -> list[int]:
