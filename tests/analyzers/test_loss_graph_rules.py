@@ -131,6 +131,28 @@ def test_rewards_that_are_all_one_number(make: Any, held: dict[str, Any], line: 
     assert ("whatever was answered" in finding.summary) is (line == 43)
 
 
+@pytest.mark.parametrize(
+    ("above", "line", "said"),
+    [
+        ("r = match(texts, y)", 59, "Look at what gives r: everything gets 0."),
+        ("r = (texts == y).float()", 59, "Look at what line 59 compares: everything gets 0."),
+        ("total += 1", 60, "Look at what gives r"),  # the line is not known
+    ],
+)
+def test_equal_rewards_of_no_known_function_are_named_where_they_are_assigned(
+    make: Any, above: str, line: int, said: str
+) -> None:
+    facts = {"weighed": {"r": {"kind": "elements", "mean": 0.0, "spread": 0.0, "count": 8, "sum": 0.0}}}
+    rows = [{"step": 5 * n, "site": 1, **row} for n, row in enumerate(weights(*[1.0] * 20))]
+    events = [{"step": 5 * n, "kind": "policy-choices", "name": "", "text": json.dumps(facts)} for n in range(20)]
+    weighs = WEIGHS | {"excerpt": f"    {above}\n    {WEIGHS['source']}", "excerpt_line": 59}
+    steps = make.steps() | {"grad_norm": [0.0] * 400}
+    process = make.process(steps, sites=[*SITES, weighs], events=events, more={"loss_graphs": rows})
+    finding = make.check(ADVANTAGE, process)[2]
+    assert finding.location.line == line
+    assert finding.fix.startswith(said)
+
+
 def test_completions_that_are_all_alike(make: Any) -> None:
     """Greedy decoding, as generate() without do_sample does it, writes the same completion for a prompt each time."""
 

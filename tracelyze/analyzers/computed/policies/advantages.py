@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.diagnosis import Location
 
+_SPREAD = "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group"
 _BATCHES = 3  # looks at batches of completions: one may repeat its rows by chance, where the policy is all but certain
 
 
@@ -136,19 +137,20 @@ def _remedy(
     if (rounded := coarse_rewards.remedy(process, equal.place if equal else rewards)) is not None:
         return rounded
     compared = equal_rewards.example(process, equal.place) if equal else ""
-    if equal and compared:
+    if equal:
+        what = f"line {equal.place.line} compares" if compared and equal.place else f"gives {equal.name}"
         fix = (
-            f"Look at what the reward function compares: everything gets {number(equal.value)}. If it is right, the "
-            "prompts are all too easy or too hard: choose others, or reward a part of the task."
+            f"Look at what {what}: everything gets {number(equal.value)}. If it is right, the prompts are all too easy "
+            "or too hard: choose others, or reward a part of the task."
         )
-        return fix, compared
+        return fix, compared or _SPREAD
     fix = (
         "Print the rewards of a few groups. If all are equal: look at the reward function; if prompts are all too "
         "easy or too hard, choose others, draw more completions per prompt, or reward a part of the task."
     )
     if rewards:
         return fix, f"print(rewards[:8])  # in {rewards.function}, above its return: are they all equal?"
-    return fix, "print(rewards.view(-1, group).std(dim=1))   # zero: nothing to learn from that group"
+    return fix, _SPREAD
 
 
 def _completions_alike(process: Process, steps: Floats) -> int:

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.candidates import coarse_rewards
 from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.analyzers.recorded.table import Floats
-    from tracelyze.diagnosis import Location
 
 _FEWEST: Final = 3  # looks: rewards of one or two steps may be equal by chance
 
@@ -23,7 +24,7 @@ _FEWEST: Final = 3  # looks: rewards of one or two steps may be equal by chance
 @dataclass(frozen=True)
 class EqualRewards:
     """The variable with the rewards, the number that all of them are, and the line of the only reward function that
-    rounds, or compares, else that defines it."""
+    rounds, or compares, else that defines it; without such a function the line that assigns the rewards."""
 
     name: str
     value: float
@@ -44,7 +45,19 @@ def at(process: Process, steps: Floats) -> EqualRewards | None:
     compares = script_lines.only(process, "reward-compared")
     same = gives is not None and compares is not None and compares.function == gives.function
     rounds = coarse_rewards.within(process, gives)
-    return EqualRewards(name, float(facts["mean"]), rounds if rounds != gives else compares if same else gives)
+    place = rounds if rounds != gives else compares if same else gives
+    return EqualRewards(name, float(facts["mean"]), place or _assigned(process, name))
+
+
+def _assigned(process: Process, name: str) -> Location | None:
+    """The only line that assigns the rewards, above the one that computes advantages of them."""
+    made = script_lines.only(process, "advantage")
+    lines = recorded_text.of_function(process, made) if made is not None else {}
+    assigns = re.compile(rf"\s*{re.escape(name)}\s*=(?!=)")
+    found = [number for number, line in lines.items() if assigns.match(line)]
+    if made is None or len(found) != 1 or found[0] >= made.line:
+        return None
+    return Location(made.file, found[0], made.function, lines[found[0]].strip())
 
 
 def _rewards(facts: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
