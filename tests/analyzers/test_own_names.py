@@ -159,6 +159,23 @@ def test_a_trainer_stops_by_its_callbacks(make, line: str, callback: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("lines", "stops"),
+    [
+        (
+            ["engine.run(train_loader, max_epochs=20)", "metrics = tester.run(valid_loader).metrics"],
+            "tester.add_event_",
+        ),
+        (["trainer.run(train_loader, max_epochs=cfg.epochs)", "for x, y in valid_loader:"], "evaluator.add_event_"),
+        (["job.run(train_loader)"], None),  # any class has such a method
+    ],
+)
+def test_engines_of_ignite_stop_early_by_a_handler(make, lines: list[str], stops: str | None) -> None:
+    sites = [{"site": at, "role": "loader", "line": 80 + at, "source": line} for at, line in enumerate(lines)]
+    code = trainer_examples.in_example(trainer_examples.STOP_EARLY, make.process(sites=sites))
+    assert (f"\n{stops}" in code) if stops else code == trainer_examples.STOP_EARLY
+
+
+@pytest.mark.parametrize(
     ("line", "code"),
     [
         (

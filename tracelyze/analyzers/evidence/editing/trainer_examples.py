@@ -1,7 +1,7 @@
 """Examples for programs whose loop is a trainer's own: the trainer's setting in place of a line that has no place.
 
 A step that no line of the script makes is made by a framework: `trainer.train()` is the call of transformers and TRL,
-`trainer.fit(...)` that of Lightning.
+`trainer.fit(...)` that of Lightning. An engine of Ignite, `trainer.run(...)`, makes the script's own step.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ _STOPPED_BY: Final = {
 }
 
 
+_ENGINE: Final = re.compile(r"(?:\w+ = )?(?P<engine>[A-Za-z_][\w.]*)\.run\((?P<epochs>.*\bmax_epochs\s*=)?")
+_STOPPED_BY_ENGINES: Final = """from ignite.handlers import EarlyStopping
+# below what attaches the metrics, with your own name of the loss among them in place of "loss":
+stops = EarlyStopping(patience=5, score_function=lambda engine: -engine.state.metrics["loss"], trainer={trainer})
+{evaluator}.add_event_handler(Events.COMPLETED, stops)"""
 HALVED: Final = """for i, (x, y) in enumerate(loader):  # with half the batch size
     (criterion(model(x), y) / 2).backward()
     if (i + 1) % 2 == 0:
@@ -72,7 +77,7 @@ def in_example(code: str, process: Process) -> str:
     """The example with the settings of the trainer that makes the steps; unchanged where the script makes them."""
     trainer, method = trainer_of(process)
     if not trainer:
-        return code
+        return _by_engines(process) or code if code == STOP_EARLY else code
     if code == STOP_EARLY:
         return _STOPPED_BY[method]
     if code == HALVED:
@@ -90,6 +95,17 @@ def in_example(code: str, process: Process) -> str:
     code = _RATE.sub(rf"{trainer}.args.learning_rate = \g<rate>  # {before}", code)
     code = _WORKERS.sub(lambda made: _workers(trainer, made, before), code)
     return _BFLOAT16.sub("TrainingArguments(output_dir, bf16=True)  # beside what it is given today", code)
+
+
+def _by_engines(process: Process) -> str:
+    """How engines of Ignite stop early; empty where none runs the epochs."""
+    runs = [match for one in process.locations("loader") if (match := _ENGINE.match(one.source))]
+    trainers = {match["engine"] for match in runs if match["epochs"]}
+    others = {match["engine"] for match in runs} - trainers
+    if len(trainers) != 1:
+        return ""
+    evaluator = others.pop() if len(others) == 1 else "evaluator"
+    return _STOPPED_BY_ENGINES.format(trainer=trainers.pop(), evaluator=evaluator)
 
 
 def _workers(trainer: str, made: re.Match[str], before: str) -> str:
