@@ -64,6 +64,7 @@ def test_what_counts_on_full_batches_is_told_so_at_the_loader(make: Any, message
         (TARGETS, {"length": 400}, {}),  # in the middle of an epoch
         (TARGETS, {"drop_last": True}, {}),
         (TARGETS, {"length": None}, {}),  # a stream
+        ("mat1 and mat2 shapes cannot be multiplied (11x22 and 32x10)", {"length": 1}, {"batch": 0}),  # the only batch
         (TARGETS, {}, {"trained": True, "step": 155}),  # that one went well
         (TARGETS, {}, {"shape": "16x1x96"}),
     ],

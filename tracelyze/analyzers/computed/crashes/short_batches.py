@@ -3,7 +3,6 @@ hidden state, a mask or targets that were made once for the size of a batch."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -88,7 +87,8 @@ def _in_hand(process: Process, event: Mapping[str, Any]) -> tuple[Mapping[str, A
 
 
 def _may_be_short(loader: Mapping[str, Any]) -> bool:
-    return bool(loader["length"] and (loader["batch_size"] or 0) > 1 and not loader["drop_last"])
+    """Whether the last batch may hold fewer samples than one before it. The only batch of a loader has none before."""
+    return (loader["length"] or 0) > 1 and (loader["batch_size"] or 0) > 1 and not loader["drop_last"]
 
 
 def _is_about(message: str, samples: int, full: int) -> bool:
@@ -98,8 +98,8 @@ def _is_about(message: str, samples: int, full: int) -> bool:
         asked, size = [int(one) for one in _NUMBER.findall(view[1])], int(view[2])
         there = size % samples == 0 if "-1" in view[1] else size * full == math.prod(asked) * samples
         return there and full in asked
-    pairs = itertools.permutations({int(one) for one in _NUMBER.findall(message)}, 2)
-    return any(few * full == many * samples != 0 for few, many in pairs)
+    sizes = {int(one) for one in _NUMBER.findall(message)} - {0}
+    return any(few * full % samples == 0 and few * full // samples in sizes for few in sizes)
 
 
 def _told(message: str, full: int) -> int | None:
