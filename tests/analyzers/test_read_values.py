@@ -9,11 +9,12 @@ import pytest
 RULE = "validation-nonfinite"
 
 
-def written(make, values, source="total += batch_loss.item()", steps=None, **change):
+def written(make, values, source="total += batch_loss.item()", steps=None, optimizers=None, **change):
     evals = make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4, "read_sum": values}
     sites = [{"site": 7, "role": "read-evaluated", "file": "train.py", "line": 40, "function": "evaluate",
               "source": source}]  # fmt: skip
-    return make.process(steps, evals=evals | {"read_site": [7] * 4} | change, more={"sites": sites})
+    evals |= {"read_site": [7] * 4} | change
+    return make.process(steps, evals=evals, optimizers=optimizers, more={"sites": sites})
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,23 @@ def test_what_a_framework_reads_is_computed_where_the_model_is_called(make, samp
 def test_values_that_may_be_as_they_are(make, values, source, status) -> None:
     reads = [0 if value is None else 5 for value in values]
     assert make.check(RULE, written(make, values, source, reads=reads))[0] == status
+
+
+def test_before_the_first_step_no_training_loss_is_known(make) -> None:
+    finding = make.check(RULE, written(make, [math.nan] * 4, after_step=[0, 100, 200, 300]))[2]
+    assert "first in the validation after step 0. Behind it may be" in finding.summary
+    assert "training" not in finding.title
+
+
+def test_of_two_optimizers_the_losses_before_a_validation_are_those_of_earlier_steps(make) -> None:
+    """Each makes every second step: the losses of the longer one break behind step 150, not at its 150th."""
+    steps = make.steps() | {"optimizer": [index % 2 for index in range(400)], "step": list(range(1, 401))}
+    steps |= {"loss": [0.7] * 150 + [math.nan] * 250}
+    both = [{"optimizer": 0, "name": "Adam"}, {"optimizer": 1, "name": "Adam"}]
+    process = written(make, [math.nan] * 4, steps=steps, optimizers=both)
+    status, _, finding = make.check(RULE, process)
+    assert status == "fired"
+    assert "The training loss was finite before it and after it" in finding.summary
 
 
 @pytest.mark.parametrize("finite", [0, 30])

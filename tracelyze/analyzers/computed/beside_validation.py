@@ -33,8 +33,8 @@ class Beside(NamedTuple):
 
     @property
     def told(self) -> str:
-        """A sentence; empty where nothing is known."""
-        if not len(self.before):
+        """A sentence; empty where the loss before it is not known, or was not finite either."""
+        if not len(self.before) or not np.isfinite(self.before[-1]):
             return ""
         if self.after_is_finite is False:
             return "The training loss was finite before it, and not after it: the weights may be broken as well."

@@ -53,8 +53,7 @@ def finding(process: Process, rule: str) -> Finding | None:
     speaks = LOSS.search(place.source) is not None
     nan = bool(np.isnan(evals["read_sum"][rows]).any())
     begin, optimization = int(evals["after_step"][rows[0]]), process.longest
-    measured = optimization.steps.known("loss")[: max(begin, 1)]  # NaN, too
-    before = optimization.steps["loss"][: max(begin, 1)][measured][-beside_validation.NEAR :]
+    before = beside_validation.losses(optimization, max(begin, 1)).before  # the first loss, where none came before
     training = beside_validation.losses(optimization, begin)
     if not (nan or speaks) or not len(before) or not np.isfinite(before[-1]):
         return None
@@ -71,7 +70,8 @@ def finding(process: Process, rule: str) -> Finding | None:
         title=f"{count} of {plural(of, 'validation pass')} {'computes' if count == 1 else 'compute'} {kind}"
         + training.in_title,
         summary=(
-            f"{read} is {kind}, first in the validation after step {begin:,}. {training.told} Behind it may be "
+            f"{read} is {kind}, first in the validation after step {begin:,}. "
+            f"{training.told}{' ' if training.told else ''}Behind it may be "
             f"{ONE if single else ''}a logarithm of 0, a division by 0 or a mean over nothing in what the script "
             "computes for validation."
         ),
