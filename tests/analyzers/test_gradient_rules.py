@@ -1335,6 +1335,19 @@ def test_what_is_said_of_gradients_that_are_not_finite(make) -> None:
     assert "Clip gradients" not in seldom.fix, "the script does"
 
 
+def test_a_clip_of_the_gradients_of_a_sum_by_the_second_of_two_optimizers(make: Any) -> None:
+    """Calls of loss functions are counted by the steps of both."""
+    columns = clipped(make)
+    columns |= {"optimizer": [0 if index < 5 else 1 for index in range(COUNT)]}
+    rows = [
+        {"step": step, "training": True, "reduction": "sum", "value": columns["loss"][step], "function": "mse_loss"}
+        for step in range(5, 10)
+    ]
+    both = [{"optimizer": 0, "name": "SGD"}, {"optimizer": 1, "name": "SGD"}]
+    process = make.process(columns, optimizers=both, more={"loss_calls": rows})
+    assert " The loss is a sum" in make.check("clipping-always-active", process)[2].fix
+
+
 @pytest.mark.parametrize(
     ("reduction", "part", "said"),
     [("sum", 1, "The loss is a sum"), ("sum", 64, "If the loss is a sum"), ("mean", 1, "If the loss is a sum")],

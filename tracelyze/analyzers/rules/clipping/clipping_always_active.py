@@ -109,14 +109,15 @@ def _finding(
 
 def _about_sums(optimization: Optimization, limits: Limits) -> str:
     """What to do where the loss is a sum over the batch; nothing where it is known to be a mean."""
-    loss, means = optimization.steps["loss"], optimization.steps["loss_is_mean"]
+    steps = optimization.steps
+    losses = dict(zip(timing.numbers(optimization).tolist(), steps["loss"].tolist(), strict=True))
     rows = [row for row in optimization.process.tables["loss_calls"].records() if row["training"]]
-    rows = [row for row in rows if row["step"] is not None and row["step"] < len(loss) and row["value"] is not None]
-    whole = [row for row in rows if np.isclose(row["value"], loss[int(row["step"])], rtol=1e-3)]  # the loss as trained
+    rows = [row for row in rows if row["value"] is not None and row["step"] + 1 in losses]
+    whole = [row for row in rows if np.isclose(row["value"], losses[row["step"] + 1], rtol=1e-3)]  # as trained on
     if len(whole) >= limits["losses"] and {row["reduction"] for row in whole} == {"sum"}:
         return " The loss is a sum over the batch: a mean makes the norm smaller by the number of its terms."
-    known = optimization.steps.known("loss_is_mean")
-    return "" if known.any() and (means[known] == 1).all() else " If the loss is a sum, make it a mean."
+    known = steps.known("loss_is_mean")
+    return "" if known.any() and (steps["loss_is_mean"][known] == 1).all() else " If the loss is a sum, make it a mean."
 
 
 RULE = Rule(
