@@ -262,13 +262,15 @@ def test_the_line_that_fills_the_layer_is_named(make, others: list[str], named: 
         ("self.score.bias.data.fill_(prior)", 4.6, True),
         ("nn.init.constant_(self.score.bias, prior)", 0.05, False),  # those of the layer are as torch draws them
         ("nn.init.constant_(m.bias, 0.01)", 0.01, False),
+        ("nn.init.constant_(m.bias, -9.0)", None, False),  # not measured
         ("nn.init.uniform_(m.weight, -9, -8)", 0.05, True),
     ],
 )
 def test_a_line_that_fills_biases_is_named_for_a_layer_whose_biases_are_large(make, line, size, named) -> None:
     place = {"site": 80, "role": "fill", "file": "train.py", "line": 200, "function": "f", "source": line}
     gradients = [
-        row | {"weight_norm": size * 8} if row["parameter"].endswith("bias") else row for row in of_hidden([0.0] * 12)
+        row | {"weight_norm": size and size * 8} if row["parameter"].endswith("bias") else row
+        for row in of_hidden([0.0] * 12)
     ]
     rows = {"activations": outputs([1.0] * 12), "parameters": gradients}
     finding = make.check("dead-relu", make.process(stuck(make), more=rows, sites=[place]))[2]

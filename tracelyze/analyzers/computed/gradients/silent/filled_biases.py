@@ -50,11 +50,11 @@ def of(process: Process, layer: str) -> Filled | None:
 def _size_beyond_drawn(process: Process, layer: str) -> float | None:
     """How large the biases of a layer are at first, by their root mean square; None where torch may have drawn them:
     evenly, up to one over the root of the layer's inputs."""
-    first: dict[str, tuple[float, float]] = {}
+    first: dict[str, tuple[float | None, float | None]] = {}
     for row in process.tables["parameters"].records():
         first.setdefault(str(row["parameter"]), (row["weight_norm"], row["elements"]))
     weight, bias = first.get(f"{layer}.weight"), first.get(f"{layer}.bias")
-    if weight is None or bias is None or not bias[1] or not weight[1]:
+    if weight is None or bias is None or bias[0] is None or not bias[1] or not weight[1]:
         return None
     size, drawn = bias[0] / math.sqrt(bias[1]), math.sqrt(bias[1] / weight[1])
     return size if size > drawn else None
