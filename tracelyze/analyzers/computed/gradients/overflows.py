@@ -81,7 +81,7 @@ def overflows(optimization: Optimization, settling: int) -> Overflows | None:
 
 def computes_in(optimization: Optimization) -> str:
     """The 16-bit type that most training forwards ran in: "float16", "bfloat16"; empty where autocast was off as the
-    model was called, so that it is not known. Only float16 is trained with a scale that a log tells."""
+    model was called, so that it is not known. A log does not tell it: of a run with a loss scale, float16 is likely."""
     autocast = optimization.steps["autocast"]
     known = autocast[np.isfinite(autocast)]
     if not len(known) or (known == _FLOAT16).mean() >= _MOST or optimization.facts.get("dtype") == "float16":

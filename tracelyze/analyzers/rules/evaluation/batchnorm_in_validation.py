@@ -116,7 +116,7 @@ def _remedy(back: Location | None, always: Location | None, edit: Diff | None) -
         "Find the normalisation layers that are in train mode behind model.eval(), and leave them in eval mode. A "
         "forward that calls F.batch_norm is to give it training=self.training."
     )
-    return fix, "model.eval()\nprint([name for name, one in model.named_modules() if one.training])  # no layer is left"
+    return fix, "model.eval()\nprint([name for name, one in model.named_modules() if one.training])  # should be empty"
 
 
 RULE = Rule(

@@ -13,7 +13,8 @@ Row = dict[str, Any]
 
 def finding(event: Row, rule: str) -> Finding:
     """From the event that the collector made of it."""
-    word, count = event["text"], plural(int(event["value"]), "tensor")
+    word, number = event["text"], int(event["value"])
+    require, them = ("requires", "it") if number == 1 else ("require", "them")
     whole, name = word == "requires_grad", end_of_name(event["name"], 40)
     return Finding(
         rule=rule,
@@ -21,8 +22,8 @@ def finding(event: Row, rule: str) -> Finding:
         confidence="certain",
         title=f"{name} is not frozen: `.{word} = False`{' on a module' if whole else ''} does nothing",
         summary=(
-            f"{count} that should be frozen still require{'s' * (count == '1 tensor')} a gradient: backward computes "
-            "it, and an optimizer that holds them changes them. "
+            f"{plural(number, 'tensor')} that should be frozen still {require} a gradient: backward computes it, and "
+            f"an optimizer that holds {them} changes {them}. "
             + (
                 "On a module, requires_grad is an attribute like any other: its parameters do not see it."
                 if whole
@@ -32,7 +33,7 @@ def finding(event: Row, rule: str) -> Finding:
         fix="Freeze the parameters: requires_grad_(False) of a module does so for all of them.",
         fix_code=_frozen(event),
         first_step=1,
-        evidence=[Evidence("tensors that still require a gradient", int(event["value"]), "tensors")],
+        evidence=[Evidence("tensors that still require a gradient", number, "tensors")],
         location=Location(event["file"], int(event["line"]), "", event["source"] or "") if event["file"] else None,
         verify="Record the run again: no backward reaches the tensors that are to be frozen.",
     )
