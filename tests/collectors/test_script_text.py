@@ -470,6 +470,13 @@ def test_steps_that_decide_by_dimensions(text: str, found: bool) -> None:
         ("x = (x - mean) / std; train(x)", False),
         ("a, b = scaler.transform(x), scaler.transform(y); train(x)", False),
         ("a = scaler.transform(x); scaler.fit(x)", False),
+        ("a = scaler.transform(x); train(c['x'])", False),
+        ("a = scaler.transform(x); train(c.x)", False),
+        ("a = scaler.transform(x); print(evaluate(a)); train(x)", False),
+        ("a = scaler.transform(x); print(round(float(a.mean()), 3)); train(x)", True),
+        ("a = scaler.transform(x); x = other.transform(x); train(x)", False),
+        ("_ = scaler.fit_transform(x); train(x)", False),
+        ("global a; a = scaler.transform(x); train(x)", False),
     ],
 )
 def test_scaled_values_that_nothing_reads(text: str, found: bool) -> None:
@@ -481,12 +488,20 @@ def test_scaled_values_that_nothing_reads(text: str, found: bool) -> None:
     assert not found or rows == [("unread", 2), ("raw", 1 + len(parts))]
 
 
+def _is_file(code: CodeType) -> bool:
+    return code.co_name == "<module>"
+
+
 def test_scaled_values_outside_of_functions_may_be_read_in_one() -> None:
     source = "a = (x - mean) / std\nprint(a)\ntrain(x)\n"
     *_, whole = codes(source)
     assert unread.lines(whole) == [("unread", 1), ("raw", 3)]
     whole, _ = codes(source + "def evaluate():\n    return model(a)\n")
     assert unread.lines(whole) == []
+    *_, whole = sorted(codes(source + "class Data:\n    def get(self):\n        return a\n"), key=_is_file)
+    assert unread.lines(whole) == [], "a method reads it"
+    body, _ = sorted(codes("class Data:\n    a = scaler.transform(x)\n    train(x)\n"), key=_is_file)
+    assert unread.lines(body) == [], "an attribute, which anything may read"
 
 
 @pytest.mark.parametrize(
