@@ -75,12 +75,13 @@ def test_functions_that_give_rewards(tmp_path: Path) -> None:
         (["rewards = []", "for one in answers:", "    rewards.append(exact_match(one))"], {"exact_match"}),
         (["rewards = exact_match(answers)", "rewards = scale(rewards)"], {"exact_match"}),
         (["state, reward, done = environment.step(action)", "scores = exact_match(answers)"], set()),
+        (["if not answers:", "    return evaluate(policy)", "rewards = exact_match(answers)"], {"exact_match"}),
         (["mean_reward = evaluate(policy)", "reward_model = build()"], set()),
         (["rewards = exact_match(answers)", "advantages = normalise(rewards)", "evaluate(policy)"], {"exact_match"}),
     ],
 )
 def test_functions_that_rewards_are_assigned_of(lines: list[str], names: set[str]) -> None:
-    names_of_script = {"sample", "exact_match", "scale", "evaluate", "build", "normalise", "step"}
+    names_of_script = {"sample", "exact_match", "scale", "evaluate", "build", "normalise", "step", "append"}
     text = "def f(policy, prompts, answers):\n" + "".join(f"    {line}\n" for line in lines)
     held: dict[str, object] = {}
     exec(compile(text, "tune.py", "exec"), held)

@@ -9,6 +9,7 @@ from tracelyze.collectors.program.lines.instructions import by_line, names_of, n
 
 _REWARDS: Final = frozenset({"reward", "rewards", "raw_reward", "raw_rewards"})
 _ADDS: Final = frozenset({"append", "extend"})
+_FORGETS: Final = ("UNPACK_", "RETURN_", "RAISE_")  # one of several things, as an environment gives; a statement's end
 
 
 def functions(code: CodeType) -> set[str]:
@@ -27,10 +28,10 @@ def functions(code: CodeType) -> set[str]:
             gives = not rewards and len(stored) == 1 and stored[0] in _REWARDS
             if gives or (not stored and rewards and _ADDS & taken):
                 found |= taken
-        elif one.opname.startswith("UNPACK_"):  # one of several things that were given, as by an environment
+        elif one.opname.startswith(_FORGETS):
             taken = set()
         elif isinstance(one.argval, CodeType):
             taken |= {*one.argval.co_names, *one.argval.co_freevars}
         elif one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST":
             taken |= {name for name in names_of(one) if type(name) is str}
-    return found - _REWARDS
+    return found - _REWARDS - _ADDS
