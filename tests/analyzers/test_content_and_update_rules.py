@@ -216,6 +216,13 @@ def in_the_forward(*lines: str) -> list[dict[str, Any]]:
         ),
         (["z = self.a * x", "return z.pow(2).sum()"], 22, "takes a square", "return z.float().pow(2).sum()"),
         (["return torch.exp(x) + 1"], 21, "takes an exponential, which float16", "return torch.exp(x.float()) + 1"),
+        (
+            ["return torch.exp2(x)"],
+            21,
+            "takes a power of two, which float16 holds up to an exponent of 15",
+            "exp2(x.float())",
+        ),
+        (["return torch.exp2(-x)"], 20, "", "with torch.autocast("),
         (["k = torch.exp(-x * x.detach())", "s = 2 ** x", "w = x ** -0.5"], 20, "", "with torch.autocast("),
         (["a = x * x", "b = a.exp()"], 20, "", "with torch.autocast("),  # either of the two
         (["return (x ** 2).exp()"], 21, "", "with torch.autocast("),  # one within the other

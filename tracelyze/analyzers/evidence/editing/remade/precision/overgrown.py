@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 _SQUARE, _POWER, _EXPONENTIAL, _PRODUCT = "square", "power", "exponential", "matrix product"
+_POWER_OF_TWO: Final = "power of two"
 _CALLS: Final = {
     "square": _SQUARE,
     "pow": _POWER,
     "float_power": _POWER,
     "exp": _EXPONENTIAL,
-    "exp2": _EXPONENTIAL,
+    "exp2": _POWER_OF_TWO,
     "expm1": _EXPONENTIAL,
     "sinh": _EXPONENTIAL,
     "cosh": _EXPONENTIAL,
@@ -32,6 +33,7 @@ _CALLS: Final = {
 _HOLDS: Final = {
     _SQUARE: ", which float16 holds of numbers up to 255",
     _EXPONENTIAL: ", which float16 holds of numbers up to 11",
+    _POWER_OF_TWO: ", which float16 holds up to an exponent of 15",
     _POWER: "",
 }
 _PRODUCTS: Final = ("matmul", "mm", "bmm")
@@ -96,7 +98,7 @@ def _product(process: Process, parsed: parsed_line.ParsedLine, place: Location) 
         elif isinstance(node, ast.Call) and parsed_line.name_of(node.func) in _PRODUCTS:
             method = not parsed_line.is_function_of_torch(node.func) and isinstance(node.func, ast.Attribute)
             pairs.append([*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args])
-    if len(pairs) != 1 or len(pairs[0]) != len(("left", "right")):
+    if len(pairs) != 1 or len(pairs[0]) != 2:
         return []
     lines = recorded_text.of_function(process, place)
     return [] if any(_is_bounded(one, lines) for one in pairs[0]) else pairs[0]
@@ -152,7 +154,7 @@ def _called(kind: str, call: ast.Call) -> list[tuple[str, list[ast.expr]]]:
         if len(given) > 1 and _shrinks(given[1]):
             return []
         kind = _SQUARE if len(given) > 1 and _is_two(given[1]) else _POWER
-    elif kind == _EXPONENTIAL and _is_negative(given[0]):
+    elif kind in (_EXPONENTIAL, _POWER_OF_TWO) and _is_negative(given[0]):
         return []
     return [(kind, given[:1])]
 
