@@ -308,6 +308,9 @@ def test_a_bias_that_is_raised_for_experts_with_most_tokens(make: Any, line: str
         (["balance_weight: float = 0.0", "Config(balance_weight=0.01)"], [], False),
         (["balance_weight: float = 0.0"], ["--balance-weight", "0.01"], False),
         (["balance_weight: float = 0.001"], [], False),  # too little, and not nothing
+        (["balance_weight = 0 if step < 100 else 0.01"], [], False),
+        (["balance_weight: float = 0.0", "self.balance_weight = min(0.01, step / 1000)"], [], False),
+        (["balance_weight: float = 0.0", "self.balance_weight = args.balance_weight"], [], True),
         (["balance_loss = 0.0"], [], False),  # a sum that begins
         (["router_z_loss_coef: float = 0.0"], [], False),
     ],

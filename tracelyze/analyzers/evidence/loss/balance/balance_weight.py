@@ -17,14 +17,16 @@ _BALANCES: Final = r"(?:\w*balanc\w*|(?:\w+_)?(?:aux|lb)(?:_\w+)?|(?:load|router
 _WEIGHS: Final = r"(?:weight|coeff?|coefficient|alpha|lambda|factor|scale|w)"
 NAMES: Final = re.compile(rf"(?!\w*z_loss){_BALANCES}_{_WEIGHS}|{_WEIGHS}_{_BALANCES}", re.IGNORECASE)
 """`balance_weight`, `aux_loss_coef`, `lb_alpha`; no `aux_loss`, which sums begin with, and not that of the z-loss."""
-_GIVEN: Final = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w*)\s*(?::\s*\w+\s*)?=\s*(?P<value>\d[\d.eE+-]*)(?![\w.])")
+_GIVEN: Final = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w*)\s*(?::\s*\w+\s*)?=\s*(?P<value>\d[^,;)\]}#]*)")
+_SET: Final = re.compile(r"\s*(?:\w+\.)*(?P<name>[A-Za-z]\w*)\s*[-+*]?=(?!=)\s*(?P<value>[^\d\s].*)")
 ENOUGH: Final = "0.01"
 """What papers and libraries weigh such a term by."""
 
 
 def zero(process: Process) -> Mistake | None:
-    """The only line that gives such a setting the value 0, unless another one or the command line gives it another. A
-    bias on the choice of experts, moved by hand, needs no such term."""
+    """The only line that gives such a setting the value 0, unless another one or the command line gives it another, or
+    a line computes it, as for a weight that grows. A bias on the choice of experts, moved by hand, needs no such term.
+    """
     found: dict[tuple[str, int], tuple[str, Location, str]] = {}
     values: set[bool] = set()
     for row in process.sites.records():
@@ -37,7 +39,7 @@ def zero(process: Process) -> Mistake | None:
         values.update(_is_zero(match["value"]) for match in given)
         if given and one.file_line not in found:
             found[one.file_line] = given[0]["name"], one, ""
-    if values != {True} or len(found) != 1 or process.locations("balance"):
+    if values != {True} or len(found) != 1 or process.locations("balance") or _is_computed(process):
         return None
     ((name, place, code),) = found.values()
     if constants.is_on_the_command_line(process, name):
@@ -47,6 +49,17 @@ def zero(process: Process) -> Mistake | None:
         "loss, which then counts for nothing. Raise it until no expert gets nearly all tokens."
     )
     return Mistake(place, fix, code or f"{name} = {ENOUGH}")
+
+
+def _is_computed(process: Process) -> bool:
+    """Whether a line gives such a setting something else than a number, and than what another such setting holds."""
+    for one in recorded_text.matching(process, _SET):
+        given = _SET.match(one.source)
+        if given is not None and NAMES.fullmatch(given["name"]):
+            names = re.findall(r"[A-Za-z]\w*", given["value"].split("#")[0])
+            if not any(NAMES.fullmatch(name) for name in names):
+                return True
+    return False
 
 
 def _is_zero(value: str) -> bool:
