@@ -134,6 +134,10 @@ def shuffles_of(make: Any, lines: list[str], steps: Any = None) -> Any:
          "order = torch.randperm(len(maps), generator=gen)"),
         (["x_train = rng.permutation(x_train)", "y_train = rng.permutation(y_train)"], 22,
          "order = rng.permutation(len(x_train))"),
+        (["train_x = rng.permutation(train_x)", "train_y = rng.permutation(train_y)"], 22,
+         "order = rng.permutation(len(train_x))"),
+        (["x = self.shuffle.permutation(x)", "y = self.shuffle.permutation(y)"], 22,
+         "order = self.shuffle.permutation(len(x))"),
         (["x, y = x[torch.randperm(len(x))], y[torch.randperm(len(y))]"], 21, "order = torch.randperm(len(x))"),
         (["x = sklearn.utils.shuffle(x)", "y = sklearn.utils.shuffle(y)"], 22, "x, y = sklearn.utils.shuffle(x, y)"),
     ],
@@ -154,6 +158,7 @@ def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: in
         ["x = np.random.default_rng(0).permutation(x)", "y = np.random.default_rng(0).permutation(y)"],
         ["x = x[torch.randperm(len(x), generator=one)]", "y = y[torch.randperm(len(y), generator=other)]"],
         ["train_idx = rng.permutation(train_idx)", "test_idx = rng.permutation(test_idx)"],
+        ["train_x = rng.permutation(train_x)", "test_x = rng.permutation(test_x)"],
         ["x_train = rng.permutation(x_train)", "x_test = rng.permutation(x_test)"],
         ["x = sklearn.utils.shuffle(x, random_state=0)", "y = sklearn.utils.shuffle(y, random_state=0)"],
         ["x = shuffle(x)", "y = shuffle(y)"],  # perhaps the script's own, which seeds

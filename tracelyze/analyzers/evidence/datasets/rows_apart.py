@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NEAR: Final = 6  # lines
 _LOOP: Final = re.compile(r"^\s*(?:async\s+)?(?:for|while)\b")
 _PART: Final = re.compile(  # what parts of a split are called: one of them has a pair of its own
-    r"(?:^|_|\b)(train\w*|val\w*|valid\w*|test\w*|dev|eval\w*)(?:_|\b|$)", re.IGNORECASE
+    r"(?:^|_|\b)(train[a-z0-9]*|val[a-z0-9]*|test[a-z0-9]*|dev|eval[a-z0-9]*)(?:_|\b|$)", re.IGNORECASE
 )
 _NO_PAIR: Final = re.compile(  # what splits, and orders, are called, and two kinds of samples
     r"(?:^|_|\b)(?:idx\w*|ind\w*|ids?|order\w*|perm\w*|files?|paths?|names?|pos\w*|neg\w*|src|dst)(?:_|\b|$)",
@@ -186,7 +186,7 @@ def _go_together(process: Process, first: _Shuffled, second: _Shuffled) -> bool:
 def _in_one_order(first: _Shuffled, second: _Shuffled) -> str:
     """Both arrays in one order, drawn as the script draws."""
     one, other, holder = first.named, second.named, first.holder
-    if holder.rpartition(".")[2] == "shuffle":  # scikit-learn's, which takes several
+    if holder in _RETURNS:  # scikit-learn's, which takes several
         return f"{one}, {other} = {holder}({one}, {other})"
     if holder == "random":
         lists = f"[{one}[i] for i in order], [{other}[i] for i in order]"
