@@ -54,13 +54,13 @@ def first_of(process: Process) -> Row | None:
 
 
 def named(root: Row) -> str:
-    """A module with its class, at the begin of a sentence."""
+    """A module with its class, at the beginning of a sentence."""
     return f"{root['module']} ({root['kind']})" if root["module"] else f"The model itself ({root['kind']})"
 
 
 def was_given(root: Row) -> bool:
     """Whether it was given what is not finite: a layer that multiplies and adds makes Inf of large numbers, no NaN."""
-    return bool(_MULTIPLIES.match(str(root["kind"]))) and root["nonfinite"] in WHAT and WHAT[root["nonfinite"]] == "NaN"
+    return bool(_MULTIPLIES.match(str(root["kind"]))) and WHAT.get(root["nonfinite"]) == "NaN"
 
 
 def is_loss(row: Row, rows: list[Row]) -> bool:

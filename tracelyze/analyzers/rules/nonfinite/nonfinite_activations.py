@@ -78,7 +78,7 @@ def _finding(optimization: Optimization, index: int, root: dict[str, Any], lost:
     begin = timing.step_at(optimization, index)
     what = broken_modules.WHAT[root["nonfinite"]]
     name = f"{root['module']} ({root['kind']})" if root["module"] else f"the model itself ({root['kind']})"
-    first = name if root["module"] else f"The{name[3:]}"
+    first = broken_modules.named(root)
     half = root["dtype"] == "float16"
     fix, code = broken_modules.remedy(root)
     grown = overgrown.within(optimization.process, root)
