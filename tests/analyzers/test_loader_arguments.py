@@ -165,6 +165,12 @@ def test_a_call_on_several_lines_is_edited_where_it_stands(
     compile(applied(source, diff), "script", "exec")
 
 
+def test_no_argument_is_put_behind_a_comment_that_ends_in_a_comma(make: Any) -> None:
+    call = "DataLoader(\n        data  # samples, in order,\n    )"
+    process, _ = recorded(make, call)
+    assert loader_arguments.with_arguments(process, process.site(1), {"shuffle": "True"}) is None
+
+
 def test_a_finding_about_an_argument_points_to_its_line(make: Any) -> None:
     process, _ = recorded(make, LONG)
     steps = make.steps() | {"loader": [0] * 400, "loader_wait": [0.02] * 400, "seconds": [0.05] * 400}

@@ -66,7 +66,7 @@ class ParsedLine:
         text = self.text.encode()[:end].decode()
         inside, rest = text.rstrip(), self.text.encode()[end:].decode()
         gap, last = text[len(inside) :], inside.rpartition("\n")[2]
-        if inside.endswith(",") and "\n" in gap and "\n" in inside:  # a line for each argument
+        if inside.endswith(",") and "\n" in gap and "\n" in inside and "#" not in last:  # a line for each argument
             return f"{inside}\n{last[: len(last) - len(last.lstrip())]}{name}={value},{gap}{rest}"
         comma = "" if inside.endswith(("(", ",")) else ","
         space = "" if inside.endswith("(") else " "
