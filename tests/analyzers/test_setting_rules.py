@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.gradients.trainable import unheld
 from tracelyze.analyzers.evidence.editing.remade import group_norms
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
@@ -80,6 +81,19 @@ def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more
     assert ("Line 50 makes the optimizer of `model.parameters()`" in finding.summary) is later
     assert ("Line 39 makes their layers." in finding.summary) is later
     assert ("Python list" not in finding.summary + finding.fix_code) is later
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("0.weight, 0.bias, 1.weight, 1.bias, 2.weight and 3 more", "0.weight, 0.bias, 1.weight, 1.bias and 4 more"),
+        ("a tensor [3, 4], a tensor [3]", "tensors of shape [3, 4] and [3]"),
+        ("a tensor [3, 4], 2.bias", "a tensor [3, 4], 2.bias"),
+    ],
+)
+def test_tensors_of_a_sequential_are_named_one_by_one(names: str, said: str) -> None:
+    """Their names begin with a number, as what follows a comma within a shape does."""
+    assert unheld.named(names) == said
 
 
 def test_one_tensor_gets_no_gradient(make) -> None:

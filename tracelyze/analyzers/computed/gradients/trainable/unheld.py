@@ -87,10 +87,15 @@ def _title(names: str, count: int) -> str:
     return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
 
 
+def _tensors(names: str) -> list[str]:
+    """The tensors that the collector names, without how many more there are. A comma within a shape parts none."""
+    known = names.partition(" and ")[0]
+    return re.split(r", (?![^\[]*\])", known) if known else []
+
+
 def named(names: str) -> str:
     """The first of the tensors that the collector names, and how many more there are; those without a name by shape."""
-    known, _, more = names.partition(" and ")
-    each = re.split(r", (?!\d)", known)
+    each, more = _tensors(names), names.partition(" and ")[2]
     if all(map(_nameless, each)):
         return f"tensors of shape {listed(dict.fromkeys(one.removeprefix(NAMELESS) for one in each), most=SHOWN)}"
     rest = len(each) - SHOWN + (int(more.partition(" ")[0].replace(",", "")) if more else 0)
@@ -107,7 +112,7 @@ def _passed_over(names: str, groups: int) -> str:
 
     A parameter that a module has by itself, a position table or a scale, is called neither weight nor bias.
     """
-    known = re.split(r", (?!\d)", names.partition(" and ")[0]) if names else []
+    known = _tensors(names)
     own = known and not any(_nameless(one) or one.rpartition(".")[2] in ("weight", "bias") for one in known)
     if not own or groups < SEVERAL:
         return ""
@@ -146,9 +151,8 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
         why = f"Line {other.line} inserts this part, but the optimizer holds the tensors of the one it replaced."
     if passed_over:
         return _Cause(why, FIX_GROUPS, _IN_NO_GROUP, other)
-    tensors = re.split(r", (?!\d)", names.partition(" and ")[0])
     alone = other is None and row["missed"] and row["shared_model"] == row["missed"]  # other tensors of it are held
-    later = added_later.of(optimization, tensors) if alone else None
+    later = added_later.of(optimization, _tensors(names)) if alone else None
     if later is not None:
         return _Cause(later.said, later.fix, _ADDED, later.optimizer)
     return _Cause(why, FIX, _IN_LIST if _nameless(names) else _MADE_LATER, other)
