@@ -74,6 +74,7 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     last = int(np.nanmax(optimization.steps["step"])) if optimization and known else len(process.steps)
     at = f"step {last:,}{timing.name_of(optimization) if optimization else ''}"
     when = f"after {at}" if last else "before its first step"
+    used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else None
     if end.kind == "signal":
         what = exits.without_place(end.detail).removeprefix("Fatal Python error: ")
         title, summary = f"Ended by a signal: {what}", f"A signal ended the program: {end.detail}."
@@ -81,12 +82,11 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
     else:
         ending = Ending(f"{who} was killed {when}")
         title = f"{ending.what} and left no message"
-        summary = STOPPED
+        summary = f"It just stopped.{used_up.said}" if used_up else STOPPED
         others = [one.rank for one in deaths.after(process)]
         summary += f" Rank{'s' if len(others) > 1 else ''} {listed(others, 8)} ended after it." if others else ""
     summary += f" The recording ends after {at}." if last else " No step was recorded."
     fix = FIX_SIGNAL if end.kind == "signal" else FIX
-    used_up = processor_limit.reached(process, limits["unseen"]) if end.kind == "vanished" and not starved else None
     place = processor_limit.place(process) if used_up else exits.place_of(end, process.sites.text("file"))
     if starved and left is not None:
         ending = Ending(f"{who} was killed {when}", "memory-likely")
@@ -94,7 +94,6 @@ def _finding(process: Process, starved: bool, left: float | None, stopped: str |
         summary += f" When last looked at, {size(left)} of memory were left to it, and about to be used up."
     elif used_up:
         title, fix = f"{ending.what}: its processor time was used up", processor_limit.fix(place)
-        summary = summary.replace(STOPPED, f"It just stopped.{used_up.said}")
     elif end.kind == "vanished" and left is not None:
         guess = f" When last looked at, {size(left)} of memory were free, so it was probably not killed for memory"
         guess += ", unless it asked for that much at once."
