@@ -303,7 +303,8 @@ def test_relus_that_die_one_after_the_other(make) -> None:
     rows = {"activations": early + late, "parameters": of_hidden([0.0] * 12) + silent}
     finding = make.check("dead-relu", make.process(stuck(make), more=rows))[2]
     assert finding.title == "2 of 2 ReLUs died: nothing but zeros, the first since step 1"
-    assert finding.summary.startswith("From steps 1 to 54 on, to the end, relu (after layer0) and relu2 (after layer2)")
+    said = "From step 1 to the end (the last of them from step 54 on), relu (after layer0) and relu2 (after layer2)"
+    assert finding.summary.startswith(said)
 
 
 @pytest.mark.parametrize(("kind", "code"), [("BatchNorm1d", "nn.init.ones_(layer.weight)"), ("Linear", "kaiming")])

@@ -106,8 +106,9 @@ BOTH: Final = (
 )
 
 _MEANT: Final = (
-    "If the rise is meant, nothing. Else look at the loss of data and of an objective that stay the same, such as a "
-    "validation set: if it rises as well, go back to a checkpoint from before the rise, and lower the learning rate."
+    "If the rise is meant, change nothing. Else look at the loss of data and of an objective that stay the same, such "
+    "as a validation set: if it rises as well, go back to a checkpoint from before the rise, and lower the learning "
+    "rate."
 )
 _BACK: Final = (
     "Go back to a checkpoint from before the rise, and lower or warm up the learning rate, or clip gradients."

@@ -84,7 +84,7 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
     place = filled.place if filled is not None else None
     late = max(one.step for one in dead)
     since = f"{'' if late == first.step else ', the first'} since step {first.step:,}"
-    from_when = f"From step {first.step:,}" if late == first.step else f"From steps {first.step:,} to {late:,}"
+    last = "" if late == first.step else f" (the last of them from step {late:,} on)"
     names = listed(
         dict.fromkeys(
             one.module if one.module.startswith(FUNCTION) else f"{one.module} (after {one.fed_by})" for one in dead
@@ -99,9 +99,9 @@ def _finding(optimization: Optimization, dead: list[Dead], count: int, limits: L
         confidence="certain",
         title=f"{len(dead)} of {plural(count, 'ReLU')} died: nothing but zeros{since}",
         summary=(
-            f"{from_when} on, to the end, {names} put out only zeros in every forward checked. The input of "
-            f"{first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and its own updates cannot "
-            "revive it." + (filled.said if filled else "")
+            f"From step {first.step:,} to the end{last}, {names} put out only zeros in every forward checked. The "
+            f"input of {first.module} is {cause}, so the gradient of {first.fed_by} is exactly zero, and its own "
+            "updates cannot revive it." + (filled.said if filled else "")
         ),
         fix=_ZERO_WEIGHTS if zero else (filled and filled.fix) or dead_units.remedy(first.untrained, place),
         fix_code=(filled and filled.code)
