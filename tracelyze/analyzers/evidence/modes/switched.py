@@ -22,14 +22,14 @@ _ALL: Final = percent(1.0)
 def title(optimization: Optimization, share: float, begin: int, flipped: bool) -> str:
     """`share`: of the steps from `begin` on; `flipped`: the model was in train mode before."""
     of = timing.name_of(optimization)
-    if not flipped and share_is_all(share) and begin == timing.step_at(optimization, 0):
+    if not flipped and _is_all(share) and begin == timing.step_at(optimization, 0):
         return f"The model{of} trains in eval mode from the first step"
-    if share_is_all(share):
+    if _is_all(share):
         return f"The model{of} has trained in eval mode since step {begin:,}"
     return f"{percent(share)} of the steps{of} since step {begin:,} trained in eval mode"
 
 
-def share_is_all(share: float) -> bool:
+def _is_all(share: float) -> bool:
     """Whether the share reads as 100%."""
     return percent(share) == _ALL
 
@@ -49,7 +49,7 @@ def said(optimization: Optimization, first: int, share: float, line: Location | 
     by = f"Line {line.line} switched it" if line is not None else "It was switched"
     if line is None and _follows_a_validation(optimization, first):
         by = "A validation switched it"
-    return f"{by} to eval mode, and it was {'never' if share_is_all(share) else 'only sometimes'} switched back."
+    return f"{by} to eval mode, and it was {'never' if _is_all(share) else 'only sometimes'} switched back."
 
 
 def _follows_a_validation(optimization: Optimization, first: int) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
-FARTHEST: Final = 80  # lines from the head of a step: what stands further below is another class's
+_FARTHEST: Final = 80  # lines from the head of a step: what stands further below is another class's
 
 
 class Passed(NamedTuple):
@@ -55,7 +55,7 @@ def _decides(optimization: Optimization) -> Location | None:
     if defined is None:
         return None
     lines = [one for one in optimization.process.locations("by-dimensions") if one.file == defined.file]
-    lines = [one for one in lines if 0 < one.line - defined.line <= FARTHEST]
+    lines = [one for one in lines if 0 < one.line - defined.line <= _FARTHEST]
     return lines[0] if len(lines) == 1 else None
 
 

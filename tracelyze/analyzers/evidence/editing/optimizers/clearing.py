@@ -33,12 +33,12 @@ def closure():
 optimizer.step(closure)
 """
 _BY_HAND: Final = "for parameter in parameters:\n    parameter.grad = None\nloss.backward()"
-OWN: Final = (
+_OWN: Final = (
     "{call}() makes the steps. The loops of transformers and of Lightning clear gradients once per step by themselves: "
     "look for what keeps this one from it, such as a zero_grad() or optimizer_zero_grad() that was overridden and does "
     "nothing."
 )
-OUT: Final = (
+_OUT: Final = (
     "{line}: {call}() makes the steps, and the loops of transformers and of Lightning clear gradients once per step by "
     "themselves."
 )
@@ -66,7 +66,7 @@ def once_per_step(optimization: Optimization, more: str) -> tuple[str, str]:
     """Words and an example where nothing clears. `more`: what is known of it, for a loop of the script's own."""
     call = _call(optimization.process)
     if call:
-        return OWN.format(call=call), ""
+        return _OWN.format(call=call), ""
     if in_closure(optimization):
         return _IN_CLOSURE + more, _CLOSURE
     return FIX + more, _BY_HAND if optimization.facts.get("name") == "ByHand" else FIX_CODE
@@ -94,7 +94,7 @@ def taken_out(process: Process, line: Location | None) -> str:
     if not call:
         return ""
     where = f"Take the clearing out of line {line.line}" if clears(line) and line else "Take this clearing out"
-    return OUT.format(line=where, call=call)
+    return _OUT.format(line=where, call=call)
 
 
 def uncleared_step(optimization: Optimization) -> Location | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Location
 
-FIX: Final = "Step once per backward, or once per accumulated batch, right after the backward that completes it."
+_FIX: Final = "Step once per backward, or once per accumulated batch, right after the backward that completes it."
 _CODE: Final = "loss.backward()\noptimizer.step()\noptimizer.zero_grad()"
 _OUT: Final = "Take this step out: line {line} has stepped by then, once per backward."
 _EVERY_OTHER: Final = (0.45, 0.55)  # of the steps: derived, one line of two makes half of them, a few at the ends aside
@@ -29,10 +29,10 @@ def remedy(optimization: Optimization, share: float) -> Remedy:
     again = _again(optimization)
     others = [one for one in process.locations("step") if again and one.file_line != again.file_line]
     if again is None or len(others) != 1:
-        return Remedy(FIX, _CODE, again)
+        return Remedy(_FIX, _CODE, again)
     why = f" Line {again.line} makes these steps, after that of line {others[0].line}."
     if not _EVERY_OTHER[0] <= share <= _EVERY_OTHER[1]:  # one of them steps for some backwards only
-        return Remedy(FIX, "", again, why=why)
+        return Remedy(_FIX, "", again, why=why)
     return Remedy(_OUT.format(line=others[0].line), "", again, _without(process, again), why)
 
 

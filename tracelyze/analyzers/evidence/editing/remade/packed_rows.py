@@ -29,7 +29,7 @@ seen = seen & (part[:, :, None] == part[:, None, :])
 hidden = torch.zeros(seen.shape, dtype=model.dtype, device=part.device)
 batch["attention_mask"] = hidden.masked_fill(~seen, torch.finfo(model.dtype).min)[:, None]
 batch["position_ids"] = seen.sum(2) - 1  # they start anew with each sample"""
-GIVEN: Final = '\n# and in that call: position_ids={name}["position_ids"]'
+_GIVEN: Final = '\n# and in that call: position_ids={name}["position_ids"]'
 APART: Final = (
     "# part: which sample of its row each position is of, [batch, positions]; mask: where attention may look\n"
     "mask = mask & (part[:, :, None] == part[:, None, :])"
@@ -77,5 +77,5 @@ def _call(process: Process, place: Location | None) -> tuple[str, str] | None:
         if isinstance(ids, ast.Subscript) and isinstance(ids.value, ast.Name):
             held = ids.value.id
         if held and mask is not None and ast.unparse(mask) == f"{held}['attention_mask']":
-            return None if "position_ids" in given else (held, GIVEN.format(name=held))
+            return None if "position_ids" in given else (held, _GIVEN.format(name=held))
     return None

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 _BALANCES: Final = r"(?:\w*balanc\w*|(?:\w+_)?(?:aux|lb)(?:_\w+)?|(?:load|router|moe)_loss)"
 _WEIGHS: Final = r"(?:weight|coeff?|coefficient|alpha|lambda|factor|scale|w)"
-NAMES: Final = re.compile(rf"(?!\w*z_loss){_BALANCES}_{_WEIGHS}|{_WEIGHS}_{_BALANCES}", re.IGNORECASE)
+_NAMES: Final = re.compile(rf"(?!\w*z_loss){_BALANCES}_{_WEIGHS}|{_WEIGHS}_{_BALANCES}", re.IGNORECASE)
 """`balance_weight`, `aux_loss_coef`, `lb_alpha`; no `aux_loss`, which sums begin with, and not that of the z-loss."""
 _GIVEN: Final = re.compile(r"(?<![\w.])(?P<name>[A-Za-z]\w*)\s*(?::\s*\w+\s*)?=\s*(?P<value>\d[^,;)\]}#]*)")
 _SET: Final = re.compile(r"\s*(?:\w+\.)*(?P<name>[A-Za-z]\w*)\s*[-+*]?=(?!=)\s*(?P<value>[^\d\s].*)")
-ENOUGH: Final = "0.01"
+_ENOUGH: Final = "0.01"
 """What papers and libraries weigh such a term by."""
 
 
@@ -30,12 +30,12 @@ def zero(process: Process) -> Mistake | None:
     found: dict[tuple[str, int], tuple[str, Location, str]] = {}
     values: set[bool] = set()
     for row in process.sites.records():
-        if row["role"] == "constant" and NAMES.fullmatch(str(row["own_name"] or row["name"])):
+        if row["role"] == "constant" and _NAMES.fullmatch(str(row["own_name"] or row["name"])):
             values.add(_is_zero(str(row["value"])))
             place = Location(row["file"], row["line"], row["function"] or "", row["source"] or "")
             found[place.file_line] = str(row["own_name"] or row["name"]), place, _edited(row)
     for one in recorded_text.matching(process, _GIVEN):
-        given = [match for match in _GIVEN.finditer(one.source.split("#")[0]) if NAMES.fullmatch(match["name"])]
+        given = [match for match in _GIVEN.finditer(one.source.split("#")[0]) if _NAMES.fullmatch(match["name"])]
         values.update(_is_zero(match["value"]) for match in given)
         if given and one.file_line not in found:
             found[one.file_line] = given[0]["name"], one, ""
@@ -45,19 +45,19 @@ def zero(process: Process) -> Mistake | None:
     if constants.is_on_the_command_line(process, name):
         return None
     fix = (
-        f"Set {name} in line {place.line} to about {ENOUGH}: it is 0, and by its name the weight of the balancing "
+        f"Set {name} in line {place.line} to about {_ENOUGH}: it is 0, and by its name the weight of the balancing "
         "loss, which then counts for nothing. Raise it until no expert gets nearly all tokens."
     )
-    return Mistake(place, fix, code or f"{name} = {ENOUGH}")
+    return Mistake(place, fix, code or f"{name} = {_ENOUGH}")
 
 
 def _is_computed(process: Process) -> bool:
     """Whether a line gives such a setting something else than a number, and than what another such setting holds."""
     for one in recorded_text.matching(process, _SET):
         given = _SET.match(one.source)
-        if given is not None and NAMES.fullmatch(given["name"]):
+        if given is not None and _NAMES.fullmatch(given["name"]):
             names = re.findall(r"[A-Za-z]\w*", given["value"].split("#")[0])
-            if not any(NAMES.fullmatch(name) for name in names):
+            if not any(_NAMES.fullmatch(name) for name in names):
                 return True
     return False
 
@@ -70,5 +70,5 @@ def _is_zero(value: str) -> bool:
 
 
 def _edited(row: dict[str, Any]) -> str:
-    edit = constants.edit_of(row, ENOUGH)
+    edit = constants.edit_of(row, _ENOUGH)
     return edit.added[0].strip().rstrip(",") if edit is not None else ""
