@@ -229,6 +229,12 @@ def test_a_region_holds_all_calls_of_the_model(make: Any) -> None:
             "lm = AutoModel.from_pretrained(path, torch_dtype=dtype)",
             "lm = AutoModel.from_pretrained(path, torch_dtype=",
         ),
+        (
+            "lm = AutoModel.from_pretrained(path, torch_dtype=torch.half).to(device)",
+            "lm = AutoModel.from_pretrained(path, torch_dtype=torch.float32).to(device)",
+        ),
+        ("lm = AutoModel.from_pretrained(path).to(device)", ""),  # its file says the type
+        ("model = model.to(torch.bfloat16)", "model = model.float()"),
         ("torch.set_default_dtype(torch.half)", "torch.set_default_dtype(torch.float32)"),
         ("model = model.to(device, dtype)", ""),  # which of the two is the type is not said
         ("a, b = first.half(), second.half()", ""),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
@@ -15,6 +17,7 @@ _FLOAT32: Final = "torch.float32"
 _SHORT: Final = ("bfloat16", "half")  # methods, and types as torch names them
 _TYPES: Final = (*_SHORT, "float16")
 _NAMED: Final = ("dtype", "torch_dtype")
+_NAMES_TYPE: Final = re.compile(r"(?<!device_)type|precision|float|half|bf16|fp16", re.IGNORECASE)
 
 
 def to_float32(process: Process, place: Location | None) -> str:
@@ -26,17 +29,18 @@ def to_float32(process: Process, place: Location | None) -> str:
     for call in own.parsed.calls(*_SHORT):
         if isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
             parts[call] = f"{own.parsed.operand(call.func.value)}.float()"
-    to = own.only_call("to")
-    if not parts and to is not None and isinstance(to.func, ast.Attribute) and len(to.args) == 1 and not to.keywords:
-        return _cast_alone(own, to, to.func)
     if not parts:
-        parts = dict.fromkeys(_types(own.parsed), _FLOAT32)
+        parts = _cast_alone(own) or dict.fromkeys(_types(own.parsed), _FLOAT32)
     return own.dedented(own.parsed.with_parts(parts)) if len(parts) == 1 else ""
 
 
-def _cast_alone(own: own_statement.OwnStatement, to: ast.Call, method: ast.Attribute) -> str:
-    """`x = x.to(config.dtype)`, whose only argument is the type: a device would not make 16-bit numbers of weights."""
-    return own.dedented(own.parsed.with_parts({to: f"{own.parsed.operand(method.value)}.float()"}))
+def _cast_alone(own: OwnStatement) -> dict[ast.expr, str]:
+    """`x = x.to(config.dtype)`, whose only argument is the type by what it is called, and not a device."""
+    to = own.only_call("to")
+    if to is None or not isinstance(to.func, ast.Attribute) or len(to.args) != 1 or to.keywords:
+        return {}
+    is_type = _NAMES_TYPE.search(parsed_line.name_of(to.args[0])) is not None
+    return {to: f"{own.parsed.operand(to.func.value)}.float()"} if is_type else {}
 
 
 def _types(parsed: parsed_line.ParsedLine) -> list[ast.expr]:
