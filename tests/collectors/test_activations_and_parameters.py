@@ -154,6 +154,15 @@ def test_the_lines_around_a_layer_that_was_given_nan(collect: Collect) -> None:
     ]
 
 
+def test_the_lines_around_a_function_that_was_given_nan(collect: Collect) -> None:
+    (process,) = collected(collect, "squashed", *EVERY).run.processes
+    sites = [row for row in process.sites.records() if row["role"] in ("broken-forward", "powers")]
+    assert [(row["role"], row["function"], row["name"]) for row in sites[:2]] == [
+        ("broken-forward", "forward", "ReLU after 0.proj"),
+        ("powers", "forward", "ReLU after 0.proj"),
+    ]
+
+
 def test_odd_models_are_survived(collect: Collect) -> None:
     (process,) = collected(collect, "unusual", *EVERY).run.processes
     modules = {row["module"] for row in rows(process, "activations")}

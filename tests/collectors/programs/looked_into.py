@@ -162,4 +162,23 @@ def given():
     train(model, optimizer, 3, 1e25 * X)
 
 
+def squashed():
+    """NaN that a block of the script's own makes between a layer and the function which it calls next."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = nn.Linear(12, 6)
+
+        def forward(self, x):
+            projected = self.proj(x)
+            centred = projected.square() - projected.square()
+            return F.relu(centred)
+
+    model = nn.Sequential(Block(), nn.Linear(6, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    train(model, optimizer, 3)
+    train(model, optimizer, 3, 1e25 * X)
+
+
 globals()[sys.argv[1]]()

@@ -33,6 +33,7 @@ MAX_MODULES = 256  # of one forward: of larger models every so many-th, but all 
 MAX_ALERTS = 20  # forwards watched because the loss was out of the ordinary
 MAX_ROWS = 100_000
 MAX_BROKEN = 4  # modules
+AFTER = " after "  # in the name of a function that was called behind a module
 FINITE, NAN, INFINITE, MINUS_INFINITE = 0, 1, 2, 3
 PER_MODULE = 7  # numbers that are read back for each
 Row = dict[str, Any]
@@ -109,7 +110,8 @@ class Activations(Signal):
         classes = {str(row["module"]): kinds[row["order"]] for row in rows if is_of(kinds.get(row["order"]), row)}
         holders = [name]
         while holders[-1] and first["nonfinite"] == NAN:  # what a library's layer made NaN of was given to it
-            holders.append(holders[-1].rpartition(".")[0])
+            called = holders[-1].rpartition(AFTER)[2]  # of a function: the module before, beside which it is called
+            holders.append(called.rpartition(".")[0])
         for kind in (classes[one] for one in holders if one in classes):
             if definitions.forward_of(kind, name, self.program.sites):
                 break
@@ -237,7 +239,7 @@ class _Forward(ModuleWatch):
             if is_plain(self._torch, result) and result.numel() and may_compute(self._torch):
                 self._measure(before.module, result, kind in RELUS)
                 place = {key: before.row[key] for key in ("time", "step", "alert", "order")}
-                about = {"module": f"{kind} after {before.name}", "kind": kind, "elements": result.numel()}
+                about = {"module": f"{kind}{AFTER}{before.name}", "kind": kind, "elements": result.numel()}
                 self._rows.append(place | about | {"dtype": str(result.dtype).removeprefix("torch.")})
 
     def _sample_gate_parameters(self, root: Any, output: Any) -> None:
