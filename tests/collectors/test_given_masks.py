@@ -32,6 +32,13 @@ def loss(model: Any, batch: Any) -> Any:
     return model(batch["input_ids"], attention_mask=batch["attention_mask"], labels=labels).loss
 
 
+def loss_of_several_lines(model: Any, batch: Any, labels: Any) -> Any:
+    return model(
+        input_ids=batch["input_ids"],
+        labels=labels,
+    ).loss
+
+
 def below(function: Any, lines: list[int]) -> list[int]:
     return [line - function.__code__.co_firstlineno for line in lines]
 
@@ -42,3 +49,4 @@ def test_lines_that_give_masks_and_labels() -> None:
     assert below(at_once, given_masks.labels(at_once.__code__)) == [1]
     assert below(apart, given_masks.labels(apart.__code__)) == [4]
     assert given_masks.labels(loss.__code__) == [], "an argument of the model makes no labels"
+    assert given_masks.labels(loss_of_several_lines.__code__) == [], "the same, on a line of its own"
