@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from tests.fork_server.client import FRAMEWORKS, TRAININGS
 from tracelyze.analyzers.engine import diagnose
 from tracelyze.analyzers.recorded.run import Process
+from tracelyze.collectors.program.call_sites import Sites
+from tracelyze.collectors.program.lines import definitions
 
 from .conftest import Collect, needs
 
@@ -187,6 +190,13 @@ def test_the_factor_of_a_schedule_that_a_function_computes(recorded: Callable[[s
     (place,) = recorded(source).locations("rates")
     assert (place.line, place.function) == (_line(source, "factor"), "factor")
     assert not recorded(HEAD + VANISHING_RATE).locations("rates"), "a lambda stands where the scheduler is made"
+
+
+@pytest.mark.parametrize("held", [None, 0.5, lambda step: 1.0, "linear"])
+def test_what_a_scheduler_of_the_scripts_own_may_call_its_factors(held: object) -> None:
+    rows: list[dict[str, object]] = []
+    definitions.factors(SimpleNamespace(lr_lambdas=held), Sites(rows.append))
+    assert not rows
 
 
 def test_a_finding_names_the_line_to_change_and_where_the_harm_was_seen(collect: Collect, tmp_path: Path) -> None:

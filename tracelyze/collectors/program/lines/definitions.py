@@ -53,7 +53,8 @@ def forward_of(kind: type, module: str, sites: Sites) -> bool:
 def factors(scheduler: Any, sites: Sites) -> None:
     """Note the functions of the script's own by which a LambdaLR multiplies its rates; a lambda stands where the
     scheduler is made."""
-    for one in getattr(scheduler, "lr_lambdas", ()):
+    given = getattr(scheduler, "lr_lambdas", ())  # an attribute of torch's; a scheduler of the script's may hold others
+    for one in given if type(given) in (list, tuple) else ():
         code = code_of(one)
         if code is not None and code.co_name != "<lambda>":
             sites.at("rates", code, _line_of(code))
