@@ -121,7 +121,8 @@ class CallsPastModules(Signal):
             return
         self._reported.add(name)
         hooks = [*owner._forward_pre_hooks.values(), *owner._forward_hooks.values()]
-        text = ", ".join(map(_own_hook, hooks)) if len(hooks) <= MAX_HOOKS and all(map(_own_hook, hooks)) else ""
+        names = [_own_hook(hook) for hook in hooks[: MAX_HOOKS + 1]]
+        text = ", ".join(names) if len(names) <= MAX_HOOKS and all(names) else ""
         self._report("direct-forward", name, text, caller.f_code.co_filename, caller.f_lineno, float(len(hooks)))
 
     def _report(self, kind: str, name: str, text: str, filename: str, line: int, value: float | None = None) -> None:

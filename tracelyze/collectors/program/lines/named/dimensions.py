@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line
+from tracelyze.collectors.program.lines.instructions import TAKES, by_line
 
 _NUMBERS: Final = frozenset({"ndim", "dim"})  # len(p.shape) is the same
 
@@ -16,7 +16,7 @@ def decided(code: CodeType) -> list[int]:
     found: set[int] = set()
     compared = 0  # the latest line that compares
     for line, one in by_line(code):
-        if one.opname in TAKES or one.opname in METHODS:
+        if one.opname in TAKES:
             taken.setdefault(line, set()).add(str(one.argval))
         elif one.opname == "COMPARE_OP":
             compared = line
