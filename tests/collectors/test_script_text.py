@@ -441,7 +441,10 @@ def test_steps_that_change_what_may_be_a_copy(text: str, found: bool) -> None:
         ("if p.dim() == 2: p.add_(update)", True),
         ("if len(p.shape) < 2: continue", True),
         ("if p.shape[0] > p.shape[1]: update = update.T", False),
+        ("if len(p.grad.shape) > 1 and ratio: continue", True),
         ("if len(group) > 2: continue", False),
+        ("if len(group) > 2 and p.shape[0] > ratio: continue", False),
+        ("if self.dim == 2: continue", False),
         ("update = update.view(-1) if ratio else update.sum(p.ndim - 1)", False),
     ],
 )
