@@ -267,7 +267,7 @@ NO_GRADIENT: Final = (
         lines=("layers = [nn.Linear(inputs, width), nn.Sigmoid()]",),
         fast=True,
     ),
-    faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("loss.backward()",)),
+    faulty("one_shard_mislabelled", "loss-spikes", extras=("gradient-spikes",), lines=("values, label = read(",)),
     faulty("biases_too_low", "dead-relu", consequences=STUCK, lines=("nn.init.constant_(layer.bias, -3.0)",)),
     faulty(
         "weights_initialised_below_zero",
@@ -332,7 +332,7 @@ NO_GRADIENT: Final = (
         lines=("embedded = embedded.detach()",),
         fast=True,
     ),
-    pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("self.optimizer = ",)),
+    pair("two_tower", "layers-in-forward", "frozen-parameters", consequences=STUCK, lines=("loss.backward()",)),
 )
 
 COMPILING: Final = (
@@ -975,7 +975,7 @@ END_OF_RUN: Final = (
         "crash_state_of_last_batch",
         "crash",
         exit_code=1,
-        lines=("return self.fc(self.gru(x, self.h0)[0][:, -1]).squeeze(1)",),
+        lines=("loader = DataLoader(", "return self.fc(self.gru(x, self.h0)[0][:, -1]).squeeze(1)"),
     ),
     faulty("crash_worker_bad_record", "crash", exit_code=1, lines=("float(field)",), fast=True),
     faulty("crash_rebound_weight", "crash", exit_code=1, lines=("weight = weight - 0.1 * weight.grad",)),

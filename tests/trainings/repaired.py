@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dataclasses
+import re
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,9 @@ def passed_off(training: Training, finding: dict[str, Any]) -> list[str]:
     first = code.split("\n")[0]
     said = first.removeprefix(unknown_names.NOTE).split(", ") if first.startswith(unknown_names.NOTE) else []
     known = names_at(source, place["line"])
+    stands = re.fullmatch(r"# line (\d+)", first)  # which the example is for, if not for the one that is marked
+    if stands is not None:
+        known |= names_at(source, int(stands[1]))
     seen_at = finding["seen_at"]
     seen_here = seen_at is not None and Path(seen_at["file"]).name == training.script.name
     if seen_here and unknown_names.make_one_call(code, seen_at["source"]):
