@@ -805,6 +805,7 @@ def test_what_is_said_of_the_losses_around_a_broken_batch(make) -> None:
         (("0", "1"), "for batch in loader:", "dataset[at][0]"),
         (("image", "label"), "for batch in loader:", 'dataset[at]["image"]'),
         (("image", "label"), "trainer.train()", 'dataset[at]["image"]'),
+        (("0",), "trainer.train()", "torch.isfinite(inputs)"),  # a tensor, or a tuple of one
     ],
 )
 def test_samples_are_left_out_of_what_the_loop_names(make, fields: tuple[str, ...], loop: str, shown: str) -> None:

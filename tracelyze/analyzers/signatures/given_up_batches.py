@@ -145,12 +145,14 @@ def finding(process: Process, found: GivenUp, rule: str, limits: Limits) -> Find
 
 def left_out(process: Process, loop: Location | None, row: Row) -> str:
     """Samples with NaN or Inf left out of what the loop over the loader names, if that is inputs and targets; of the
-    dataset, where the loop is a trainer's or names a batch of several fields. `row`: of the batch that held them."""
+    dataset, where the loop is a trainer's or names a batch of several fields. `row`: of the batch that held them. What
+    is known by "0" alone may be a tensor as well as the only entry of a tuple."""
     names, loader = _named(loop), loader_of(process, row)
     fields = {one["field"] for one in process.tables["batches"].records() if one["loader"] == row["loader"]}
-    field, whole = str(row["field"]), len(names) < 2 and (len(fields) > 1 or not str(row["field"]).isdigit())
+    field = str(row["field"])
+    has_fields = "." not in field and (len(fields) > 1 or not field.isdigit())
     has_no_loop = bool(trainer_examples.trainer_of(process)[0])
-    if loader is not None and not loader.get("iterable") and "." not in field and (whole or has_no_loop):
+    if loader is not None and not loader.get("iterable") and has_fields and (len(names) < 2 or has_no_loop):
         return _WITHOUT_THEM.format(key=field if field.isdigit() else json.dumps(field))
     names = names or ["inputs", "targets"]
     code = _LEFT_OUT.format(inputs=names[0])
