@@ -64,19 +64,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             summary=(
                 f"{bad} of {plural(count, 'validation pass')} changed running means and variances ({updates:,} "
                 f"updates), first after step {begin:,}. "
-                + (
-                    f"The model itself was in eval mode, but line {back.line} puts part of it back into train mode. "
-                    if back
-                    else f"The model itself was in eval mode, but the call in line {always.line} does not ask for its "
-                    "mode. "
-                    if always
-                    else "The model itself was in eval mode, but a part of it was in train mode, or calls batch_norm "
-                    "with training=True. "
-                    if in_eval
-                    else SAMPLED.format(by=f", by line {whole.line}" if whole else "")
-                    if sampled
-                    else ""
-                )
+                + (SAMPLED.format(by=f", by line {whole.line}" if whole else "") if sampled else "")
+                + (_although_in_eval_mode(back, always) if in_eval else "")
                 + "Validation data are normalised by their own batch statistics, leak into what the model stores, and "
                 "change the next validation."
             ),
@@ -95,6 +84,18 @@ def check(process: Process, limits: Limits) -> Outcome:
             false_alarm="Statistics that are re-estimated on purpose, for another domain.",
         )
     ]
+
+
+def _although_in_eval_mode(back: Location | None, always: Location | None) -> str:
+    """What normalises by batches in a model that was in eval mode, by the line that is to be changed."""
+    if back:
+        return f"The model itself was in eval mode, but line {back.line} puts part of it back into train mode. "
+    if always:
+        return f"The model itself was in eval mode, but the call in line {always.line} does not ask for its mode. "
+    return (
+        "The model itself was in eval mode, but a part of it was in train mode, or calls batch_norm with "
+        "training=True. "
+    )
 
 
 def _dropouts_alone(whole: Location | None) -> str:
