@@ -194,6 +194,13 @@ def test_scaled_values_that_nothing_reads(make: Any) -> None:
     assert number(remedy.place) == 4
     assert "Take train_scaled in line 4: line 1 scales train[COLUMNS] into it" in remedy.fix
     assert remedy.code == "train_set = to_dataset(train_scaled, train.rent)\nval_set = to_dataset(val_scaled, val.rent)"
+    assert remedy.fix.endswith("The same goes for line 5.")
+    more = around | {"site": 6, "line": 6, "role": "raw", "source": "plot(train[COLUMNS])"}
+    three = unread.remedy(make.process(sites=[*sites, more]))
+    assert three is not None
+    assert three.fix.endswith("The same goes for lines 5 and 6.")
+    longer = sites[0] | {"source": "scaled = scaler.transform(x)"}, sites[2] | {"source": "fit(x_max)"}
+    assert unread.remedy(make.process(sites=[one | {"excerpt": None} for one in longer])) is None
     elsewhere = [sites[0], sites[2] | {"function": "other"}]
     assert unread.remedy(make.process(sites=elsewhere)) is None
     assert unread.remedy(make.process(sites=sites[:2])) is None, "the values as they were go unused as well"

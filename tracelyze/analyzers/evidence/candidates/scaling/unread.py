@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -26,16 +28,22 @@ def remedy(process: Process) -> Remedy | None:
         return None
     named = {one.line: found for one in scaled.values() if (found := _named(own_statement.at(process, one)))}
     lines = [_with_scaled(own_statement.at(process, one), list(named.values())) for one in taken]
-    first = next(((number, one) for number, one in sorted(named.items()) if one[1] in place.source), None)
+    first = next(((number, one) for number, one in sorted(named.items()) if _is_read(one[1], place.source)), None)
     if first is None:
         return None
     number, (name, before) = first
+    others = [str(one.line) for one in taken[1:]]
     fix = (
         f"Take {name} in line {place.line}: line {number} scales {before} into it, and no line computes with the "
         f"result. Line {place.line} takes {before} as it was."
-        + "".join(f" The same goes for line {one.line}." for one in taken[1:2])
+        + (f" The same goes for line{'s' * (len(others) > 1)} {listed(others, most=4)}." if others else "")
     )
     return Remedy(fix, "\n".join(text for text in lines if text), place)
+
+
+def _is_read(name: str, source: str) -> bool:
+    """Whether a line reads what goes by this name, and not by a longer one."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", source) is not None
 
 
 def _named(own: OwnStatement | None) -> tuple[str, str] | None:
