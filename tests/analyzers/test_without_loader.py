@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers.computed.optimization.style import acts
+from tracelyze.analyzers.evidence.datasets import lone_rows
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
 
@@ -409,6 +410,21 @@ def test_a_collate_fn_that_takes_the_first_sample_alone(make, source, severity, 
     process = make.process(loaders=loaders, more={"batches": fields("1x4"), "sites": [line]})
     finding = make.check("batch-dimension-mismatch", process)[2]
     assert (finding.severity, finding.confidence, finding.location.line) == (severity, confidence, 12)
+
+
+@pytest.mark.parametrize(
+    ("source", "changed"),
+    [
+        ('site = torch.tensor([samples[0]["site"]])', 'site = torch.tensor([sample["site"] for sample in samples])'),
+        ('site = vectors[samples[0]["site"]]', None),  # looked up, and no list
+        ("pair = [samples[0].x], [samples[0].y]", None),
+    ],
+)
+def test_a_list_of_the_first_sample_is_made_one_of_all(make, source: str, changed: str | None) -> None:
+    line = {"site": 5, "role": "collate", "file": "data.py", "line": 12, "function": "collate", "source": source}
+    process = make.process(sites=[line | {"excerpt": f"    {source}", "excerpt_line": 12}])
+    edit = lone_rows.of_all(process, process.site(5))
+    assert (edit.added if edit else None) == ([f"    {changed}"] if changed else None)
 
 
 ONE_ROW = {"loaders": [{"loader": 0, "batch_size": 16, "collated_by": 30}]}

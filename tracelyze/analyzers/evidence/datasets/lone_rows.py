@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOOP: Final = re.compile(r"\s*for (?P<sample>\w+) in \w+:\s*(?:#|$)")
 _HEAD: Final = re.compile(r"\s*(?P<head>for (?P<set>[\w, ()]+) in (?:\w+|enumerate\(\w+\))):\s*(?:#|$)")
-_FIRST_ALONE: Final = re.compile(r"""\[(?P<samples>\w+)\[0\](?P<part>(?:\[["']?\w+["']?\]|\.\w+)*)\]""")
+_FIRST_ALONE: Final = re.compile(r"""(?<![\w\])])\[(?P<samples>\w+)\[0\](?P<part>(?:\[["']?\w+["']?\]|\.\w+)*)\]""")
 
 
 class BelowLoop(NamedTuple):
