@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SOFTMAXES: Final = ("softmax", "log_softmax", "Softmax", "LogSoftmax")
 _INDICES: Final = ("randint", "randperm", "arange", "choice", "permutation", "integers", "range")
-_COMPILES: Final = re.compile(r"\btorch\.compile\b(?!\w)")
+_COMPILES: Final = re.compile(r"\btorch\.compile\b")
 _DECORATES: Final = re.compile(r"@torch\.compile(?:\(\))?")
 _MOST: Final = 4  # terms that a line can show
 
