@@ -98,12 +98,16 @@ def test_an_iterator_that_another_function_makes(make, made: str, line: int | No
     sites = sites_of(script, exhausted="for x, y in batches:", loader=made)
     for row in sites:
         row["function"] = "train_one_epoch" if row["line"] < 6 else "main"
-    process = make.process(sites=sites)
-    asked = process.site(next(row["site"] for row in sites if row["role"] == "exhausted"))
+    at = {row["role"]: row["site"] for row in sites}
+    feeding = {"loader": 1, "site": at["loader"]}
+    process = make.process(make.steps() | {"loader": [1] * 400}, sites=sites, loaders=[feeding])
+    asked = process.site(at["exhausted"])
     found = own_iterators.made_at(process, asked)
     assert (found and found.line) == line
     edit = own_iterators.loader_in_its_place(process, asked)
     assert (edit and edit.added) == (in_its_place and [f"    {in_its_place}"])
+    other = make.process(make.steps() | {"loader": [0] * 400}, sites=sites, loaders=[feeding])
+    assert own_iterators.made_at(other, asked) is None, "the iterator of a loader that feeds no step"
 
 
 @pytest.mark.parametrize(

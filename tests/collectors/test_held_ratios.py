@@ -190,6 +190,21 @@ def only_logged() -> Any:
     return read(-(adv * law.log_prob(action)).mean(), sys._getframe()), ratio
 
 
+def on_another_device() -> Any:
+    """A ratio that a variable holds elsewhere, and that is none of what this loss weighs."""
+    law, action, adv = Categorical(logits=HEAD(torch.randn(B, T, H))), torch.randint(0, A, (B, T)), torch.randn(B, T)
+    new, old = (torch.ones(B, T, device="meta", requires_grad=one) for one in (True, False))
+    ratio = (new * 2 - old).exp()
+    rho = ratio.detach()
+    return read(-(adv * law.log_prob(action)).mean(), sys._getframe()), old, rho
+
+
 @pytest.mark.parametrize("loss", [no_weight, of_advantages, of_a_reference, of_no_policy, only_logged])
 def test_what_is_no_such_weight(loss: Any) -> None:
     assert loss()[0] is None
+
+
+def test_a_ratio_on_another_device_is_none_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A meta tensor stands for one on another device: it is not plain, as that one would be."""
+    monkeypatch.setattr(held_ratios, "is_plain", lambda _, one: isinstance(one, torch.Tensor))
+    assert on_another_device()[0] is None

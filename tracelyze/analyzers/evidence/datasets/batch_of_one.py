@@ -83,8 +83,8 @@ def ending(process: Process, row: int | None = None) -> Ending | None:
     diff = loader_arguments.with_arguments(process, place, {"drop_last": "True"})
     dropped = loader_arguments.example(process, loader, {"drop_last": "True"}) if place is not None else _LOADER
     return Ending(
-        "The last batch of a pass holds a single sample: a deviation within it is 0 / 0 where it is divided by n - 1, as "
-        "torch's std() and var() are.",
+        "The last batch of a pass holds a single sample: a deviation within it is 0 / 0 where it is divided by n - 1, "
+        "as torch's std() and var() are.",
         FIX,
         f"{_UNBIASED}\n{dropped}  # or this, in place of it",
         place if diff is not None else None,

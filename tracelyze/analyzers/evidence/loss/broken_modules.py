@@ -67,7 +67,7 @@ def is_loss(row: Row, rows: list[Row]) -> bool:
     """Whether it is the one number that a model puts out, of modules that were all finite: the loss that it computes
     itself, which has a rule of its own."""
     inside = f"{row['module']}." if row["module"] else ""
-    return row["elements"] == 1 and any(one is not row and one["module"].startswith(inside) for one in rows)
+    return row["elements"] == 1 and any(one is not row and str(one["module"] or "").startswith(inside) for one in rows)
 
 
 def remedy(root: Row) -> tuple[str, str]:

@@ -40,7 +40,8 @@ def ratio(torch: Any, root: Any, frame: FrameType | None) -> Ratio | None:
     trained = next((one for _, one in tensors if one.requires_grad and one.grad_fn in found.nodes), None)
     # Where the loss computes its log-probabilities anew, what the ratio was made of has no variable; the ratio has.
     trained = _made_apart(tensors) if trained is None else trained
-    if trained is None or not ratios.fits(found.weights[-1].shape, trained.shape):
+    constant = found.weights[-1]
+    if trained is None or trained.device != constant.device or not ratios.fits(constant.shape, trained.shape):
         return None
     alike = [(name, one) for name, one in tensors if one is not trained and _as(one, trained)]
     kept = [one for name, one in alike if not one.requires_grad and not REFERENCE.search(name)][:MAX_KEPT]
@@ -75,7 +76,7 @@ def _expected(torch: Any, trained: Any, kept: list[Any]) -> Any:
 
 def _ratio(torch: Any, found: Weighed, trained: Any, expected: Any, weights: list[Any]) -> Ratio | None:
     """The first of the expected ratios that a weight is made of."""
-    constants = tuple(_some(one, trained) for one in found.weights if ratios.fits(one.shape, trained.shape))
+    constants = tuple(_some(one, trained) for one in found.weights if _is_beside(one, trained))
     counts = torch.stack([one != 0 for one in constants]).all(0)
     same = torch.stack([_is_made_of(_some(one, trained), expected, counts) for one in weights]).any(0)
     first = expected.index_select(0, same.float().argmax().reshape(1))[0]  # a plain index would wait for the device
@@ -92,6 +93,10 @@ def _is_made_of(weight: Any, expected: Any, counts: Any) -> Any:
     uncut, several = (near & away).sum(1), away.sum(1)
     whole = (near & counts).sum(1) >= ALL * counts.sum()
     return ((several > 0) & (uncut >= FEW * several)) | ((several == 0) & whole & counts.any())
+
+
+def _is_beside(weight: Any, trained: Any) -> bool:
+    return bool(weight.device == trained.device) and ratios.fits(weight.shape, trained.shape)
 
 
 def _divided(found: Weighed, advantages: list[Any]) -> list[Any]:

@@ -6,14 +6,14 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
-_BY_HAND: Final = r"\biter\s*\("
+_BY_HAND: Final = re.compile(r"\biter\s*\(")
 _ASKED: Final = re.compile(r"\bnext\s*\(")
 _MOVED: Final = "...  # the line that makes it, moved from above"
 
@@ -39,10 +39,10 @@ def made_anew(process: Process, asked: Location | None) -> str:
 
 
 def made_at(process: Process, asked: Location | None) -> Location | None:
-    """The line that makes the iterator of this `for`: the only one of its function that assigns the name, else the only
-    one of the script that asks a loader for an iterator by hand."""
+    """The line that makes the iterator of this `for`: the only one of its function that assigns the name, else the one
+    that asks the loader of the training for an iterator by hand."""
     loop = _loop(asked)
-    return (_assigned(process, loop) or script_lines.only(process, "loader", _BY_HAND)) if loop else None
+    return (_assigned(process, loop) or _asked_by_hand(process)) if loop else None
 
 
 def loader_in_its_place(process: Process, asked: Location | None) -> Diff | None:
@@ -60,6 +60,11 @@ def loader_in_its_place(process: Process, asked: Location | None) -> Diff | None
     if any(_ASKED.search(line) for line in lines):
         return None
     return own.changed(own.parsed.with_parts({call: own.parsed.text_of(call.args[0])}))
+
+
+def _asked_by_hand(process: Process) -> Location | None:
+    place = process.site(process.longest.loader.get("site")) if process.optimizations else None
+    return place if place is not None and _BY_HAND.search(place.source) else None
 
 
 def _loop(asked: Location | None) -> _Loop | None:
