@@ -367,10 +367,10 @@ def test_packages_beside_their_metadata_are_libraries(collect: Collect, tmp_path
     assert {site.file.rsplit("/", 1)[-1] for site in process.locations("backward")} == {"train.py"}
 
 
-def test_modules_of_the_script_are_known_again_by_their_name_and_identity(
+def test_modules_of_libraries_are_known_again_by_their_name_and_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library's are not among them; one that takes another's name is, and so is one that gets its file late."""
+    """They are not among those of the script; one that takes the name of another is, or that gets its file late."""
 
     def module(name: str, file: str | None) -> types.ModuleType:
         made = types.ModuleType(name)
@@ -396,3 +396,12 @@ def test_an_instruction_without_a_line_counts_as_the_first_line_of_its_function(
     code = compile("\n\ndef train():\n    pass\n", "train.py", "exec").co_consts[0]
     frame = types.SimpleNamespace(f_lineno=None, f_code=code)
     assert line_of(frame) == 3  # type: ignore[arg-type]
+
+
+def test_a_module_of_the_script_is_asked_for_its_file_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is made anew under the same name may stand where the one before it stood in memory."""
+    module = types.ModuleType("made_anew")
+    monkeypatch.setitem(sys.modules, "made_anew", module)
+    for file in ("/home/me/first.py", "/home/me/second.py"):
+        module.__file__ = file
+        assert [name for name, one in script_modules() if one is module] == [file]

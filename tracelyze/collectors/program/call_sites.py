@@ -162,18 +162,19 @@ def script_modules() -> list[tuple[str, Any]]:
     """
     found: list[tuple[str, Any]] = []
     for name, module in list(sys.modules.items()):
-        known = _files.get(name)
-        if known is None or known[0] != id(module):
-            file = attributes(module).get("__file__")
-            if type(file) is not str:
-                continue  # It may get one.
-            known = _files[name] = id(module), None if is_library(file) else file
-        if known[1] is not None:
-            found.append((known[1], module))
+        if _library_modules.get(name) == id(module):
+            continue
+        file = attributes(module).get("__file__")
+        if type(file) is not str:
+            continue  # It may get one.
+        if is_library(file):
+            _library_modules[name] = id(module)
+        else:
+            found.append((file, module))
     return found
 
 
-_files: dict[str, tuple[int, str | None]] = {}  # by name: a module's identity, and its file unless it is a library's
+_library_modules: dict[str, int] = {}  # their identities by name
 
 
 def line_of(frame: FrameType) -> int:
