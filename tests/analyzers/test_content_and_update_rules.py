@@ -194,6 +194,16 @@ def test_the_module_that_breaks_first_is_named(make) -> None:
     assert "float16" in finding.summary
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_table_of_embeddings_is_given_no_numbers(make, dtype: str) -> None:
+    """What it puts out stands in its weight; ids are finite, and neither products nor other precision matter."""
+    looks = [row | {"kind": "Embedding", "dtype": dtype} for row in forward(100, "embed", kind=1)]
+    process = make.process(broken_at(make, 100), more={"activations": looks})
+    finding = make.check("nonfinite-activations", process)[2]
+    assert "only looks up rows of its weight" in finding.fix
+    assert "given" not in finding.fix
+
+
 def in_the_forward(*lines: str) -> list[dict[str, Any]]:
     """Sites of the forward of the module attention: where it begins, and these lines of it."""
     source = ["    def forward(self, x):", *(f"        {line}" for line in lines)]

@@ -54,6 +54,22 @@ def test_frozen_parameters(make, reach: list[dict[str, Any]], ran: list[dict[str
 
 
 @pytest.mark.parametrize(
+    ("names", "count", "title"),
+    [
+        ("a tensor [3, 4]", 1, "a tensor [3, 4] is in no optimizer and never trains"),
+        ("a tensor [3, 4], a tensor [5]", 2, "a tensor [3, 4] and a tensor [5] are in no optimizer and never train"),
+        ("head.weight, head.bias", 2, "head.weight and head.bias are in no optimizer and never train"),
+        ("a tensor [3, 4]", 2, "2 tensors with gradients are in no optimizer and never train"),
+        ("", 1, "1 tensor with gradients is in no optimizer and never trains"),
+    ],
+)
+def test_a_title_names_one_or_two_tensors(make, names: str, count: int, title: str) -> None:
+    """A comma within a shape parts no names."""
+    process = make.process(more={"reach": [ALL, FREE | {"names": names, "missed": count}], "activations": RAN})
+    assert make.check("frozen-parameters", process)[2].title == title
+
+
+@pytest.mark.parametrize(
     ("made", "names", "more", "later"),
     [
         ("self.opt = torch.optim.Adam(model.parameters(), lr=lr)", "heads.b.weight, heads.b.bias", {}, True),

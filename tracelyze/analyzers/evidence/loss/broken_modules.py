@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 WHAT: Final = {1: "NaN", 2: "Inf"}
-_MULTIPLIES: Final = re.compile(r"(?:Lazy)?(?:Linear|Bilinear|Conv(?:Transpose)?[123]d)$|Embedding(?:Bag)?$")
+_MULTIPLIES: Final = re.compile(r"(?:Lazy)?(?:Linear|Bilinear|Conv(?:Transpose)?[123]d)$")
+_LOOKS_UP: Final = re.compile(r"Embedding(?:Bag)?$")
 _IN_HALF: Final = (
     "Compute this module in float32 or bfloat16, or scale what goes into it (normalisation, smaller initial weights)."
 )
@@ -27,6 +28,11 @@ _GIVEN: Final = (
     "division, a logarithm or a root there is to be kept away from zero."
 )
 _GIVEN_CODE: Final = "assert torch.isfinite(x).all()  # x: what this module is given"
+_LOOKED_UP: Final = (
+    "This module only looks up rows of its weight, so one of them is not finite. Look at what writes into the weight: "
+    "its initialisation, a row that is copied or averaged into it, a checkpoint."
+)
+_LOOKED_UP_CODE: Final = "assert torch.isfinite(module.weight).all()  # below each line that writes into the weight"
 _COMPUTES: Final = (
     "Check what this module divides by or takes a logarithm or root of, and keep it away from zero; normalise its "
     "input."
@@ -72,6 +78,8 @@ def is_loss(row: Row, rows: list[Row]) -> bool:
 
 def remedy(root: Row) -> tuple[str, str]:
     """What to do about the first module that is not finite, and an example."""
+    if _LOOKS_UP.match(str(root["kind"])):
+        return _LOOKED_UP, _LOOKED_UP_CODE
     if root["dtype"] == "float16" and was_given(root):
         return _GIVEN_IN_HALF, _GIVEN_CODE
     if root["dtype"] == "float16":

@@ -81,7 +81,7 @@ NAMED: Final = 45
 
 def _title(names: str, count: int) -> str:
     """Names one or two tensors, counts more of them."""
-    known = [name for name in names.split(", ") if name]
+    known = _tensors(names)
     named = len(known) == count <= 2 and len(names) <= NAMED
     who = " and ".join(known) if named else f"{plural(count, 'tensor')} with gradients"
     return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
