@@ -759,6 +759,16 @@ def test_train_in_eval_mode_from_the_start_may_be_meant(make) -> None:
     assert make.check("train-in-eval-mode", make.process(partly))[0] == "passed"
 
 
+def test_a_part_at_rest_from_the_first_step_on_loses_nothing_by_a_validation(make) -> None:
+    """Only a new head trains, which has no mode; a validation that forgets train() then changes nothing."""
+    frozen = [{"model": 0, "name": "ResNet", "sensitive": "BatchNorm2d x20"}]
+    modes = {"model_in_train": [index < 40 for index in range(COUNT)]}
+    resting = make.steps() | modes | {"modules_in_train": [0] * COUNT}
+    assert make.check("train-in-eval-mode", make.process(resting, models=frozen))[0] == "passed"
+    trained = make.steps() | modes | {"modules_in_train": [20 * (index < 40) for index in range(COUNT)]}
+    assert make.check("train-in-eval-mode", make.process(trained, models=frozen))[2].confidence == "certain"
+
+
 def test_eval_with_grad_counts_the_forwards_of_all_passes(make) -> None:
     whole_sets = {"grad_mode": [2] * 9, "forwards": [1] * 9, "after_step": list(range(9, 90, 9)), "loader": [1] * 9}
     _, _, finding = make.check("eval-with-grad", make.process(evals=make.evals(9) | whole_sets))

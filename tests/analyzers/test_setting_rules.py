@@ -796,3 +796,30 @@ def test_batchnorm_of_one_sample_that_fails_in_validation(make, validation, size
     evals = make.evals() | {"loss": validation, "model_in_train": [in_train] * 4, "loss_is_whole": [True] * 4}
     models = [{"model": 0, "name": "Net", "sensitive": "BatchNorm2d x3"}]
     assert make.check("batchnorm-small-batch", make.process(steps, models=models, evals=evals))[0] == status
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_an_optimizer_of_a_part_that_another_one_replaced(make, above: bool) -> None:
+    """All that it holds belongs to no module any more: the line that puts the new part in is the one to change."""
+    made = {"site": 90, "file": "train.py", "line": 30 if above else 50, "function": "main", "role": "optimizer"}
+    made |= {"source": "opt = torch.optim.AdamW(model.head.parameters())"}
+    put_in = {"site": 91, "file": "train.py", "line": 40, "function": "main", "role": "part-text"}
+    put_in |= {"source": "model.head = nn.Linear(model.dim, 5)"}
+    old = ALL | {"held": 2, "missed": 2, "names": "a tensor [6, 432], a tensor [6]"}
+    new = FREE | {"held": 2, "missed": 2, "missed_elements": 4330, "names": "head.weight, head.bias"}
+    optimizers = [{"optimizer": 0, "name": "AdamW", "device": "cpu", "made_at": 90}]
+
+    def zero(reach: list[dict[str, Any]]) -> Any:
+        steps = make.steps() | {"grads_none": [8] * COUNT}
+        more = {"reach": reach, "activations": RAN}
+        process = make.process(steps, sites=[made, put_in], optimizers=optimizers, more=more)
+        orphans = make.check("frozen-parameters", process)[2]
+        return make.check("zero-gradients", process)[2], orphans
+
+    dead, orphans = zero([old, new])
+    assert "Line 40 puts model.head into the model" in dead.summary
+    assert (dead.location.line, orphans.location.line, orphans.severity) == (40, 40, "warning")
+    assert f"{'opt' if above else 'optimizer'}.add_param_group" in dead.fix_code
+    assert ("(line 30)" in dead.fix) == above
+    for reach in ([old | {"names": "head.weight, head.bias"}, new], [old, new | {"names": "neck.weight"}]):
+        assert "cut off from these parameters" in zero(reach)[0].summary

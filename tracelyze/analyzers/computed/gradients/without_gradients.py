@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tracelyze.analyzers import statistics
+from tracelyze.analyzers.computed.gradients.trainable import replaced_part
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Passed, Skipped
@@ -87,6 +88,9 @@ class Stretch:
                     f"Line {anew.line} makes a tensor from plain numbers, which has no graph: no gradient gets past it."
                 )
                 return Cause(said, *graphs.of_tensors(process, anew), anew)
+            part = replaced_part.of(optimization) if self.whole else None
+            if part is not None:
+                return Cause(part.said, part.fix, part.code, part.put_in)
             cut = script_lines.cut(process)
             if cut is None:
                 return Cause(CUT_OFF)

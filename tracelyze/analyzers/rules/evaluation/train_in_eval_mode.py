@@ -45,8 +45,9 @@ def _find(optimization: Optimization, limits: Limits) -> Finding | None:
         enough == "part" and not stretches.follow_evaluations(optimization, off, int(limits["steps"]))
     ):
         return None
-    flipped = bool((known & (steps["model_in_train"] == 1))[:first].any())
-    if not flipped and _is_meant(optimization):
+    flipped = bool((known & (steps["modules_in_train"] > 0))[:first].any())
+    rested = not flipped and bool((known & (steps["model_in_train"] == 1))[:first].any())
+    if rested or (not flipped and _is_meant(optimization)):  # what is at rest from the first step on is so on purpose
         return None
     return _finding(optimization, off, share, flipped, enough, limits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.gradients import zero_fronts
-from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain, mostly_frozen, unheld
+from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain, mostly_frozen, replaced_part, unheld
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -20,7 +20,6 @@ HELD_FAST = "Tensors with requires_grad=False: not counted, unless nothing but b
 LOOK = "If they should train, find what cuts them off from the loss."
 USE = "If they should train, have forward call them, or the script take the branch that does."
 LEFT = "loss.backward()\nprint([name for name, p in model.named_parameters() if p.requires_grad and p.grad is None])"
-NAMELESS = "a tensor"  # how the names begin if no called module holds the tensors
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -37,8 +36,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     for optimization in process.optimizations:
         row = last.get(optimization.optimizer)
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
-            replaced |= (row["names"] or "").startswith(NAMELESS)
+            replaced |= (row["names"] or "").startswith(replaced_part.NAMELESS)
             findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
+        replaced |= replaced_part.of(optimization) is not None
         if row and (few := mostly_frozen.finding(process, row, RULE.id, limits)) is not None:
             findings.append(few)
     orphans = last.get(None)

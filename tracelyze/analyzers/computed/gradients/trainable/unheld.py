@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import added_later
+from tracelyze.analyzers.computed.gradients.trainable.replaced_part import NAMELESS
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
@@ -69,8 +70,6 @@ _USUALLY: Final = (
     "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
     "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
 )
-NAMELESS: Final = "a tensor "
-"""What the collector calls a tensor that belongs to no module that was called."""
 SEVERAL: Final = 2
 """Groups of an optimizer among which parameters were divided."""
 SHOWN: Final = 4
