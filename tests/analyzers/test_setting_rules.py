@@ -236,6 +236,29 @@ def test_learning_rate_schedule(make, rates: list[float], row: dict[str, Any], w
     assert words in finding.title
 
 
+@pytest.mark.parametrize(
+    ("at", "factor", "steps", "status"),
+    [
+        ((2, 4), 0.1, COUNT, "fired"),  # of four epochs
+        ((4,), 0.1, COUNT, "fired"),
+        ((2, 5), 0.1, COUNT, "passed"),  # no epochs: there are fewer
+        ((200, 300), 0.1, COUNT, "passed"),  # in batches
+        ((200, 300), 0.1, 4, "passed"),  # stepped per epoch
+        ((1, 3), 2.0, COUNT, "passed"),  # a warm-up in stairs
+    ],
+)
+def test_milestones_in_epochs_that_batches_pass(
+    make: Any, at: tuple[int, ...], factor: float, steps: int, status: str
+) -> None:
+    rates = [0.01 * factor ** sum(index >= one for one in at) for index in range(COUNT)]
+    process = make.process(make.steps() | {"lr": rates}, more={"schedules": [scheduler("MultiStepLR", steps=steps)]})
+    got, _, finding = make.check("learning-rate-schedule", process)
+    assert got == status
+    if finding is not None:
+        assert (finding.confidence, finding.first_step) == ("likely", at[0] + 1)
+        assert f"after {' and '.join(map(str, at))} of 400 batches" in finding.summary
+
+
 def test_a_scheduler_that_hardly_begins_is_told_by_what_its_rate_does(make: Any) -> None:
     for rates, row, said in (
         (CLIMBING, scheduler("LambdaLR", steps=4), "the rate climbs"),

@@ -811,7 +811,14 @@ LOSS_ARGUMENTS: Final = (
 SETTINGS: Final = (
     *(
         pair("weather_schedule", fault, "learning-rate-schedule", consequences=STUCK, lines=("scheduler = ",))
-        for fault in ("cosine-per-batch", "warmup-per-epoch", "one-cycle-per-epoch", "zero-early", "other-optimizer")
+        for fault in (
+            "cosine-per-batch",
+            "milestones-per-batch",
+            "warmup-per-epoch",
+            "one-cycle-per-epoch",
+            "zero-early",
+            "other-optimizer",
+        )  # fmt: skip
     ),
     pair("weather_schedule", "forgotten-step", "learning-rate-schedule", lines=("scheduler = ",)),
     pair(

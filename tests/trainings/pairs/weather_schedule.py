@@ -2,14 +2,15 @@
 
 Faults: `cosine-per-batch` steps a cosine made for epochs after every batch; `warmup-per-epoch` steps a warm-up made for
 batches once per epoch; `one-cycle-per-epoch` the same with OneCycleLR; `zero-early` lets a linear decay end far too
-soon; `forgotten-step` never steps the scheduler; `other-optimizer` makes the optimizer again after its scheduler.
+soon; `milestones-per-batch` steps milestones of epochs after every batch; `forgotten-step` never steps the scheduler;
+`other-optimizer` makes the optimizer again after its scheduler.
 """
 
 import argparse
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, OneCycleLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, MultiStepLR, OneCycleLR
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -27,13 +28,15 @@ def main():
     model = nn.Sequential(nn.Linear(7, 32), nn.Tanh(), nn.Linear(32, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     total = epochs * len(loader)
-    per_batch = fault in ("cosine-per-batch", "zero-early")
+    per_batch = fault in ("cosine-per-batch", "milestones-per-batch", "zero-early")
     if fault == "warmup-per-epoch":
         scheduler = LambdaLR(optimizer, lambda step: min(1.0, step / (total // 4)))
     elif fault == "one-cycle-per-epoch":
         scheduler = OneCycleLR(optimizer, max_lr=1e-2, total_steps=total)
     elif fault == "zero-early":
         scheduler = LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=2 * len(loader))
+    elif fault == "milestones-per-batch":
+        scheduler = MultiStepLR(optimizer, [5, 8])
     else:
         scheduler = CosineAnnealingLR(optimizer, T_max=epochs)
     if fault == "other-optimizer":

@@ -38,6 +38,8 @@ class RateFault:
     """The row of the steps from which on the rate does harm."""
     false_alarm: str = FALSE_ALARM
     verify: str = ""
+    confidence: Confidence | None = None
+    """None: certain where the harm has a first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ def of_mismatch(optimization: Optimization, mismatch: Mismatch, rule: str) -> Fi
         Evidence("steps of the optimizer", len(optimization.steps), "steps"),
         *([Evidence("length of the schedule", scheduler["horizon"], "steps")] if scheduler["horizon"] else []),
     ]
-    return about_rate(optimization, scheduler, mismatch, rule, evidence)
+    return about_rate(optimization, scheduler, mismatch, rule, evidence, confidence=mismatch.confidence)
 
 
 def about_rate(

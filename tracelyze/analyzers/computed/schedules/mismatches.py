@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed.schedules import units
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Setting
-from tracelyze.formatting import number, plural
+from tracelyze.formatting import listed, number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +31,7 @@ MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of 
 TWENTIETH: Final = 0.05  # of the training: BERT and its successors warm up over one to ten percent
 EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
+SHOWN: Final = 4  # milestones that a sentence can bear
 WARM_UPS: Final = ("num_warmup_steps", "warmup_steps", "warmup_iters", "total_iters", "warmup")
 WARM_UP: Final = r"(?i)warm|\bramp"
 
@@ -103,6 +104,31 @@ def _runs_ahead(optimization: Optimization, schedulers: Sequence[Row], limits: L
                 code=units.PER_EPOCH,
             )
     return None
+
+
+def _milestones_of_epochs(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
+    """A MultiStepLR that is stepped per batch and has passed its last milestone after fewer batches than there are
+    epochs, early in the training. One whose rate rises is a warm-up, and counts batches."""
+    epochs, rate, count = _epochs(optimization), _rates(optimization), len(optimization.steps)
+    rows = [row for row in schedulers if row["name"] == "MultiStepLR" and row["steps"] >= PER_STEP * count]
+    passed = np.flatnonzero(np.diff(rate)) + 1
+    if len(rows) != 1 or len(rate) < count or (epochs or 0) < FEWEST_EPOCHS or not len(passed) or _rises(rate):
+        return None
+    if passed[-1] > (epochs or 0) or count < limits["apart"] * passed[-1]:
+        return None
+    at = listed([f"{one:,}" for one in passed], most=SHOWN)
+    return Mismatch(
+        scheduler=rows[0],
+        title=f"{rows[0]['name']} counts epochs but is stepped after every batch",
+        what=f"It cut the rate after {at} of {plural(count, 'batch')}, from {number(float(rate[0]))} to "
+        f"{_last_rate(optimization)}, where it stayed. As batches, milestones so close to the start leave next to no "
+        f"training at the higher rates. As epochs, of which there were {epochs:,}, they fit.",
+        fix="Step it once per epoch, or give it its milestones as numbers of batches.",
+        code=units.PER_EPOCH,
+        first=int(passed[0]),
+        confidence="likely",
+        false_alarm="A short start at a higher rate, meant in batches.",
+    )
 
 
 def _lags_behind(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
@@ -309,6 +335,7 @@ def _in_mode(optimization: Optimization, row: Row, mode: str) -> Diff | None:
 
 _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | None], ...]] = (
     _runs_ahead,
+    _milestones_of_epochs,
     _lags_behind,
     _never_warm,
     _never_stepped,
@@ -330,6 +357,10 @@ def _last_rate(optimization: Optimization) -> str:
 
 def _climbs(rate: Floats) -> bool:
     return bool((np.diff(rate) >= 0).all()) and bool(rate[-1] > rate[0])
+
+
+def _rises(rate: Floats) -> bool:
+    return bool((np.diff(rate) > 0).any())
 
 
 def _epochs(optimization: Optimization) -> int | None:
