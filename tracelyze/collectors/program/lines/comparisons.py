@@ -13,7 +13,7 @@ from typing import Final
 
 from tracelyze.collectors.program.call_sites import script_frames
 from tracelyze.collectors.program.lines import named_calls
-from tracelyze.collectors.program.lines.instructions import CONSTANTS, METHODS, TAKES, by_line
+from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line
 from tracelyze.collectors.program.lines.loops import extents
 
 MEASURES: Final = re.compile(
@@ -74,7 +74,7 @@ def _compares(before: dis.Instruction | None, one: dis.Instruction, following: d
     """Whether two variables are compared for a value. Not where the program goes on by the answer, as with `if`."""
     if one.opname != "COMPARE_OP" or one.argval not in ("==", "!=") or one.argrepr.startswith("bool("):
         return False
-    constant = before is not None and before.opname in CONSTANTS
+    constant = before is not None and before.opname == "LOAD_CONST"
     decides = following is not None and ("JUMP" in following.opname or following.opname in ("TO_BOOL", "COPY"))
     return not constant and not decides
 

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 from tracelyze.collectors.program.call_sites import Sites, is_library
-from tracelyze.collectors.program.lines.instructions import by_line, names_of
+from tracelyze.collectors.program.lines.instructions import by_line
 from tracelyze.collectors.program.lines.loops import extents
 from tracelyze.collectors.program.lines.named.powers import powers
 
@@ -90,8 +90,7 @@ def _of_the_first_sample(code: CodeType) -> int | None:
     parameters = set(code.co_varnames[: code.co_argcount])
     before = "", ""  # the names that the last two instructions took
     for line, one in by_line(code):
-        subscript = one.opname == "BINARY_SUBSCR" or (one.opname == "BINARY_OP" and one.argrepr == "[]")
-        if subscript and before[0] in parameters and before[1] == "0":
+        if one.opname == "BINARY_SUBSCR" and before[0] in parameters and before[1] == "0":
             return line
         if one.opname not in ("CACHE", "EXTENDED_ARG"):
             before = before[1], str(one.argval)
@@ -106,11 +105,7 @@ def _of_the_last_sample(code: CodeType) -> int | None:
     read: dict[str, set[int]] = {}
     for line, one in by_line(code):
         if "FAST" in one.opname or "DEREF" in one.opname:
-            names = names_of(one)
-            kinds = one.opname.replace("STORE_FAST_LOAD_FAST", "STORE LOAD").replace("_STORE_", " STORE ").split()
-            kinds = kinds if len(kinds) == len(names) else [one.opname] * len(names)
-            for name, kind in zip(names, kinds, strict=True):
-                (stored if kind.startswith("STORE") else read).setdefault(str(name), set()).add(line)
+            (stored if one.opname.startswith("STORE") else read).setdefault(str(one.argval), set()).add(line)
     found: set[int] = set()
     for first, last in around:
         for name, lines in stored.items():

@@ -8,6 +8,7 @@ while a thread of ours does gets a SystemError (github.com/python/cpython/issues
 from __future__ import annotations
 
 import dis
+import re
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Final
@@ -17,7 +18,9 @@ FUNCTIONS: Final = (*METHODS, "LOAD_GLOBAL", "LOAD_NAME")
 TAKES: Final = (*FUNCTIONS, "LOAD_DEREF")
 LONGEST: Final = 400_000  # bytes of bytecode: a script of some 20,000 lines
 KEPT: Final = 20_000  # bytes of bytecode whose instructions are kept, some 5 MB: a function of 1,000 lines
-CONSTANTS: Final = ("LOAD_CONST", "LOAD_SMALL_INT")
+_ON_VARIABLES: Final = re.compile(
+    r"(?P<first>(?:LOAD|STORE)_FAST)(?:_BORROW|_CHECK)?(?:_(?P<second>(?:LOAD|STORE)_FAST)(?:_BORROW)?)?"
+)
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 
 
@@ -45,22 +48,34 @@ def _disassembled(code: CodeType) -> Iterator[tuple[int, dis.Instruction]]:
     line = code.co_firstlineno
     for one in dis.get_instructions(code):
         line = (one.positions.lineno if one.positions is not None else None) or line
-        yield line, one
+        for single in _as_in_3_11(one):
+            yield line, single
+
+
+def _as_in_3_11(one: dis.Instruction) -> Iterator[dis.Instruction]:
+    """An instruction as Python 3.11 has it, so that no reader has to know the names that later versions give.
+
+    Python 3.13 stores and takes two local variables at a time (STORE_FAST_LOAD_FAST), 3.12 and 3.14 say how one is
+    taken (LOAD_FAST_CHECK, LOAD_FAST_BORROW). In 3.14 small integers and subscripts have other instructions.
+    """
+    kinds = _ON_VARIABLES.fullmatch(one.opname)
+    if kinds is not None:
+        names = one.argval if type(one.argval) is tuple else (one.argval,)
+        for opname, name in zip((kinds["first"], kinds["second"]), names, strict=False):
+            yield one._replace(opname=opname, argval=name, argrepr=str(name))
+    elif one.opname == "LOAD_SMALL_INT":
+        yield one._replace(opname="LOAD_CONST")
+    elif one.opname == "BINARY_OP" and one.argrepr == "[]":
+        yield one._replace(opname="BINARY_SUBSCR", argrepr="")
+    else:
+        yield one
 
 
 def names_of(one: dis.Instruction) -> tuple[object, ...]:
-    """What an instruction names. Python 3.13 stores and takes local names two at a time."""
+    """What an instruction names: a constant may be a tuple, of the names of a call's arguments or of keys."""
     return one.argval if type(one.argval) is tuple else (one.argval,)
 
 
 def names_stored(one: dis.Instruction) -> tuple[str, ...]:
-    """The names that an instruction assigns."""
-    if one.opname == "STORE_FAST_LOAD_FAST":
-        return (one.argval[0],)
-    both = one.opname == "STORE_FAST_STORE_FAST"
-    return tuple(one.argval) if both else (one.argval,) if one.opname in _STORES else ()
-
-
-def name_taken(one: dis.Instruction) -> str:
-    """The name that an instruction takes, the last one of two."""
-    return str(one.argval[-1] if one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple else one.argval)
+    """The name that an instruction assigns; empty of another instruction."""
+    return (one.argval,) if one.opname in _STORES else ()

@@ -27,6 +27,6 @@ def moves(code: CodeType) -> list[int]:
             found[line] = None
         elif one.opname.startswith("LOAD"):
             taken |= {(line, name) for name in named}
-        if one.opname not in ("SWAP", "COPY", "LOAD_FAST", "LOAD_FAST_BORROW", "ROT_TWO"):
+        if one.opname not in ("SWAP", "COPY", "LOAD_FAST", "ROT_TWO"):
             before = one.argrepr if one.opname == "BINARY_OP" else ""
     return list(found)

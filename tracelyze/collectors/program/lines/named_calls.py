@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from tracelyze.collectors.program.lines.instructions import CONSTANTS, FUNCTIONS, METHODS, by_line
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line
 
 PRODUCTS = ("matmul", "bmm", "einsum", "baddbmm")
 
@@ -61,7 +61,7 @@ def optimizers_returned(code: CodeType) -> list[int]:
     for line, one in by_line(code):
         if one.opname == "RETURN_VALUE" and not nothing:
             found.add(line)
-        nothing = one.opname in CONSTANTS and one.argval is None
+        nothing = one.opname == "LOAD_CONST" and one.argval is None
     return sorted(found)
 
 

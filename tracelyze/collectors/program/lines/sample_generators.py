@@ -124,7 +124,7 @@ def _seeds(code: CodeType, kept: frozenset[str]) -> int | None:
             names.setdefault(line, set()).add(one.argval)
         if one.argval in SEEDED and one.opname in FUNCTIONS:
             seeds, given = seeds or line, given and seeds == line
-        elif seeds == line and not given and one.opname.startswith(("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF")):
+        elif seeds == line and not given and one.opname in ("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF"):
             given = True  # default_rng() without a seed draws one
     fresh = any(FRESH.search(name) for name in names.get(seeds, set()) - kept)
     return seeds if seeds and given and not fresh else None

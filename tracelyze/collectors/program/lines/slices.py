@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Final
 
 from tracelyze.collectors.program.lines.assigned.ignored import IGNORED
-from tracelyze.collectors.program.lines.instructions import CONSTANTS, TAKES, by_line, names_of
+from tracelyze.collectors.program.lines.instructions import TAKES, by_line, names_of
 
 _SLICES: Final = ("BUILD_SLICE", "BINARY_SLICE")
 _ALL_BUT_THE_FIRST: Final = ["1", "None"]  # the bounds of a slice, as its constants are loaded
@@ -23,7 +23,7 @@ def shifts(code: CodeType) -> list[int]:
     before = ["", ""]
     added = 0  # the latest line that adds 1 to something
     for line, one in by_line(code):
-        constant = one.opname in CONSTANTS
+        constant = one.opname == "LOAD_CONST"
         built = one.opname in _SLICES and (before == _ALL_BUT_THE_FIRST or added == line)
         parts = names_of(one)  # Python 3.14 has slices of constants
         folded = constant and any(type(part) is slice and (part.start, part.stop) == (1, None) for part in parts)
@@ -49,7 +49,7 @@ def lengths(code: CodeType) -> list[int]:
     for line, one in by_line(code):
         if one.opname in _SLICES and begun and named:
             found[line] = None
-        if one.opname in CONSTANTS:
+        if one.opname == "LOAD_CONST":
             begun, named = one.opname == "LOAD_CONST" and one.argval is None, False
         elif one.opname.startswith("LOAD_"):
             named = begun

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line, name_taken, names_stored
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, METHODS, by_line, names_stored
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 _ENDS: Final = ("POP_TOP", "RETURN_VALUE", "UNPACK_SEQUENCE", "STORE_SUBSCR")
@@ -26,5 +26,5 @@ def without_graph(code: CodeType) -> list[int]:
         elif taken and (one.opname in _ENDS or names_stored(one)):
             found[taken] = None
             taken = 0
-        before = name_taken(one) if one.opname in FUNCTIONS else ""
+        before = str(one.argval) if one.opname in FUNCTIONS else ""
     return list(found)

@@ -7,7 +7,7 @@ import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, name_taken, names_stored
+from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, names_stored
 
 _WEIGHTS: Final = frozenset({"parameters", "named_parameters", "state_dict", "buffers"})
 _MIXES: Final = frozenset({"mul_", "copy_"})
@@ -76,5 +76,5 @@ def updating(code: CodeType) -> list[int]:
             if words & _AVERAGES or (words & _AVERAGED and words & _PARTS):
                 found[line] = None
         if one.opname != "CACHE":
-            owner = name_taken(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
+            owner = str(one.argval) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
     return list(found)

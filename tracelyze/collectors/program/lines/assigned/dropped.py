@@ -8,7 +8,7 @@ import dis
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line
 from tracelyze.collectors.program.lines.settings.named_arguments import named_arguments
 
 RETURNS: Final = frozenset({
@@ -47,8 +47,8 @@ def _statements(code: CodeType) -> list[tuple[int, list[str]]]:
         if one.opname in METHODS:
             chains.setdefault(begin, [""]).append(str(one.argval))  # of a call that begins on another line
         elif one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST":
-            chains[begin] = [name_taken(one)]
-        elif one.opname == "BINARY_SUBSCR" or one.argrepr == "[]":
+            chains[begin] = [str(one.argval)]
+        elif one.opname == "BINARY_SUBSCR":
             chains.setdefault(begin, []).append("[]")
         elif one.opname == "STORE_SUBSCR" and chains.get(begin, [])[-1:] == [_STATES]:
             found.append((begin[0], ["update"]))

@@ -16,7 +16,7 @@ def lines(code: CodeType) -> list[int]:
         return []
     found: dict[int, None] = {}
     for line, one in by_line(code):
-        if one.opname.startswith("LOAD_CONST") and _holds((one.argval,)):
+        if one.opname == "LOAD_CONST" and _holds((one.argval,)):
             found[line] = None
     return list(found)
 

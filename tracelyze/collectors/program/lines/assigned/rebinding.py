@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken, names_stored
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_stored
 
 COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
 SUMS: Final = frozenset({"sub", "add", "addcdiv", "addcmul", "subtract"})  # of which an underscore writes in place
@@ -44,7 +44,7 @@ def rebound(code: CodeType) -> list[int]:
         elif in_place and owner in named:
             changed.add(named[owner])
         before = one.argrepr if one.opname == "BINARY_OP" else one.opname
-        owner = owner if method == "data" else name_taken(one)
+        owner = owner if method == "data" else str(one.argval)
     return sorted(found | changed.intersection(named.values()) | _dropped(code))
 
 
@@ -59,7 +59,7 @@ def _dropped(code: CodeType) -> set[int]:
         if before == "FOR_ITER":
             variables.update(stored)
         if one.opname.startswith("LOAD_"):
-            begins.setdefault(line, name_taken(one))
+            begins.setdefault(line, str(one.argval))
         if one.opname in METHODS and one.argval != "data":
             methods.setdefault(line, one.argval)
         ends = before.startswith("CALL") and (one.opname == "POP_TOP" or bool(variables.intersection(stored)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import by_line
 
 _ITSELF: Final = ("self", "cls")
 
@@ -17,7 +17,7 @@ def lines(code: CodeType) -> list[int]:
     found: dict[int, None] = {}
     made, called, before = 0, 0, ""
     for line, one in by_line(code):
-        taken = name_taken(one)
+        taken = str(one.argval)
         if one.opname == "STORE_ATTR" and made == called == line and before and before not in _ITSELF:
             found[line] = None
         elif one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST":

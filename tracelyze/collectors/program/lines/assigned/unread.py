@@ -10,7 +10,7 @@ from collections import Counter
 from types import CodeType
 from typing import Final, NamedTuple
 
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken, names_of, names_stored
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_stored
 from tracelyze.collectors.program.lines.named_calls import with_inner
 
 SCALES: Final = frozenset({"transform", "fit_transform", "normalize", "standardize"})
@@ -95,15 +95,14 @@ def _taken(instructions: list[dis.Instruction]) -> list[tuple[int, str]]:
     other instruction. An attribute has a dot before it, and a string its quotes, so that neither is a variable."""
     found: list[tuple[int, str]] = []
     for at, one in enumerate(instructions):
-        item = one.opname == "BINARY_SUBSCR" or one.argrepr == _ITEM
         if one.opname in METHODS:
             found.append((at, f".{one.argval}"))
         elif one.opname == "LOAD_CONST":
             found.append((at, repr(one.argval)))
         elif one.opname.startswith("LOAD_"):
-            found += [(at, str(name)) for name in names_of(one)]
+            found.append((at, str(one.argval)))
         else:
-            found.append((at, _ITEM if item else ""))
+            found.append((at, _ITEM if one.opname == "BINARY_SUBSCR" else ""))
     return found
 
 
@@ -123,7 +122,7 @@ def _fits(here: list[tuple[int, dis.Instruction]], at: int) -> bool:
 
 def _calls(here: list[tuple[int, dis.Instruction]], names: frozenset[str]) -> list[dis.Positions]:
     """Where calls stand that begin with one of these names."""
-    begins = {_begin(one.positions) for _, one in here if one.opname.startswith("LOAD_") and name_taken(one) in names}
+    begins = {_begin(one.positions) for _, one in here if one.opname.startswith("LOAD_") and str(one.argval) in names}
     return [one for one in _all_calls(here) if _begin(one) in begins]
 
 
@@ -151,8 +150,7 @@ def _read(
     found |= {name for inner in with_inner(code) if inner is not code for name in inner.co_names}
     for _, one in here:
         loads = one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST"
-        names = names_of(one) if loads else names_of(one)[1:] if one.opname == "STORE_FAST_LOAD_FAST" else ()
-        taken = {str(name) for name in names} & asked - found
+        taken = {str(one.argval)} & asked - found if loads else set[str]()
         if taken and not (_within(one, reports) and _is_summed_up(one, here)):
             found |= taken
     return found & asked

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import FUNCTIONS, by_line
 
 _OF_NUMPY: Final = frozenset({
     "log", "log2", "log10", "log1p", "sqrt", "divide", "true_divide", "reciprocal", "power",
@@ -35,5 +35,5 @@ def _lines(code: CodeType, of_numpy: frozenset[str], of_any: frozenset[str]) -> 
             of_it = owner in ("np", "numpy") and one.argval in of_numpy
             if of_it or one.argval in of_any:
                 found.add(line)
-        owner = name_taken(one) if one.opname in FUNCTIONS else owner if one.opname in ("PUSH_NULL", "CACHE") else ""
+        owner = str(one.argval) if one.opname in FUNCTIONS else owner if one.opname in ("PUSH_NULL", "CACHE") else ""
     return sorted(found)

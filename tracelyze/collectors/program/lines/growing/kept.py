@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line
 
 GROWS: Final = frozenset({"append", "appendleft", "extend", "add", "update", "setdefault"})
 
@@ -20,7 +20,7 @@ def kept(code: CodeType) -> list[int]:
             found.add(line)
         if one.opname in METHODS:
             holder = owner == "self"
-        elif one.opname == "BINARY_SUBSCR" or one.argrepr == "[]":  # it was read
+        elif one.opname == "BINARY_SUBSCR":  # it was read
             holder = False
-        owner = name_taken(one)
+        owner = str(one.argval)
     return sorted(found)

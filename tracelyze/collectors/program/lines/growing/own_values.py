@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Final
 
 from tracelyze.collectors.program.lines.growing.kept import GROWS
-from tracelyze.collectors.program.lines.instructions import METHODS, by_line, names_of
+from tracelyze.collectors.program.lines.instructions import METHODS, by_line
 from tracelyze.collectors.program.lines.loops.extents import loops
 
 _GROWS: Final = GROWS | {"insert"}
@@ -54,8 +54,6 @@ def _does(one: dis.Instruction, name: str, attribute: bool) -> tuple[int, bool]:
     """How often an instruction takes the name, and whether it stores it. Python 3.13 does two of these at a time."""
     if attribute:
         return int(one.opname in METHODS and one.argval == name), one.opname == "STORE_ATTR" and one.argval == name
-    if not one.opname.startswith(("LOAD_", "STORE_")) or not any(kind in one.opname for kind in _NAMES):
+    if one.argval != name or not any(kind in one.opname for kind in _NAMES):
         return 0, False
-    parts = [part for part in one.opname.split("_") if part in ("LOAD", "STORE")]
-    pairs = list(zip(parts, names_of(one), strict=False))
-    return pairs.count(("LOAD", name)), ("STORE", name) in pairs
+    return int(one.opname.startswith("LOAD_")), one.opname.startswith("STORE_")

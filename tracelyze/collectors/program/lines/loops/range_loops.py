@@ -13,11 +13,11 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 from tracelyze.collectors.internals.local_variables import borrowed
-from tracelyze.collectors.program.lines.instructions import CONSTANTS, by_line, names_of
+from tracelyze.collectors.program.lines.instructions import by_line
 
 _DROPPED: Final = ("PRECALL", "PUSH_NULL", "CACHE", "GET_ITER")
 _CALLS: Final = ("CALL", "CALL_FUNCTION", "CALL_METHOD")
-_NAMES: Final = ("LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
+_NAMES: Final = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF")
 _LONGEST_ARGUMENTS: Final = (
     24  # instructions: `range(0, len(config["train"]["rows"]) // batch_size * batch_size, size)`
 )
@@ -34,7 +34,7 @@ class RangeLoop(NamedTuple):
 
     def rounds(self, frame: FrameType) -> int | None:
         """The rounds of this loop of the function that `frame` runs; None where an argument is not known."""
-        names = {name for one in self.arguments for name in _named(one)}
+        names = {str(one.argval) for one in self.arguments if one.opname in _NAMES}
         try:
             values = _values(self.arguments, _variables(frame, names))
         except _Unknown:
@@ -66,7 +66,7 @@ def of_function(code: CodeType) -> list[RangeLoop]:
         arguments = _of_range(instructions[:index])
         if arguments is not None and stored.opname.startswith("STORE"):
             last = max((there for start, _, there in code.co_lines() if there and start < one.argval), default=line)
-            found.append(RangeLoop(line, last, str(names_of(stored)[0]), arguments))
+            found.append(RangeLoop(line, last, str(stored.argval), arguments))
     return found
 
 
@@ -81,26 +81,19 @@ def _of_range(before: list[dis.Instruction]) -> list[dis.Instruction] | None:
     return None
 
 
-def _named(one: dis.Instruction) -> tuple[str, ...]:
-    """The variables that an instruction loads: newer Pythons load two in one."""
-    several = one.opname.startswith("LOAD_FAST") and type(one.argval) is tuple
-    return tuple(map(str, names_of(one))) if several or one.opname in _NAMES else ()
-
-
 def _values(arguments: list[dis.Instruction], variables: dict[str, Any]) -> list[Any]:
     stack: list[Any] = []
     for one in arguments:
-        names = _named(one)
-        if one.opname in CONSTANTS:
+        if one.opname == "LOAD_CONST":
             stack.append(one.argval)
-        elif names:
-            stack += [_variable(name, variables) for name in names]
+        elif one.opname in _NAMES:
+            stack.append(_variable(str(one.argval), variables))
         elif one.opname in ("LOAD_ATTR", "LOAD_METHOD") and stack:
             stack.append(_attribute(stack.pop(), str(one.argval)))
         elif one.opname in _CALLS and type(one.arg) is int and len(stack) > one.arg:
             given = [stack.pop() for _ in range(one.arg)]
             stack.append(_length(stack.pop(), given))
-        elif (one.opname == "BINARY_SUBSCR" or one.argrepr == "[]") and len(stack) > 1:
+        elif one.opname == "BINARY_SUBSCR" and len(stack) > 1:
             key, holder = stack.pop(), stack.pop()
             stack.append(_item(holder, key))
         elif one.opname == "BINARY_OP" and len(stack) > 1:

@@ -6,7 +6,7 @@ import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import by_line, name_taken, names_of, names_stored
+from tracelyze.collectors.program.lines.instructions import by_line, names_of, names_stored
 from tracelyze.collectors.program.lines.loops.extents import heads_of_outermost, loops
 
 BEST: Final = re.compile(
@@ -36,7 +36,7 @@ def bests(code: CodeType) -> list[tuple[str, int]]:
             called = not around and one.opname == "STORE_ATTR"
             if called or inside:
                 found["best", line] = None
-        elif not stored and name_taken(one) in names and (not inside or line in outermost):
+        elif not stored and str(one.argval) in names and (not inside or line in outermost):
             found["best-used", line] = None
     return list(found)
 

@@ -6,7 +6,7 @@ import re
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import TAKES, by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import TAKES, by_line
 
 END: Final = re.compile(  # what an end symbol is called
     r"^_?(?:(?:eos|eot|im_end|end_of_(?:text|turn|sequence|sentence))(?:_?(?:id|idx|index|token|tok|symbol)){0,2}"
@@ -33,7 +33,7 @@ def ends(code: CodeType) -> list[int]:
             method = False
         elif one.opname in TAKES:
             method = method or one.argval in ("eq", "ne")
-        before = name_taken(one) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
+        before = str(one.argval) if one.opname.startswith("LOAD_") and one.opname != "LOAD_CONST" else ""
     return list(found)
 
 

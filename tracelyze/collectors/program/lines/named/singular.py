@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.instructions import TAKES, by_line, name_taken
+from tracelyze.collectors.program.lines.instructions import TAKES, by_line
 from tracelyze.collectors.program.lines.named.roles import NO_TENSORS
 
 SINGULAR: Final = frozenset(  # by what a gradient may be lost at: signals/gradients/singular_operations.py
@@ -22,5 +22,5 @@ def singular(code: CodeType) -> list[int]:
         if divides or (one.opname in TAKES and one.argval in SINGULAR and owner not in NO_TENSORS):
             found.add(line)
         if one.opname not in ("PUSH_NULL", "PRECALL", "CACHE"):
-            owner, constant = name_taken(one), one.opname == "LOAD_CONST"
+            owner, constant = str(one.argval), one.opname == "LOAD_CONST"
     return sorted(found)
