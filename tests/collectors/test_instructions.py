@@ -52,6 +52,7 @@ def later(opname: str, argval: Any, argrepr: str = "") -> dis.Instruction:
         (later("LOAD_FAST_BORROW", "x"), [("LOAD_FAST", "x")]),
         (later("LOAD_FAST_BORROW_LOAD_FAST_BORROW", ("x", "y")), [("LOAD_FAST", "x"), ("LOAD_FAST", "y")]),
         (later("LOAD_SMALL_INT", 7), [("LOAD_CONST", 7)]),
+        (later("RETURN_CONST", 7), [("LOAD_CONST", 7), ("RETURN_VALUE", None)]),
         (later("BINARY_OP", 26, "[]"), [("BINARY_SUBSCR", 26)]),
         (later("BINARY_OP", 0, "+"), [("BINARY_OP", 0)]),
     ],

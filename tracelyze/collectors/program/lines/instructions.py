@@ -56,7 +56,8 @@ def _as_in_3_11(one: dis.Instruction) -> Iterator[dis.Instruction]:
     """An instruction as Python 3.11 has it, so that no reader has to know the names that later versions give.
 
     Python 3.13 stores and takes two local variables at a time (STORE_FAST_LOAD_FAST), 3.12 and 3.14 say how one is
-    taken (LOAD_FAST_CHECK, LOAD_FAST_BORROW). In 3.14 small integers and subscripts have other instructions.
+    taken (LOAD_FAST_CHECK, LOAD_FAST_BORROW). In 3.14 small integers and subscripts have other instructions, and 3.12
+    and 3.13 return a constant by one (RETURN_CONST).
     """
     kinds = _ON_VARIABLES.fullmatch(one.opname)
     if kinds is not None:
@@ -65,6 +66,9 @@ def _as_in_3_11(one: dis.Instruction) -> Iterator[dis.Instruction]:
             yield one._replace(opname=opname, argval=name, argrepr=str(name))
     elif one.opname == "LOAD_SMALL_INT":
         yield one._replace(opname="LOAD_CONST")
+    elif one.opname == "RETURN_CONST":
+        yield one._replace(opname="LOAD_CONST")
+        yield one._replace(opname="RETURN_VALUE", arg=None, argval=None, argrepr="")
     elif one.opname == "BINARY_OP" and one.argrepr == "[]":
         yield one._replace(opname="BINARY_SUBSCR", argrepr="")
     else:
