@@ -851,6 +851,12 @@ SETTINGS: Final = (
         lines=("train, held_out = DataLoader(",),
     ),
     faulty(
+        "stream_by_species",
+        "no-shuffle",
+        consequences=(*NOISY_VALIDATION, *BLOW_UP),
+        lines=("loader = DataLoader(Recordings(",),
+    ),
+    faulty(
         "sorted_by_day",
         "no-shuffle",
         consequences=(*NOISY_VALIDATION, *BLOW_UP),

@@ -226,6 +226,18 @@ def _is_target(rows: list[Row], scored: list[Row]) -> bool:
     return False
 
 
+def are_mixed(process: Process, most: str, least: float) -> bool:
+    """Whether no batch of `least` targets and more is without the class that is the most frequent of those counted.
+    Where one is, the order is that of the classes, and what was looked at says nothing about their shares."""
+    looks = [reading.parse_object(row["classes"]) for rows in fields(process).values() for row in rows]
+    if any(sum(counts.values()) >= least and not counts.get(most) for counts in looks):
+        return False
+    line = _only_line(process)
+    calls = [row for row in line.rows if _is_of_classes(row) and row["target_integer"]] if line is not None else []
+    ends = [(row["target_lowest"], row["target_highest"]) for row in calls if _count(row) >= least]
+    return all(low is None or high is None or low <= float(most) <= high for low, high in ends)
+
+
 def _are_lengths(name: str, rows: list[Row], trained: list[Row]) -> bool:
     """Whether a field is named after lengths, or its largest number always is the longest sequence of the batch."""
     if "len" in name.lower():

@@ -49,7 +49,7 @@ def in_blocks(process: Process, loader: int, limits: Limits) -> list[Row]:
     if len(process.optimizations) != 1:
         return []
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] == loader]
-    known = [row for row in calls if row["target_integer"] and row["target_lowest"] is not None and _of_samples(row)]
+    known = [row for row in calls if is_class_of_samples(row)]
     rows = _targets(process, loader, known, limits)
     pure = sorted((row for row in rows if _is_pure(row)), key=lambda row: (row["epoch"], row["batch"]))
     if len(pure) < max(limits["batches"], limits["share"] * len(rows)):
@@ -102,7 +102,7 @@ def drawn_class_by_class(process: Process, limits: Limits) -> list[Row]:
     if len(process.optimizations) != 1:
         return []
     rows = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] is None]
-    rows = [row for row in rows if row["target_integer"] and row["target_lowest"] is not None and _of_samples(row)]
+    rows = [row for row in rows if is_class_of_samples(row)]
     rows = [row for row in rows if int(row["target_shape"]) >= limits["samples"]]
     pure = [row for row in rows if _is_pure(row)]
     steps, labels = [row["step"] for row in pure], [row["target_lowest"] for row in pure]
@@ -115,6 +115,11 @@ def drawn_class_by_class(process: Process, limits: Limits) -> list[Row]:
     order = [label for at, label in enumerate(labels) if not at or label != labels[at - 1]]
     comes_back = len(order) > len(set(order))
     return pure if comes_back and following and runs >= limits["runs"] * len(following) else []
+
+
+def is_class_of_samples(row: Row) -> bool:
+    """Whether the targets of a loss are whole numbers that are known, one for each sample."""
+    return bool(row["target_integer"]) and row["target_lowest"] is not None and _of_samples(row)
 
 
 def _of_samples(row: Row) -> bool:

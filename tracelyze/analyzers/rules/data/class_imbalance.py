@@ -46,6 +46,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     share = number / total
     if share < limits["share"]:
         return Passed(f"the most frequent of {len(counts)} classes makes up {percent(share)} of the targets")
+    if not class_shares.are_mixed(process, most, limits["without"]):
+        return Skipped(
+            f"whole batches hold none of class {most}, the most frequent one: shares are open in such an order"
+        )
     return [_finding(process, most, share, counts, limits)]
 
 
@@ -122,6 +126,7 @@ RULE = Rule(
         Threshold("late", 1 / 3, "share", "derived: of the steps; before that much may still be learned"),
         Threshold("answered", 0.25, "share", "derived: of the rare targets; three of four are missed at least"),
         Threshold("fewer", 3, "times", "derived: as many others in validation; a third of a split is no chance"),
+        Threshold("without", 8, "targets", "derived: at nine in ten of one class, none of it is there once in 1e8"),
         Threshold("targets", 200, "targets", "derived: of two classes alike, nine of ten are never met by chance"),
     ),
     not_when="Class shares within an order of magnitude, targets that are not classes, maps and sequences of targets.",

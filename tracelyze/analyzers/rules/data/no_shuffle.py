@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import label_order
-from tracelyze.analyzers.computed.order import by_label, first_batches, kept_in_order, reading_order
+from tracelyze.analyzers.computed.order import by_label, first_batches, kept_in_order, reading_order, sorted_streams
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Finding
 
 Row = dict[str, Any]
 
@@ -27,9 +28,8 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped("the run uses no DataLoader", "not-applicable")
     ordered = {row["loader"]: row for row in process.loaders.records() if reading_order.keeps_it(row)}
     for row in process.loaders.records():
-        own = row["loader"] not in ordered and not row["iterable"]
-        if own and (drawn := label_order.in_blocks(process, row["loader"], limits)):
-            return [by_label.finding(process, RULE.id, row, drawn, 0.0, limits)]
+        if row["loader"] not in ordered and (found := _in_an_order_of_its_own(process, row, limits)):
+            return [found]
     calls = [row for row in process.tables["loss_calls"].records() if row["training"] and row["loader"] in ordered]
     labelled = [row for row in calls if row["target_lowest"] is not None]
     if not ordered:
@@ -50,6 +50,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             return Passed(f"a loader reads in order, but in {plural(count, 'pass')} its dataset gave other samples")
         return [reading_order.finding(process, RULE.id, several[0], count, same, limits)]
     return outcome
+
+
+def _in_an_order_of_its_own(process: Process, loader: Row, limits: Limits) -> Finding | None:
+    """The finding about a loader whose order is that of the script's own sampler, or of an iterable dataset."""
+    if not loader["iterable"]:
+        drawn = label_order.in_blocks(process, loader["loader"], limits)
+        return by_label.finding(process, RULE.id, loader, drawn, 0.0, limits) if drawn else None
+    stream = sorted_streams.find(process, loader, limits)
+    return sorted_streams.finding(process, RULE.id, loader, stream, limits) if stream else None
 
 
 def _passes(process: Process, loader: int) -> int:
@@ -108,8 +117,9 @@ RULE = Rule(
         Threshold("classes", 3, "classes", "two constant targets in turn are those of a discriminator"),
         Threshold("runs", 0.5, "share", "derived: of steps whose class is that of the step before; in turns, none"),
         Threshold("adjoining", 0.5, "share", "derived: of inputs that begin in memory where the one before ended"),
+        Threshold("sorted", 0.95, "share", "derived: half of the pairs in a mixed order; a buffer swaps neighbours"),
         Threshold("ends", 3, "batches", "below and above some label: a rare class alone never fills three batches"),
     ),
-    not_when="Samplers of the script's own that mix classes or their blocks, streams, mixed labels, "
+    not_when="Samplers of the script's own that mix classes or their blocks, streams that are read once, mixed labels, "
     "validation loaders, the whole data in one batch, datasets that draw their samples.",
 )
