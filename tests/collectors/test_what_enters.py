@@ -192,3 +192,15 @@ def test_positions_all_over_a_sample_are_compared() -> None:
         found = columns(torch, "mse_loss", torch.zeros(shape), truth, (), {})
         assert found["varies"] == 0
         assert found["target_varies"] > 0.1
+
+
+def test_a_flattened_image_is_not_read_along_its_first_column() -> None:
+    """Positions at one distance meet the same column of every row where the side divides it."""
+    for channels, side in ((1, 16), (1, 28), (1, 32), (3, 32), (1, 64)):
+        edge = side // 8
+        truth = torch.zeros(16, channels, side, side)
+        truth[..., edge:-edge, edge:-edge] = torch.rand(16, channels, side - 2 * edge, side - 2 * edge)
+        flat = truth.flatten(1)
+        found = columns(torch, "binary_cross_entropy", torch.full_like(flat, 0.5), flat, (), {})
+        assert found["varies"] == 0
+        assert found["target_varies"] > 0.3, side

@@ -13,6 +13,7 @@ ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cr
 BINARY = "binary_cross_entropy_with_logits"
 FEWEST = 8  # samples
 MAX_ROWS, MAX_INNER, MAX_VALUES = 64, 8, 2**16  # of a batch that are read: first samples, first positions, all
+GOLDEN = 0.618034  # multiples of the golden ratio, less their whole parts, lie apart from each other
 
 
 def options(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,16 +32,24 @@ def some(tensor: Any, classes: int | None) -> Any:
     return tensor
 
 
-def _spread(tensor: Any) -> Any:
-    """A view of the first samples of a batch, at positions all over a sample: images have dark edges, spectra none."""
+def _spread(torch: Any, tensor: Any) -> Any:
+    """The first samples of a batch, at positions all over a sample: images have dark edges, spectra none."""
     if tensor.dim() < 2:
         return some(tensor, None)
     rows = max(1, min(MAX_ROWS, MAX_VALUES // MAX_INNER ** (tensor.dim() - 1)))
+    if tensor.dim() == 2 and tensor.shape[1] > MAX_INNER**2:
+        return torch.cat([tensor[:rows].narrow(1, place, 1) for place in _places(tensor.shape[1])], 1)
     parts = [slice(rows)]
     for size in tensor.shape[1:]:
         stride = max(1, size // MAX_INNER)
         parts.append(slice(stride // 2, min(size, stride // 2 + stride * MAX_INNER), stride))
     return tensor[tuple(parts)]
+
+
+def _places(size: int) -> list[int]:
+    """Positions of a flat sample, one in each of as many equal parts, at ever another place within it. With the same
+    distance between all of them, those of a flattened image may all lie in its first column, which is dark."""
+    return [int((part + (part + 1) * GOLDEN % 1) * size / MAX_INNER) for part in range(MAX_INNER)]
 
 
 def columns(
@@ -54,7 +63,7 @@ def columns(
         return {}
     if not given.is_floating_point() or target.is_complex():
         return {}
-    prediction, truth = _spread(given.detach()).float(), _spread(target.detach()).float()
+    prediction, truth = _spread(torch, given.detach()).float(), _spread(torch, target.detach()).float()
     if len(prediction) < FEWEST:
         return {}
     prediction = prediction.sigmoid() if function == BINARY else prediction
