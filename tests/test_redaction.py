@@ -40,6 +40,8 @@ HARMLESS = [
     ["--data", "s3://bucket/token/key/part-000.parquet", "--config", "configs/secrets-of-attention.yaml"],
 ]
 HARMLESS_TEXT = [
+    'target_modules=["query", "key", "value", "dense"]',
+    'target_modules=["key", "attention.output.dense"]',
     "        loss = criterion(model(batch['token_ids']), batch['labels'])",
     "for key, token in items:",
     "key = jax.random.PRNGKey(0)",

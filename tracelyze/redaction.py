@@ -38,6 +38,7 @@ _HARMLESS_BEFORE: Final = frozenset(
 _NUMBER: Final = re.compile(r"[+-]?[\d_.]+(?:[eE][+-]?\d+)?[kKMGTB]?")
 _HARMLESS_VALUE: Final = re.compile(
     r"(?i:true|false|yes|no|on|off|none|null|0|1|)|<[A-Za-z_|/ ]{1,24}>|\[[A-Za-z_]{1,16}\]|\S{1,200}\.py"
+    r"|(?:[kqvo]_|[a-z]{1,16}\.){0,4}(?:values?|query|queries|dense|proj)"  # layers of attention, beside its `key`
 )
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _OPTION: Final = re.compile(r"--[A-Za-z]\S*|-[A-Za-z]")

@@ -262,6 +262,8 @@ def test_a_cause_that_is_only_information_explains_no_harm() -> None:
     blown_up = finding("exploding-gradients", 34, RUN)
     assert causes(summed, blown_up)["exploding-gradients"] == "unscaled-accumulation"
     assert causes(replace(summed, severity="info"), blown_up)["exploding-gradients"] is None, "Adam divides it out"
+    smaller = replace(summed, evidence=[Evidence("effect", consequences.SMALLER, role="message")])
+    assert causes(smaller, blown_up)["exploding-gradients"] is None, "divided twice, they are too small"
     dead = finding("dead-relu", 40, RUN)
     assert causes(finding("no-shuffle", 1, RUN), dead)["dead-relu"] == "no-shuffle"
     assert causes(finding("no-shuffle", 1, RUN, severity="info"), dead)["dead-relu"] is None, "shuffled well enough"

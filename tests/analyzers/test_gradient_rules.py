@@ -1376,3 +1376,64 @@ def test_a_clip_of_the_gradients_of_a_sum(make: Any, reduction: str, part: float
 )
 def test_an_operation_in_a_branch_and_elsewhere_is_named_once(recorded: str, told: str) -> None:
     assert singular_gradients.told(recorded) == told
+
+
+def divided_by(make, divisor: float, count: int, backward: str, text: str, **columns):
+    """What is said of micro-batches with these recorded divisors, by lines of one function of which the last two
+    compute the loss and call backward."""
+    lines = text.split("\n")
+    steps = make.steps() | {"backwards": [count] * COUNT, "loader_batches": [count] * COUNT}
+    steps |= {"loss_divisor": [divisor] * COUNT, "loss_is_mean": [True] * COUNT} | columns
+    sites = [
+        {
+            "site": number,
+            "role": role,
+            "file": "/home/me/train.py",
+            "line": at,
+            "function": "fit",
+            "source": line.strip(),
+        }
+        | {"excerpt": text, "excerpt_line": 1}
+        for number, (role, at, line) in enumerate((("loss", 1, lines[0]), ("backward", len(lines), lines[-1])))
+    ]
+    assert lines[-1].strip() == backward
+    return make.check("unscaled-accumulation", make.process(steps, sites=sites))
+
+
+BY_HAND = "loss = f(model(x), y) / every\n(loss / every).backward()"
+OF_ACCELERATE = "loss = f(model(x), y)\naccelerator.backward(loss / args.accumulate)"
+BEFORE = "loss = f(model(x), y)\nloss = loss / args.accumulate\naccelerator.backward(loss)"
+
+
+@pytest.mark.parametrize(
+    ("divisor", "count", "text", "line", "added"),
+    [
+        (64.0, 8, OF_ACCELERATE, 2, ["accelerator.backward(loss)"]),
+        (4.0, 2, OF_ACCELERATE, 2, ["accelerator.backward(loss)"]),
+        (16.0, 4, BEFORE, 2, None),
+        (16.0, 4, "loss = f(model(x), y) / 4\naccelerator.backward(loss)", 1, ["loss = f(model(x), y)"]),
+        (16.0, 4, "loss = f(model(x), y) / 4\ntrainer.fit(net)", 1, ["loss = f(model(x), y)"]),
+        (16.0, 4, BY_HAND, 2, None),  # which of the two is to go is not known
+    ],
+)
+def test_losses_that_are_divided_twice(make, divisor, count, text, line, added) -> None:
+    status, _, finding = divided_by(make, divisor, count, text.split("\n")[-1], text)
+    assert status == "fired"
+    assert "twice" in finding.title
+    assert (finding.location.line, finding.diff.added if finding.diff else None) == (line, added)
+    assert f"{count} times smaller" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("divisor", "count", "text", "columns"),
+    [
+        (8.0, 8, OF_ACCELERATE, {}),  # the accelerator was not told to accumulate
+        (4.0, 2, "loss = 0.5 * f(model(x), y)\naccelerator.backward(loss)", {}),  # a weight of the loss
+        (16.0, 4, "loss = 0.25 * f(model(x), y)\n(loss / 4).backward()", {}),
+        (64.0, 8, OF_ACCELERATE, {"loss_is_mean": [False] * COUNT}),  # a sum over eight samples
+        (64.0, 8, OF_ACCELERATE, {"grads_changes": [2] * COUNT, "clips": [1] * COUNT}),  # multiplied again by hand
+        (64.0, 8, "loss = f(model(x), y)\nlogged = loss.item() / 8\naccelerator.backward(loss)", {}),
+    ],
+)
+def test_losses_that_are_divided_once(make, divisor, count, text, columns) -> None:
+    assert divided_by(make, divisor, count, text.split("\n")[-1], text, **columns)[0] == "passed"

@@ -221,6 +221,7 @@ ZERO_GRAD: Final = (
     ),
     faulty("steps_twice", "step-without-backward", lines=("optimizer.step()",), fast=True),
     pair("accumulate_modulo", "not-divided", "unscaled-accumulation", consequences=("update-ratio",), lines=STEP),
+    pair("accumulate_modulo", "divided-twice", "unscaled-accumulation", lines=("(loss / accumulate).backward()",)),
     faulty("window_across_epochs", "irregular-accumulation", lines=("if (i + 1) % accumulate == 0:",), fast=True),
     pair(
         "accumulate_modulo",

@@ -53,6 +53,8 @@ OPEN: Final = ("constant-output", "loss-plateau")
 on random numbers that leaks memory is looked at for the leak."""
 OTHERS_LEARNED: Final = "they count in its place"
 """Evidence of a constant output that says what keeps it constant: then it explains the plateau, and not the reverse."""
+SMALLER: Final = "they are too small"
+"""Evidence of accumulated gradients that were divided too often: they have none of the effects of sums."""
 NOT_MEMORY: Final[tuple[EndCause, ...]] = (
     "signal", "memory-unlikely", "xid", "segfault", "time-limit", "preempted", "node-failure",
 )  # fmt: skip

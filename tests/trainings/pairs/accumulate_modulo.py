@@ -1,8 +1,8 @@
 """Gradient accumulation by the modulo idiom: four micro-batches per optimizer step, loss divided by four.
 
 Faults: `never-cleared` forgets `zero_grad` altogether; `cleared-every-microbatch` clears before every backward;
-`not-divided` does not divide the loss, under SGD, whose updates then are four times as long; `clip-every-microbatch`
-clips the partly accumulated gradients.
+`not-divided` does not divide the loss, under SGD, whose updates then are four times as long; `divided-twice` divides it
+again in the backward; `clip-every-microbatch` clips the partly accumulated gradients.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def dataset(n=4096):
 def train(args):
     loader = DataLoader(dataset(), batch_size=16, shuffle=True, drop_last=True)
     model = nn.Sequential(nn.Linear(24, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 5))
-    if args.fault == "not-divided":
+    if args.fault in ("not-divided", "divided-twice"):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
@@ -38,7 +38,10 @@ def train(args):
             running += loss.item()
             if args.fault != "not-divided":
                 loss = loss / accumulate
-            loss.backward()
+            if args.fault == "divided-twice":
+                (loss / accumulate).backward()
+            else:
+                loss.backward()
             if args.fault == "clip-every-microbatch":
                 nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             if (i + 1) % accumulate == 0:

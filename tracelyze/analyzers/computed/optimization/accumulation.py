@@ -11,7 +11,7 @@ from tracelyze.analyzers.evidence import recorded_text, timing
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.analyzers.recorded.table import Mask, Table
     from tracelyze.diagnosis import Location
 
 SEVERAL_OPTIMIZERS: Final = "several optimizers train together, and which backward belongs to which is not known"
@@ -185,3 +185,11 @@ def _as_the_function_gave_them(optimization: Optimization, alike: Mask) -> Mask:
     known = [step for step, values in given.items() if step < len(steps) and len(values) == backwards[step]]
     known = [step for step in known if alike[step] and np.isfinite([losses[step], *given[step]]).all()]
     return np.array([abs(np.mean(given[step]) - losses[step]) <= _SAME * losses[step] for step in known], dtype=bool)
+
+
+def cut(steps: Table) -> float:
+    """The share of the steps whose gradients were longer than they were clipped to."""
+    if not (steps.has("clip_max_norm") and steps.has("grad_norm")):
+        return 0.0
+    known = np.isfinite(steps["grad_norm"]) & (np.nan_to_num(steps["clips"]) > 0)
+    return float((steps["grad_norm"][known] > steps["clip_max_norm"][known]).mean()) if known.any() else 0.0

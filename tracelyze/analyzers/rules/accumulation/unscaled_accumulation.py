@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import divided_twice
 from tracelyze.analyzers.computed.optimization import accumulation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.loss import of_trainer
@@ -41,6 +42,8 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if _changed_by_hand(steps)[alike].any():
         return Passed(f"{count} backwards per step, and the gradients are changed between backward and step")
+    if (twice := divided_twice.finding(optimization, alike, count, RULE.id, limits)) is not None:
+        return twice
     divisor = steps["loss_divisor"][alike]
     known = np.isfinite(divisor)
     whole = float((divisor[known] == 1).mean()) if known.any() else 0.0
@@ -61,7 +64,7 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     name = str(optimization.facts.get("name") or "the optimizer")
     matters = name in accumulation.SCALE_MATTERS
     called = "an update by hand" if name == "ByHand" else name
-    cut = _cut(optimization.steps)
+    cut = accumulation.cut(optimization.steps)
     at_most, but = ("up to ", f": clipping cut it in {share_of(cut, 'steps')}") if cut else ("", "")
     effect = (
         f"With {called} each update is {at_most}{count} times as large as that of one large batch, as if the learning "
@@ -108,14 +111,6 @@ def _finding(optimization: Optimization, count: int, whole: float, by_framework:
     )
 
 
-def _cut(steps: Table) -> float:
-    """The share of the steps whose gradients were longer than they were clipped to."""
-    if not (steps.has("clip_max_norm") and steps.has("grad_norm")):
-        return 0.0
-    known = np.isfinite(steps["grad_norm"]) & (np.nan_to_num(steps["clips"]) > 0)
-    return float((steps["grad_norm"][known] > steps["clip_max_norm"][known]).mean()) if known.any() else 0.0
-
-
 def _asked(optimization: Optimization) -> bool:
     """Whether the script asks a framework for the backward of a loss of its own, `self.manual_backward(loss)`."""
     place = optimization.backward_location
@@ -132,9 +127,9 @@ RULE = Rule(
     severity="warning",
     title="Accumulated gradients are not averaged",
     about="Each backward adds to the gradients. To match one large batch, divide each micro-batch's mean loss by "
-    "their number.",
+    "their number, once.",
     check=check,
-    verify="Record the run again: losses are divided, and the gradient norm falls by the number of micro-batches.",
+    verify="Record the run again: each loss is divided by the number of micro-batches, once.",
     absent="The run does not accumulate gradients.",
     needs=(
         ("steps.backwards", "steps.loss_divisor", "steps.loader_batches"),
@@ -143,6 +138,7 @@ RULE = Rule(
     thresholds=(
         Threshold("share", 0.9, "share", "the last window of an epoch may be shorter"),
         Threshold("steps", 10, "steps", "fewer could be a warm-up of some other kind"),
+        Threshold("looked", 3, "steps", "whose losses are all divided alike: one or two may agree by chance"),
     ),
     not_when="Gradients divided before the step, divided or token-weighted losses, several losses per batch, several "
     "optimizers, frameworks unless the loss was seen to be an undivided mean.",
