@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tracelyze.collectors.program.lines import instructions
+from tracelyze.collectors.program.lines import instructions, named_calls
 
 
 def compiled(statements: int) -> CodeType:
@@ -52,6 +52,7 @@ def later(opname: str, argval: Any, argrepr: str = "") -> dis.Instruction:
         (later("LOAD_FAST_BORROW", "x"), [("LOAD_FAST", "x")]),
         (later("LOAD_FAST_BORROW_LOAD_FAST_BORROW", ("x", "y")), [("LOAD_FAST", "x"), ("LOAD_FAST", "y")]),
         (later("LOAD_SMALL_INT", 7), [("LOAD_CONST", 7)]),
+        (later("LOAD_SUPER_ATTR", "train", "NULL|self + train"), [("LOAD_METHOD", "train")]),
         (later("RETURN_CONST", 7), [("LOAD_CONST", 7), ("RETURN_VALUE", None)]),
         (later("BINARY_OP", 26, "[]"), [("BINARY_SUBSCR", 26)]),
         (later("BINARY_OP", 0, "+"), [("BINARY_OP", 0)]),
@@ -96,3 +97,10 @@ def test_a_function_is_disassembled_once_for_readers_in_a_row(monkeypatch: pytes
     lines(short)
     assert len(asked) == 3, "what is read as it comes displaces nothing"
     assert not lines(compiled(instructions.LONGEST // 4)), "nobody reads that much"
+
+
+def test_a_method_of_super_is_a_method() -> None:
+    source = "class A(B):\n    def train(self, mode=True):\n        super().train()\n        return self\n"
+    (kind,) = (one for one in compile(source, "train.py", "exec").co_consts if isinstance(one, CodeType))
+    (method,) = (one for one in kind.co_consts if isinstance(one, CodeType))
+    assert named_calls.methods(method, "train") == [3]

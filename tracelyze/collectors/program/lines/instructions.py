@@ -21,6 +21,7 @@ KEPT: Final = 20_000  # bytes of bytecode whose instructions are kept, some 5 MB
 _ON_VARIABLES: Final = re.compile(
     r"(?P<first>(?:LOAD|STORE)_FAST)(?:_BORROW|_CHECK)?(?:_(?P<second>(?:LOAD|STORE)_FAST)(?:_BORROW)?)?"
 )
+_RENAMED: Final = {"LOAD_SMALL_INT": "LOAD_CONST", "LOAD_SUPER_ATTR": "LOAD_METHOD"}
 _STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
 
 
@@ -56,16 +57,16 @@ def _as_in_3_11(one: dis.Instruction) -> Iterator[dis.Instruction]:
     """An instruction as Python 3.11 has it, so that no reader has to know the names that later versions give.
 
     Python 3.13 stores and takes two local variables at a time (STORE_FAST_LOAD_FAST), 3.12 and 3.14 say how one is
-    taken (LOAD_FAST_CHECK, LOAD_FAST_BORROW). In 3.14 small integers and subscripts have other instructions, and 3.12
-    and 3.13 return a constant by one (RETURN_CONST).
+    taken (LOAD_FAST_CHECK, LOAD_FAST_BORROW). From 3.12 on, `super().method` and, in two versions, the return of a
+    constant are one instruction; in 3.14 small integers and subscripts have other ones.
     """
     kinds = _ON_VARIABLES.fullmatch(one.opname)
     if kinds is not None:
         names = one.argval if type(one.argval) is tuple else (one.argval,)
         for opname, name in zip((kinds["first"], kinds["second"]), names, strict=False):
             yield one._replace(opname=opname, argval=name, argrepr=str(name))
-    elif one.opname == "LOAD_SMALL_INT":
-        yield one._replace(opname="LOAD_CONST")
+    elif one.opname in _RENAMED:
+        yield one._replace(opname=_RENAMED[one.opname])
     elif one.opname == "RETURN_CONST":
         yield one._replace(opname="LOAD_CONST")
         yield one._replace(opname="RETURN_VALUE", arg=None, argval=None, argrepr="")
