@@ -38,6 +38,21 @@ def test_a_layer_that_takes_samples_for_positions(make: Any) -> None:
     assert also[0] == "passed", "attention over the samples beside one over the positions"
 
 
+def test_a_table_of_positions_tells_samples_from_positions_where_no_loader_does(make: Any) -> None:
+    wrong = {"along_samples": "mix:MultiheadAttention", "along_others": 0, "others": 15, "by_position": 15}
+    assert make.check(MIXED, mixed(make, loader=False, **wrong))[0] == "passed", "the first may be that of positions"
+    assert make.check(MIXED, mixed(make, loader=False, position_table=True))[0] == "passed", "attention does not mix"
+    site = {"site": 70, "role": "module", "file": "m.py", "line": 12, "function": "__init__"}
+    site |= {"source": "self.mix = nn.MultiheadAttention(width, 4)", "excerpt_line": 12}
+    site |= {"excerpt": f"        {site['source']}"}
+    rows = list(mixed(make, loader=False, position_table=True, **wrong).tables["mixings"].records())
+    made = [{"model": 0, "module": "mix", "made_at": 70}]
+    finding = make.check(MIXED, make.process(sites=[site], more={"mixings": rows, "modules": made}))[2]
+    assert "table of positions lies along the second dimension" in finding.summary
+    assert "positions of one sample do not see each other" in finding.summary
+    assert (finding.location.line, finding.diff.added) == (12, [f"{site['excerpt'][:-1]}, batch_first=True)"])
+
+
 def test_samples_that_meet_on_purpose_or_not_at_all(make: Any) -> None:
     assert make.check(MIXED, mixed(make, others=0, by_position=None, halves=None))[0] == "passed"
     assert make.check(MIXED, mixed(make, others=15, by_position=15))[0] == "passed", "attention over the batch"

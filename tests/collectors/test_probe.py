@@ -100,6 +100,23 @@ def test_samples_that_are_mixed() -> None:
     assert (lstm["module"], lstm["kind"]) == ("layer", "LSTM")
 
 
+def test_a_table_of_positions_beside_attention_along_the_samples() -> None:
+    x = batch(16, 10, 6)
+
+    def attends(layer: Any, h: Any) -> Any:
+        return layer(h + layer.table, h, h)[0]
+
+    for shape, told in (((1, 10, 8), True), ((1, 1, 8), False), ((10, 8), False)):
+        attention = nn.MultiheadAttention(8, 2)
+        attention.table = nn.Parameter(torch.zeros(shape))
+        assert mixing(Model(attends, attention), x)["position_table"] is told
+    states = nn.GRU(8, 8)
+    states.first = nn.Parameter(torch.zeros(1, 10, 8))
+    assert not mixing(Model(lambda layer, h: layer(h, layer.first)[0], states), x)["position_table"], (
+        "states of a batch"
+    )
+
+
 def test_what_mixes_on_purpose_can_be_told() -> None:
     x = batch(16, 6)
     dense = mixing(Model(lambda layer, h: torch.softmax(h @ h.T / 8, dim=1) @ h), x)

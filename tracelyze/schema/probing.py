@@ -41,6 +41,9 @@ MIXINGS: Final = Table(
         Column("halves", "bool", "", "the model takes half of the batch as well"),
         Column("along_samples", "string", "", "recurrences and attention of torch that take samples for positions"),
         Column("along_others", "int32", "", "recurrences and attention of torch that do not"),
+        Column(
+            "position_table", "bool", "", "beside such attention a parameter [1, n, width], n not that of the samples"
+        ),
         Column("module", "string", "", "the first module whose output mixes samples that its input does not mix"),
         Column("kind", "string", "", "class of that module"),
         Column("site", "int32", "", "forward of the program's class that it is, or is a part of (table sites)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
@@ -40,7 +41,7 @@ def _healthy(row: Row, limits: Limits) -> str:
         return "the model answers for each pair of samples, as a contrastive one does"
     if not row["same_others"]:
         return "which samples reach each other changes with the batch, as under mixup and routing"
-    if not row["loader"]:
+    if not row["loader"] and not (_along_samples(row) and row.get("position_table")):
         return "samples reach each other, and no DataLoader says that they are independent"
     if not row["halves"]:
         return "the model takes the whole batch only, as one that knows a fixed graph does"
@@ -59,16 +60,28 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
     name, kind = row["module"], row["kind"]
     where = f"{name} ({kind})" if name else kind or "the model"
     others = plural(row["others"], "other sample")
-    if _along_samples(row):
+    made, diff, then = None, None, "labels do not match their inputs"
+    if along := _along_samples(row):
         first = row["along_samples"].split()[0]
         path, _, layer = first.rpartition(":")
         why = (
             f"{path} ({layer}) was made without batch_first=True. It treats the first dimension of its input as "
             f"positions, but that dimension holds the {row['samples']} samples."
+            + (
+                " The model's own table of positions lies along the second dimension."
+                if row.get("position_table")
+                else ""
+            )
         )
         fix = "Make the layer with batch_first=True, or swap the first two dimensions before it and after it."
         sizes = "input_size, hidden_size" if layer in ("RNN", "GRU", "LSTM") else "width, heads"
         code = f"nn.{layer}({sizes}, batch_first=True)"
+        own = own_statement.at(process, process.module_location(path))
+        call = own.only_call(layer) if own is not None else None
+        if own is not None and call is not None and all(one.arg not in (None, "batch_first") for one in call.keywords):
+            made = process.module_location(path)
+            diff = own.changed(own.parsed.with_argument(call, "batch_first", "True"))
+        then = "positions of one sample do not see each other"
     else:
         why = (
             f"One position of a sample reaches {plural(row['by_position'] or 0, 'other sample')}, not all: memory was "
@@ -86,7 +99,7 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
         summary=(
             f"In a copy of the model in eval mode, one sample of a batch of {row['samples']} was replaced by its "
             f"neighbour. The outputs of {others} changed, first in {where}. {why} The model's answer for a sample then "
-            "depends on which samples happen to share its batch, and labels do not match their inputs."
+            f"depends on which samples happen to share its batch, and {then}."
         ),
         fix=fix,
         fix_code=code,
@@ -98,13 +111,15 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
                 "of them, by one position or field",
                 row["by_position"],
                 "samples",
-                limits["reached"] * (row["samples"] - 1),
-                limits.source("reached"),
+                None if along else limits["reached"] * (row["samples"] - 1),
+                "" if along else limits.source("reached"),
                 role="basis",
             ),
             Evidence("samples of the batch", row["samples"], "samples"),
         ],
-        location=process.site(row["site"]),
+        location=made or process.site(row["site"]),
+        seen_at=process.site(row["site"]),
+        diff=diff,
         false_alarm="Layers that relate the samples of a batch on purpose, in a fixed pattern.",
     )
 

@@ -29,8 +29,10 @@ class _Run:
     def __init__(self) -> None:
         self.outputs: list[Any] = []
         self.modules: list[_Module] = []
+        self.shapes: set[tuple[int, ...]] = set()  # of the model's parameters
         self.along_samples: list[str] = []  # recurrences and attention that take the samples for positions
         self.along_others = 0  # and those that do not
+        self.tables = False  # a table of positions along the other dimension, beside such attention
 
 
 class Mixing:
@@ -67,6 +69,7 @@ class Mixing:
             "squares": any(list(one.shape).count(self._samples) > 1 for one in base.outputs),
             "along_samples": " ".join(base.along_samples) or None,
             "along_others": base.along_others,
+            "position_table": base.tables,
         }
         if row["others"]:
             row["by_position"] = max(self._by_position(base, chosen, place) for place in (0, -1))
@@ -99,6 +102,7 @@ class Mixing:
                 _replace(tensor.movedim(self._along, 0), sample, source, place)
         if half:
             given = _narrowed(torch, given, self._samples, self._along)
+        done.shapes = {tuple(one.shape) for one in model.parameters()}
         for name, part in model.named_modules():
             part.register_forward_hook(_Watch(self, name, done), with_kwargs=True)
         with torch.enable_grad():  # without it, layers of transformers take a way past their own modules
@@ -170,6 +174,8 @@ class Mixing:
             others = given.shape[1 if first else 0]
             if positions == self._samples != others > 1:
                 done.along_samples.append(f"{name or '-'}:{type(module).__name__}")
+                table = (1, others, given.shape[2])  # added to every sample: what lies along its middle is a position
+                done.tables |= not isinstance(module, torch.nn.RNNBase) and table in done.shapes
             elif others == self._samples:
                 done.along_others += 1
 

@@ -34,7 +34,7 @@ class Probe(Signal):
         *columns_of(
             "mixings",
             "step model samples along shape loader others by_position same_others repeats squares halves "
-            "along_samples along_others module kind site failed",
+            "along_samples along_others position_table module kind site failed",
         ),
     )
     about = "A copy of the model called again at two early steps: does a step repeat, do samples reach each other?"
