@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tracelyze.testing import SITES
 
@@ -200,6 +201,47 @@ def test_one_answer_where_two_arrays_are_each_shuffled(make: Any) -> None:
     assert "line 3 shuffles y, each into an order of its own" in finding.summary
     assert finding.fix_code.splitlines()[0] == "order = torch.randperm(len(x))"
     assert answers(make, 0.01)[2].fix.startswith("Print a few inputs with their targets")
+
+
+def vae(
+    make: Any, divergence: str, recon: str = "recon = F.mse_loss(out, x)", shape: str = "32x1x8x8", **more: Any
+) -> Any:
+    """What is said of a VAE with one answer to everything, by the statements of its loss."""
+    text = f"def elbo(out, x, mu, logvar):\n    {recon}\n    {divergence}\n    return recon + kl"
+    site = {"site": 70, "role": "loss", "file": "vae.py", "function": "elbo", "line": 2, "source": recon}
+    sites = [site | {"excerpt": text, "excerpt_line": 1}]
+    more = {"reduction": "mean", "input_shape": shape, "target_varies": 2.0} | more
+    return answers(make, 0.01, sites=sites, site=70, **more)[2]
+
+
+OF_EACH_SAMPLE = "kl = -0.5 * (1 + logvar - mu.pow(2) - logvar.exp()).sum(dim=1).mean()"
+
+
+@pytest.mark.parametrize(
+    ("divergence", "edited"),
+    [
+        (OF_EACH_SAMPLE, 'recon = F.mse_loss(out, x, reduction="sum") / out.size(0)'),
+        ("kl = -0.5 * torch.sum(1 + logvar - mu ** 2 - logvar.exp())", 'recon = F.mse_loss(out, x, reduction="sum")'),
+    ],
+)
+def test_a_mean_reconstruction_beside_a_summed_divergence(make: Any, divergence: str, edited: str) -> None:
+    finding = vae(make, divergence)
+    assert "mean over the 64 elements of each sample, the KL in line 3 is a sum" in finding.summary
+    assert finding.diff.added == [f"    {edited}"]
+    assert (finding.location.line, finding.first_step) == (2, 1)
+    assert "other terms of the loss" in [one.name for one in finding.evidence], "it explains a plateau"
+
+
+def test_a_divergence_that_is_no_larger_than_the_reconstruction(make: Any) -> None:
+    for finding in (
+        vae(make, OF_EACH_SAMPLE.replace(".sum(dim=1)", "")),  # both are means
+        vae(make, OF_EACH_SAMPLE.replace(".mean()", ".mean() / x[0].numel()")),
+        vae(make, OF_EACH_SAMPLE, reduction="sum"),
+        vae(make, OF_EACH_SAMPLE, shape="32x4"),
+        vae(make, "kl = (mu.exp() + 1).sum()"),  # no such divergence
+    ):
+        assert "KL in line" not in finding.summary
+        assert finding.diff is None
 
 
 def test_answers_that_differ(make) -> None:

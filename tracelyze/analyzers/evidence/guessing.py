@@ -46,6 +46,12 @@ def candidates(process: Process, usual: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(size for size in sizes if size is not None and size > 1)) if calls else usual
 
 
+def is_binary(process: Process) -> bool:
+    """Whether every training loss that was seen is a binary cross-entropy: its targets may be pixels."""
+    calls = [row for row in process.tables["loss_calls"].records() if row["training"]]
+    return bool(calls) and all(row["function"] in _BINARY for row in calls)
+
+
 def _has_classes(row: dict[str, Any]) -> bool:
     return row["function"] in _BINARY or (row["function"] in _FUNCTIONS and bool(row["target_integer"]))
 

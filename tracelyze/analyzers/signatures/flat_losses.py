@@ -73,14 +73,16 @@ def at_a_guess(optimization: Optimization, limits: Limits) -> Flat | None:
     curves = evaluated_losses.evaluated(optimization.process)
     learned = curves is not None and curves.training[-1] < (1 - limits["standing"]) * middle
     tried = (recorded,) if recorded else guessing.candidates(optimization.process, _CLASSES)
+    binary = guessing.is_binary(optimization.process)
     for classes in (2,) if preference else tried:
         guess = log(classes)
+        odds = "everything a probability of 0.5" if binary else f"{classes} classes equal odds"
         if long_enough and not learned and (np.abs(level / guess - 1) <= limits["near"]).all():
             why = (
                 "A preference loss starts at ln 2, where policy and reference agree, and leaves it with the first "
                 "updates that count. Here it never did."
                 if preference
-                else f"A model that gives {classes} classes equal odds has this loss: it knows nothing of its input."
+                else f"A model that gives {odds} has this loss: it knows nothing of its input."
                 + " What it answered to different samples was the same but for rounding, from the start." * silent
             )
             change = float(level.max() / level.min() - 1)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 ANY = (
-    "Print a few inputs with their labels: if they do not match, nothing can be learned. Then train on a single batch: "
-    "if its loss does not fall to nearly nothing, look at the learning rate, and whether the optimizer holds the "
-    "model's parameters. If it does, the model and its step work, which says nothing about the labels."
+    "Print a few inputs with their targets: if they do not match, nothing can be learned. Then train on a single "
+    "batch: if its loss does not fall to nearly nothing, look at the learning rate, and whether the optimizer holds "
+    "the model's parameters. If it does, the model and its step work, which says nothing about the targets."
 )
 PAIRED = (
     "Print a few inputs with their labels, as they come out of the loader: what is read or sorted in two orders is "

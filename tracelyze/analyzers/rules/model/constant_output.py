@@ -13,6 +13,7 @@ from tracelyze.analyzers.computed.targets import alike_in_validation
 from tracelyze.analyzers.evidence.datasets import rows_apart
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.evidence.loss import assignment
+from tracelyze.analyzers.evidence.loss.means import summed_divergence
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import flat_losses
@@ -64,7 +65,8 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     line, stretch = found.line, found.late
-    instead = found.part is not None or found.first is not None
+    divergence = summed_divergence.of(process, line.location, line.rows) if line.location is not None else None
+    instead = found.part is not None or found.first is not None or divergence is not None
     shares = line.function in predictions.SHARES
     classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
@@ -82,9 +84,9 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
                 else f". The whole loss was {number(found.before)} halfway and is {number(found.after)} at the end."
                 + alike_in_validation.given_up(found)
             )
-            + (apart.said() if apart is not None else "")
+            + (apart.said() if apart is not None else divergence.why if divergence is not None else "")
         ),
-        remedy=_remedy(process, found, apart),
+        remedy=divergence or _remedy(process, found, apart),
         evidence=[
             Evidence(
                 f"deviation of the predictions over that of the targets{', in validation' * bool(found.validated)}",

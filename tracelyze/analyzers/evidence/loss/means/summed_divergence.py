@@ -1,0 +1,62 @@
+"""A VAE whose reconstruction is a mean over the elements of a sample while its KL divergence is a sum over the code."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence.remedy import Remedy
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
+
+_DIVERGENCE: Final = re.compile(r"(?=.*\b1(?:\.0?)? ?\+)(?=.*log_?(?:var|sigma)|.*\blv\b)(?=.*\bexp\()(?=.*\bsum\()")
+_FEW: Final = 16  # elements of a sample: with fewer, mean and sum are not far apart
+_OF_EACH: Final = re.compile(r"\bmean\(|\b(?:dim|axis)=|\bsum\(-?\d[,)]|, -?\d\)")  # over each sample's code
+_FIX: Final = (
+    "Take the reconstruction as a sum over the elements of each sample, and the mean of that over the batch, as the KL."
+)
+_WHOLE_FIX: Final = "Take the reconstruction as a sum over all elements of the batch, as the KL."
+
+
+def of(process: Process, loss: Location, rows: Sequence[Mapping[str, Any]]) -> Remedy | None:
+    """What to do about the call of a loss function with these rows, and why; None where its function of the script
+    computes no such divergence, or divides something, which may balance the two."""
+    sizes = [str(row["input_shape"] or "").split("x") for row in rows]
+    elements = {math.prod(map(int, one[1:])) for one in sizes if all(map(str.isdecimal, one))}
+    if len(elements) != 1 or any(row["reduction"] != "mean" for row in rows) or min(elements) < _FEW:
+        return None
+    code = {at: text.split("#")[0] for at, text in recorded_text.of_function(process, loss).items()}
+    found = [at for at, text in code.items() if _DIVERGENCE.search(text)]
+    own = own_statement.at(process, loss)
+    if len(found) != 1 or own is None or any(re.search(r"(?<!/)/(?!/)", text) for text in code.values()):
+        return None
+    count, each = elements.pop(), bool(_OF_EACH.search(code[found[0]]))
+    why = (
+        f" The reconstruction is a mean over the {count:,} elements of each sample, the KL in line {found[0]} is a "
+        f"sum{'' if each else ' over the batch'}: beside a sum, as in the bound that a VAE maximises, it would count "
+        f"{'' if each else 'at least '}{count:,} times less."
+    )
+    edited = _summed(own, each)
+    return Remedy(_FIX if each else _WHOLE_FIX, own.dedented(edited), loss, own.changed(edited), why)
+
+
+def _summed(own: own_statement.OwnStatement, each: bool) -> str:
+    """The statement with a sum in place of a mean, over each sample or over the batch; empty where it is no plain
+    call of a function."""
+    statement = own.parsed.statement
+    value = statement.value if isinstance(statement, ast.Assign | ast.Return) else None
+    called = value.func if isinstance(value, ast.Call) else None
+    if not isinstance(called, ast.Attribute) or not called.attr.islower() or not isinstance(value, ast.Call):
+        return ""
+    first = value.args[0] if value.args else None
+    if not isinstance(first, ast.Name):
+        return ""
+    summed = own.with_argument((called.attr,), "reduction", '"sum"')
+    return f"{summed} / {first.id}.size(0)" if summed and each else summed
