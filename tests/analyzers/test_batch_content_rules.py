@@ -81,6 +81,12 @@ def test_what_repeats_beside_the_order(make, source: str, all_repeat: bool) -> N
     one = [RANDOM | {"loader": 0}]
     finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=[seed])[2]
     assert ("random numbers repeat" in finding.summary) is all_repeat
+    said = "Line 12 puts the generator of the order back before each pass." in finding.summary
+    assert said is (source == "torch.manual_seed(1234)" or source == "seed_everything(7)"), "a loader may have its own"
+    assert finding.fix_code.endswith("and no longer on line 12") is said
+    own = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), [one[0] | {"own_generator": True}],
+                sites=[seed])[2]  # fmt: skip
+    assert "Line 12" not in own.summary
 
 
 def first_batches(make, contents: list[object], source: str = "x, y = next(iter(loader))", **loader: Any):
@@ -348,6 +354,41 @@ def test_the_line_that_makes_the_batches_of_a_loop_without_a_loader(make, sites:
     _, _, finding = ranks_by_hand(make, [["a", "b", "c", "d", "e"]] * 2, sites=rows)
     assert finding.location.line == line
     assert finding.seen_at.line == 18
+
+
+DRAWING = """
+def corpus(seed):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 50, (900,), generator=g)
+def get_batch(data):
+    at = torch.randint(len(data) - 8, (16,))
+    return torch.stack([data[i : i + 8] for i in at])
+def main():
+    for step in range(steps):
+        x = get_batch(data)
+        loss = model(x)
+        loss.backward()
+"""
+
+
+def test_of_two_functions_that_draw_the_one_that_the_loop_calls(make) -> None:
+    text = DRAWING.strip()
+    lines = text.split("\n")
+    sites = [
+        {"site": at, "role": role, "file": "t.py", "line": at, "function": function, "source": lines[at - 1].strip()}
+        | {"excerpt": text, "excerpt_line": 1}
+        for at, role, function in (
+            (3, "draw", "corpus"), (5, "draw", "get_batch"), (8, "loop", "main"), (11, "backward", "main")
+        )
+    ]  # fmt: skip
+    finding = ranks_by_hand(make, [["a", "b", "c", "d", "e"]] * 2, sites=sites)[2]
+    assert finding.location.line == 5
+    assert finding.fix_code.endswith("at = torch.randint(len(data) - 8, (16,), generator=own)")
+    assert "once, above the loop" in finding.fix_code, "a generator made in get_batch would repeat its first batch"
+    sites[1]["source"] = lines[4] = "at = torch.randint(len(data) - 8, (16,), generator=g)"
+    sites[1]["excerpt"] = "\n".join(lines)
+    finding = ranks_by_hand(make, [["a", "b", "c", "d", "e"]] * 2, sites=sites)[2]
+    assert finding.fix_code.endswith("index = torch.randint(len(data), (batch_size,), generator=own)")
 
 
 def test_ranks_that_draw_the_same_batches_by_hand(make) -> None:

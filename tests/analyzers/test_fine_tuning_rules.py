@@ -199,6 +199,14 @@ APART = (
     {**shift(37, "__call__", "labels = wanted[:, 1:]"), "excerpt_line": 36}
     | {"excerpt": "    given = wanted[:, :-1]\n    labels = wanted[:, 1:]"},
 )
+WINDOWS = (
+    {**shift(46, "get_batch", "y = torch.stack([ids[i + 1 : i + 1 + size] for i in starts])"), "excerpt_line": 45}
+    | {
+        "excerpt": "    x = torch.stack([ids[i : i + size] for i in starts])\n"
+        "    y = torch.stack([ids[i + 1 : i + 1 + size] for i in starts])"
+    },
+)
+ALONE = ({**WINDOWS[0], "excerpt_line": 46, "excerpt": WINDOWS[0]["excerpt"].split("\n")[1]},)
 MAP = (shift(20, "tokenize", 'row["labels"] = row["input_ids"][1:] + [0]'),)
 HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
 
@@ -211,6 +219,8 @@ HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
         (COLLATE + HELPER, 36, "    x, y = ids[:, :-1], ids[:, :-1]"),
         (BATCH, 36, '            "labels": wanted[:, :-1],'),
         (APART, 37, "    labels = wanted[:, :-1]"),
+        (WINDOWS, 46, "    y = torch.stack([ids[i : i + size] for i in starts])"),
+        (ALONE, 46, None),  # where the ids begin is not known
         (MAP + EVALUATION + HELPER, 20, None),  # by how much the ids are cut is not known
         (HELPER + EVALUATION, 41, None),
         ((*MAP, shift(60, "encode", "labels = ids[1:]")), 41, None),  # either of the two

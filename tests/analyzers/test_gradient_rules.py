@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -1119,6 +1120,22 @@ def test_unscaled_accumulation_where_a_framework_calls_backward(make, columns, s
     called = [{"site": 0, "role": "backward", "file": "/home/me/train.py", "line": 7, "source": "trainer.train()"}]
     process = make.process(steps | columns, sites=called)
     assert make.check("unscaled-accumulation", process)[0] == status
+
+
+def test_a_loop_that_pre_trains_says_nothing_of_the_losses_of_a_framework(make) -> None:
+    """The Trainer of transformers sums losses that it divided by the tokens of all batches of a step."""
+    alone = make.steps() | {"backwards": [4] * COUNT, "loader_batches": [4] * COUNT, "loss_divisor": [1.0] * COUNT}
+    lines = {1: ("backward", "loss.backward()"), 2: ("step", "opt.step()")}
+    lines |= {7: ("backward", "trainer.train()"), 8: ("step", "trainer.train()")}
+    sites = [
+        {"site": at, "role": role, "file": "train.py", "line": min(at, 7), "function": "f", "source": source}
+        for at, (role, source) in lines.items()
+    ]
+    adam = {"name": "AdamW", "device": "cpu", "dtype": "float32"}
+    for backward, status in ((7, "skipped"), (1, "fired")):
+        optimizers = [adam | {"optimizer": 0, "backward_site": backward, "site": backward + 1}]
+        process = replace(make.process(alone, sites=sites, optimizers=optimizers), training="training 2 of 2")
+        assert make.check("unscaled-accumulation", process)[0] == status
 
 
 @pytest.mark.parametrize(

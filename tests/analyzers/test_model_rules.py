@@ -60,6 +60,13 @@ def test_layers_in_several_places(make) -> None:
     assert finding.location.line == 3
     assert finding.fix_code == "self.act = TABLE.get(name, nn.GELU())"
     assert "blocks.0.act" in finding.summary
+    assert finding.fix.startswith("Make blocks.0.act an activation, and those like it, or")
+    for source, code in (
+        ("self.act = act_layer()", "self.act = nn.GELU()"),  # a class that turned out to be Identity
+        ("self.act = make(kind)", "x = torch.relu(self.up(x))\nx = self.down(x)"),
+    ):
+        at = site | {"source": source, "excerpt_line": 3, "excerpt": source}
+        assert make.check("linear-stack", make.process(more=more, sites=[at]))[2].fix_code.endswith(code)
 
 
 ROW = """def __init__(self):

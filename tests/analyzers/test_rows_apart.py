@@ -147,6 +147,7 @@ def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: in
     finding = make.check("loss-plateau", shuffles_of(make, lines, steps))[2]
     assert finding.location.line == line
     assert "each into an order of its own" in finding.summary
+    assert ("Line 21 shuffles x and y, each" in finding.summary) == (line == 21)
     assert finding.fix_code.split("\n")[0] == order
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.candidates import bounds
@@ -16,6 +16,8 @@ from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tracelyze.analyzers.recorded.run import Process
 
 MODULE: Final = "<module>"
@@ -25,6 +27,7 @@ _SPLITS: Final = re.compile(r"\b(?:random_split|train_test_split)\s*\(")
 _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
+_OF_TORCH: Final = r"\btorch\.(?:random\.)?manual_seed\s*\(|(?<![\w.])manual_seed\s*\(|\bseed_everything\s*\("
 _MADE_SEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\("  # a generator that is made with its seed
 _UNSEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\(\s*(?:None\s*)?\)"  # by the operating system
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
@@ -213,6 +216,11 @@ def drawn_batches(process: Process) -> Location | None:
         if inside:
             return min(inside, key=lambda one: one.line)
     elsewhere = [one for one in drawn if one.function != MODULE and re.search(_INDICES, one.source)]
+    if loop is not None and end is not None:
+        text = recorded_text.of_function(process, end)
+        inside = "\n".join(said.split("#")[0] for at, said in text.items() if loop.line <= at <= end.line)
+        asked = [one for one in elsewhere if re.search(rf"(?<![\w.]){re.escape(one.function)}\(", inside)]
+        elsewhere = asked or elsewhere
     return only_of(elsewhere) or batches(process)
 
 
@@ -230,6 +238,19 @@ def reseeded(process: Process) -> Location | None:
     read = process.functions("loader") - once
     seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
     return only_of(again or [one for one in seeds if one.file_function in read])
+
+
+def orders(line: Location, loader: Mapping[str, Any]) -> bool:
+    """Whether the line seeds what torch's own sampler draws the order of this loader from."""
+    of_torch = re.search(_OF_TORCH, line.source) is not None
+    return of_torch and loader.get("sampler") == "RandomSampler" and not loader.get("own_generator")
+
+
+def moved_up(line: Location) -> str:
+    """A line that seeds as an example where it belongs; empty where it is no whole call."""
+    said = line.source.split("#")[0].strip()
+    where = f"  # once, above the loop over epochs, and no longer on line {line.line}"
+    return said + where if said.endswith(")") and _whole(line) and "=" not in said.split("(")[0] else ""
 
 
 def reseeded_by_hand(process: Process) -> Location | None:

@@ -52,6 +52,13 @@ def one_each(optimization: Optimization) -> Mask:
     return np.asarray(from_loader | (one_line & (steps["microbatches"] == backwards)), dtype=bool)
 
 
+def backwards(optimization: Optimization) -> list[Location]:
+    """The lines of the backwards; of one of several trainings its own alone: a loop may pre-train what a framework
+    trains later."""
+    place = optimization.backward_location if optimization.process.training else None
+    return [place] if place is not None else optimization.process.locations("backward")
+
+
 def carries(optimization: Optimization) -> float | None:
     """Share of the steps that used gradients of an earlier step, on whatever tensors; None where nobody looked."""
     carried = optimization.steps["grads_carried"]

@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement
 from tracelyze.analyzers.evidence.ranks import batches_of_ranks
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HANDS_OVER: Final = re.compile(r"(?P<holder>[A-Za-z_][\w.]*)\.(?P<method>prepare|prepare_model|setup|setup_module)\(")
 _OVER: Final = re.compile(r"\bfor .+ in (?:\w+\()*(?P<loader>[A-Za-z_][\w.]*)")
 _GOES_OVER: Final = re.compile(r"\bin (?:(?:enumerate|tqdm|zip)\()?(?P<loader>[A-Za-z_][\w.]*)\s*[,):]")
+_DRAWS: Final = ("randint", "randperm", "multinomial")
 _FABRIC: Final = ("setup", "setup_module")
 _WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP", "_FabricModule")
 
@@ -36,7 +38,21 @@ def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple
     if left is not None:
         return left.line, left.fix, left.code
     fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
+    if by_hand and (drawn := _of_own_draw(process)):
+        code = batches_of_ranks.SEED_CODE + drawn
     return None, fix, _of_own_loader(process, loader) if code == batches_of_ranks.SAMPLER_CODE else code
+
+
+def _of_own_draw(process: Process) -> str:
+    """The script's own statement that draws the samples of a batch, with a generator of the rank's own; empty where it
+    does not draw once, from the generator that all of torch shares."""
+    own = own_statement.at(process, script_lines.drawn_batches(process))
+    call = own.only_call(*_DRAWS) if own is not None and own.is_whole else None
+    if own is None or call is None or not own.parsed.text_of(call.func).startswith("torch."):
+        return ""
+    if any(one.arg == "generator" for one in call.keywords):
+        return ""
+    return own.dedented(own.with_argument(_DRAWS, "generator", "own"))
 
 
 def _of_own_loader(process: Process, loader: Mapping[str, Any]) -> str:

@@ -85,9 +85,12 @@ class ShuffledApart:
 
     def said(self) -> str:
         """What the script's text shows, and what of it is not known."""
+        both = f"{self.beside}, line {self.place.line} shuffles {self.named}"
+        if self.first.line == self.place.line:
+            both = f"{self.beside} and {self.named}"
         return (
-            f" Line {self.first.line} shuffles {self.beside}, line {self.place.line} shuffles {self.named}, each into "
-            "an order of its own: if one holds the targets of the other, they belong to other samples."
+            f" Line {self.first.line} shuffles {both}, each into an order of its own: if one holds the targets of the "
+            "other, they belong to other samples."
         )
 
 

@@ -36,6 +36,9 @@ def _same_positions(line: ParsedLine, beside: str) -> str | None:
     """None where the statement does not take all but the first once, and all but the last of the same thing or of what
     it hands over as input_ids; or where the lines beside it do not take all but the last of that thing once."""
     parts = [node for node in ast.walk(line.tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
+    windows = [(one, start) for one in parts if (start := _one_later(line, one.slice))]
+    if len(windows) == 1:
+        return _same_window(line, *windows[0], beside)
     shifted = [one for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
     if len(shifted) != 1:
         return None
@@ -51,6 +54,23 @@ def _same_positions(line: ParsedLine, beside: str) -> str | None:
         taken = rf"(?<![\w.]){re.escape(line.text_of(shifted[0].value))}\[([^\[\]]*)\]"
         slices = [one for one in re.findall(taken, beside) if _BEFORE_THE_LAST.fullmatch(one)]
     return line.with_parts({shifted[0].slice: slices[0]}) if len(slices) == 1 else None
+
+
+def _one_later(line: ParsedLine, taken: ast.expr) -> str:
+    """`i` of a window that begins one later, `[i + 1 : i + 1 + size]`; empty for other slices."""
+    lower = taken.lower if isinstance(taken, ast.Slice) and taken.upper is not None else None
+    if not isinstance(lower, ast.BinOp) or not isinstance(lower.op, ast.Add):
+        return ""
+    is_one = isinstance(lower.right, ast.Constant) and lower.right.value == 1
+    return line.text_of(lower.left) if is_one and isinstance(lower.left, ast.Name | ast.Attribute) else ""
+
+
+def _same_window(line: ParsedLine, shifted: ast.Subscript, start: str, beside: str) -> str | None:
+    """The statement with the only window of the same thing that begins where the ids do, `[i : i + size]`."""
+    taken = rf"(?<![\w.]){re.escape(line.text_of(shifted.value))}\[([^\[\]]*)\]"
+    begins = re.compile(rf"{re.escape(start)}\s*:(?!\s*$)")
+    found = {one for one in re.findall(taken, beside) if begins.match(one.strip())}
+    return line.with_parts({shifted.slice: found.pop()}) if len(found) == 1 else None
 
 
 def _as_ids(line: ParsedLine) -> list[ast.expr | None]:

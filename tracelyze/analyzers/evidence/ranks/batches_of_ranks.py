@@ -14,9 +14,10 @@ MOST_RANKS: Final = 6
 
 SEED = "Draw the batches of each rank from a generator with a seed of its own, or divide the samples among the ranks."
 SEED_CODE = (
-    "own = torch.Generator().manual_seed(seed + torch.distributed.get_rank())  # the weights keep the common seed\n"
-    "index = torch.randint(len(data), (batch_size,), generator=own)"
+    "# once, above the loop; the weights keep the common seed\n"
+    "own = torch.Generator().manual_seed(seed + torch.distributed.get_rank())\n"
 )
+DRAWN_CODE = "index = torch.randint(len(data), (batch_size,), generator=own)"
 SAMPLER = "Divide the data among the ranks, and call sampler.set_epoch when an epoch begins."
 SAMPLER_CODE = (
     "sampler = DistributedSampler(dataset, shuffle=True)\n"
@@ -36,7 +37,7 @@ SHARDS_CODE = (
 def divided(by_hand: bool, iterable: bool) -> tuple[str, str]:
     """How to give each rank samples of its own, in words and as code: batches made by hand, or those of a loader."""
     if by_hand:
-        return SEED, SEED_CODE
+        return SEED, SEED_CODE + DRAWN_CODE
     return (SHARDS, SHARDS_CODE) if iterable else (SAMPLER, SAMPLER_CODE)
 
 

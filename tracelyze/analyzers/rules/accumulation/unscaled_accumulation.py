@@ -37,7 +37,7 @@ def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Ski
     if alike.sum() < max(limits["steps"], limits["share"] * len(steps)):
         return Skipped(accumulation.NOT_PER_BATCH, "not-applicable")
     seen_whole = accumulation.losses_are_means(optimization, alike, limits["share"])
-    own = [site for site in optimization.process.locations("backward") if ".backward(" in site.source]
+    own = any(".backward(" in line.source for line in accumulation.backwards(optimization))
     if not own and not seen_whole:
         return Skipped("backward is called by a framework, which may normalise the loss by itself", "not-applicable")
     if _changed_by_hand(steps)[alike].any():

@@ -88,6 +88,10 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         what = "all once, the sampler and its generator too" if own else "both once"
         once = seeded_loaders.example(process, loader)
         code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
+        if seeds is not None and not anew and script_lines.orders(seeds, loader):
+            why = f"Line {seeds.line} puts the generator of the order back before each pass."
+            fix = f"Seed once, before the first epoch, and no longer on line {seeds.line}."
+            code = script_lines.moved_up(seeds)
     return Finding(
         rule=RULE.id,
         severity="warning",

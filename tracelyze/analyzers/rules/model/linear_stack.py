@@ -67,6 +67,12 @@ def _title(links: dict[str, str]) -> str:
     return f"In {rows} places linear layers follow each other with no activation between them"
 
 
+def _others(links: dict[str, str]) -> str:
+    """Words for modules beside the first that hold such layers."""
+    holders = {other.rpartition(".")[0] for other in links.values()}
+    return ", and those like it" if len(holders) > 1 else ""
+
+
 def _finding(
     process: Process,
     redundant: dict[str, str],
@@ -94,7 +100,7 @@ def _finding(
             + (f" {idle}, in the same module, is an Identity and changes nothing." if idle else "")
             + (row.said if row else "")
         ),
-        fix=f"Make {idle} an activation, or replace the layers by one."
+        fix=f"Make {idle} an activation{_others(redundant)}, or replace the layers by one."
         if idle
         else (row and row.fix) or "Put an activation between the layers, or replace them with one layer.",
         fix_code=(row.code if row else activated.in_place_of(process, idle)) or activated.in_forward(redundant),
@@ -110,7 +116,7 @@ def _finding(
         or called_at
         or process.module_location(later)
         or process.location("forward"),
-        seen_at=process.location("forward"),
+        seen_at=process.location("training-call") or process.location("forward"),
         charts=pictures.loss(optimization),
         false_alarm="An output that something else uses as well, such as a residual branch or a gate; a factorised "
         "layer; a linear model that is deep on purpose.",

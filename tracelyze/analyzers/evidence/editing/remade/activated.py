@@ -157,17 +157,22 @@ def idle_between(process: Process, later: str, first: str) -> str:
 def in_place_of(process: Process, idle: str) -> str:
     """The script's statement that makes the Identity, with an activation in its place."""
     own = own_statement.at(process, process.module_location(idle)) if idle else None
-    call = own.only_call("Identity") if own is not None and own.is_whole else None
-    if own is None or call is None:
+    call = own.only_call("Identity") if own is not None else None
+    if own is None or not own.is_whole:
         return ""
-    return own.dedented(own.parsed.with_parts({call: own.parsed.text_of(call).replace("Identity", "GELU")}))
+    if call is not None:
+        return own.dedented(own.parsed.with_parts({call: own.parsed.text_of(call).replace("Identity", "GELU")}))
+    said = own.parsed.statement  # self.act = act_layer(), of a class that turned out to be Identity
+    made = said.value if isinstance(said, ast.Assign) and isinstance(said.value, ast.Call) else None
+    alone = made is not None and not made.args and not made.keywords
+    return own.dedented(own.parsed.with_parts({made: "nn.GELU()"})) if made is not None and alone else ""
 
 
 def in_forward(redundant: Mapping[str, str]) -> str:
     """An activation behind each layer that feeds the next one as it is, by their own names; between those of a row
     where the names are numbers. `redundant`: by each layer, the one before it."""
-    firsts = [one.rpartition(".")[2] for one in redundant.values()]
-    ends = [one.rpartition(".")[2] for one in redundant if one not in redundant.values()]
+    firsts = list(dict.fromkeys(one.rpartition(".")[2] for one in redundant.values()))  # once for modules of a class
+    ends = list(dict.fromkeys(one.rpartition(".")[2] for one in redundant if one not in redundant.values()))
     if all(one.isidentifier() for one in [*firsts, *ends]):
         return "\n".join([f"x = torch.relu(self.{one}(x))" for one in firsts] + [f"x = self.{one}(x)" for one in ends])
     holder = next(iter(redundant.values())).rpartition(".")[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import called, recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.evidence.modes import back_in_training, own_train
+from tracelyze.analyzers.evidence.modes import another_model, back_in_training, own_train
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -21,6 +21,11 @@ CODE: Final = (
 )
 _COPY: Final = "Put the copy that is evaluated into eval mode. Nothing trains it, so that it may stay there."
 _COPY_CODE: Final = "{name}.eval()  # once, where it is made, or right before each validation"
+_ANOTHER: Final = (
+    "Line {line} puts {named} into eval mode, but line {at} calls {called}, which stays in train mode: call "
+    "{called}.eval() as well"
+)
+_TRAINS_ON: Final = ", and {called}.train() before training continues"
 _BACK: Final = (
     "Line {line} puts the model back into train mode before it is evaluated: move it behind what validates. {name} is "
     "called above it already."
@@ -53,8 +58,8 @@ class Mode(NamedTuple):
 
 def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     """For a pass of the table evals: a line within the validation that undoes its eval(), or within what it calls, a
-    copy that is evaluated in place of the model, a train() that eval() calls in vain, or else the calls that are
-    missing."""
+    model that is evaluated in place of the one whose eval() is called, a copy of it, a train() that eval() calls in
+    vain, or else the calls that are missing."""
     own = own_train.of(process, seen_at)
     if own is not None:
         return Mode(own.fix, own.code, own.place, own.diff)
@@ -71,6 +76,11 @@ def mode(process: Process, row: int, seen_at: Location | None) -> Mode:
     put = back_in_training.above(process, seen_at)
     if put is not None and not _is_one_way(process, put):
         return Mode(_PUT.format(line=put.line), "", put)
+    other = another_model.of(process, seen_at)
+    if other is not None:
+        words = {"line": other.place.line, "named": other.named, "called": other.called, "at": other.at}
+        fix = _ANOTHER + _TRAINS_ON * int(process.evals["trained"][row] != 0)
+        return Mode(f"{fix.format(**words)}.", f"{other.called}.eval()  # below line {other.place.line}", other.place)
     name = called.name_in(process, process.evals["model"][row], None)
     if process.evals["trained"][row] == 0 and name and seen_at and re.search(rf"(?<![\w.]){name}\(", seen_at.source):
         return Mode(_COPY, _COPY_CODE.format(name=name))
