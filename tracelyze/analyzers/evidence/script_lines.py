@@ -218,8 +218,8 @@ def drawn_batches(process: Process) -> Location | None:
     elsewhere = [one for one in drawn if one.function != MODULE and re.search(_INDICES, one.source)]
     if loop is not None and end is not None:
         text = recorded_text.of_function(process, end)
-        inside = "\n".join(said.split("#")[0] for at, said in text.items() if loop.line <= at <= end.line)
-        asked = [one for one in elsewhere if re.search(rf"(?<![\w.]){re.escape(one.function)}\(", inside)]
+        body = "\n".join(said.split("#")[0] for at, said in text.items() if loop.line <= at <= end.line)
+        asked = [one for one in elsewhere if re.search(rf"(?<![\w.]){re.escape(one.function)}\(", body)]
         elsewhere = asked or elsewhere
     return only_of(elsewhere) or batches(process)
 
