@@ -141,6 +141,16 @@ def test_nothing_is_assigned_to_self(make) -> None:
             "trainer.args.learning_rate = 2e-05  # before it trains",
         ),
         ("trainer.fit(model, loader)", CLIP.split("\n")[1], "trainer.gradient_clip_val = 1.0  # before fit"),
+        (
+            "trainer.fit(model, loader)",
+            CLIP.split("\n")[1] + "\nreturn torch.optim.SGD(self.parameters(), lr=2e-06)",
+            "trainer.gradient_clip_val = 1.0  # before fit\nreturn torch.optim.SGD(self.parameters(), lr=2e-06)",
+        ),
+        (
+            "trainer.fit(model, loader)",
+            CLIP.split("\n", 1)[1],
+            "trainer.gradient_clip_val = 1.0  # before fit",
+        ),
     ],
 )
 def test_a_trainer_is_given_its_own_settings(make, line, code, own) -> None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _CALL: Final = re.compile(r"(?:\w+ = )?(?P<trainer>[A-Za-z_][\w.]*)\.(?P<method>train|fit)\(")
 _CLIP: Final = re.compile(
-    r"^(?:norm = )?torch\.nn\.utils\.clip_grad_norm_\(model\.parameters\(\), (?:max_norm=)?(?P<norm>[\d.e+-]+)\).*\n?"
-    r"(?:^optimizer\.step\(\)$)?",
+    r"^(?:norm = )?torch\.nn\.utils\.clip_grad_norm_\(model\.parameters\(\), (?:max_norm=)?(?P<norm>[\d.e+-]+)\)[^\n]*"
+    r"(?:\noptimizer\.step\(\)$)?",
     re.MULTILINE,
 )
 _RATE: Final = re.compile(

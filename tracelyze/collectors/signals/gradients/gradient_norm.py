@@ -1,7 +1,8 @@
 """The global gradient norm, and how many gradients are zero or not finite.
 
 The most expensive signal: a kernel per tensor. It samples the first steps of a run all, then as often as the budget
-allows, and at once when the loss is out of the ordinary.
+allows, and at once when the loss is out of the ordinary. Steps without a backward are sampled in pairs, a few times:
+the same norm twice shows that the second one used the gradients of the first again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tracelyze.collectors.tensors.readback import Known, Readback
 from tracelyze.collectors.tensors.safe_computing import has_memory, may_compute, norms_of
 
 MAX_NAMED = 5  # events that name a parameter with a non-finite gradient
+PAIRS = 20  # of steps without a backward: twice as many as step-without-backward asks for, half of which must be alike
 AT_STEP, FROM_CLIP, OF_SHARDS, BEFORE_VALUES = 1, 2, 3, 4
 
 
@@ -56,6 +58,8 @@ class GradientNorm(Signal):
         self._clipped_values = -1  # backwards of the process when gradients were clipped by value
         self._measured: PendingValues | None = None
         self._named = 0
+        self._pairs = 0  # of steps without a backward that were both measured
+        self._paired: tuple[int, int] | None = None  # optimizer and backwards, if it was just measured at such a step
         # The graph of the backward before the step. It still holds the parameters: so it is given up as soon as the
         # optimizer, to which `_graph_of` is a weak reference, is gone.
         self._graph: Any = None
@@ -124,7 +128,8 @@ class GradientNorm(Signal):
         self._clip_norms.append(Clip(clipped.training, norm, source, backwards, clipped.first, early))
 
     def before_step(self, tracked: Tracked) -> None:
-        if not tracked.inside_backward and self.due(tracked):
+        follows, self._paired = self._paired == (tracked.index, self.progress.backwards), None
+        if not tracked.inside_backward and (self.due(tracked) or follows):
             self._measure(tracked)
 
     def fast_values(self, tracked: Tracked, time: float) -> tuple[Any, int | None]:
@@ -148,6 +153,9 @@ class GradientNorm(Signal):
             self._measure(tracked)  # a closure ran inside the step: what was measured before it is stale
         if self._measured is not None:
             self.context.defer(self._measured)
+            if row.get("backwards") == 0 and self._pairs < PAIRS:
+                self._pairs += 1
+                self._paired = (tracked.index, self.progress.backwards)
         clips, self._clip_norms = self._clip_norms, []
         if clips and self.program.trainings.several:
             self._clip_norms = [clip for clip in clips if clip.training not in (tracked.training, None)]
@@ -157,7 +165,7 @@ class GradientNorm(Signal):
         elif self._clipped_values == self.progress.backwards and self._measured is not None:
             self.context.defer(Known(_without_norm))
         self._measured = self._graph = None
-        if not self._clip_norms:
+        if not self._clip_norms and self._paired is None:
             self.pause(self.progress.steps + self.steps_until_due())
 
     def _measure(self, tracked: Tracked) -> None:
