@@ -312,6 +312,35 @@ def test_steps_whose_line_may_be_the_usual_one_stay_where_they_are(make) -> None
     assert (old.location.line, old.diff) == (20, None)
 
 
+@pytest.mark.parametrize(
+    ("lines", "moved"),
+    [
+        (["if hard:", "    optimizer.zero_grad()", "    loss.backward()", "optimizer.step()"], True),
+        (["if hard:", "    loss.backward()", "else:", "    skipped += 1", "optimizer.step()"], False),
+        (["for part in parts:", "    optimizer.zero_grad()", "    loss.backward()", "optimizer.step()"], False),
+        (["if hard:", "    for part in parts:", "        loss.backward()", "optimizer.step()"], False),
+        (["loss.backward()", "if hard:", "    seen += 1", "optimizer.step()"], False),
+    ],
+)
+def test_a_step_behind_the_condition_of_its_backward_moves_into_the_block(make, lines: list[str], moved: bool) -> None:
+    rows = [
+        {
+            "site": number, "role": role, "file": "t.py", "line": 10 + at, "function": "update",
+            "source": lines[at].strip(), "excerpt": "\n".join(f"    {line}" for line in lines), "excerpt_line": 10,
+        }
+        for number, role in enumerate(("backward", "step", "step-again"))
+        for at in [next(i for i, one in enumerate(lines) if ("backward" if not number else ".step()") in one)]
+    ]  # fmt: skip
+    norms = make.steps()["grad_norm"]
+    columns = {"backwards": [1 - index % 2 for index in range(COUNT)]}
+    columns["grad_norm"] = [norms[index - index % 2] for index in range(COUNT)]
+    optimizers = [{"optimizer": 0, "name": "SGD", "site": 0, "parameters": 8}]
+    process = make.process(make.steps() | columns, sites=rows, optimizers=optimizers)
+    found = make.check("step-without-backward", process)[2]
+    assert ("Line 10 lets some batches run no backward, and line 13 steps" in found.summary) == moved
+    assert (found.diff and found.diff.added) == (["        optimizer.step()"] if moved else None)
+
+
 def test_an_optimizer_of_the_script_s_own_may_not_divide_the_scale_out(make) -> None:
     counts = [8 if index % 5 == 0 else 4 for index in range(COUNT)]
     site = {"site": 0, "role": "backward", "file": "t.py", "line": 4, "function": "f", "source": "loss.backward()"}

@@ -101,3 +101,33 @@ def test_a_clip_before_the_backward_has_no_norm(collect: Collect, tmp_path: Path
     known = np.isfinite(norm)
     assert known.sum() > 10
     np.testing.assert_allclose(norm[known], truth[known], rtol=1e-5)
+
+
+SKIPPING = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+for step in range(300):
+    x = torch.randn(16, 4)
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    if step % 4 == 0:
+        optimizer.zero_grad()
+        loss.backward()
+    optimizer.step()
+"""
+
+
+def test_steps_without_a_backward_are_measured_in_pairs(collect: Collect, tmp_path: Path) -> None:
+    """One sample now and then does not show whether the gradients of the step before were used again."""
+    (tmp_path / "train.py").write_text(SKIPPING)
+    done = collect(sys.executable, str(tmp_path / "train.py"), options=("--signal", "gradient_norm=every:7"))
+    (process,) = done.run.processes
+    rows = list(process.steps.records())
+    norms = {row["step"]: row["grad_norm"] for row in rows if row["grad_norm"] is not None}
+    pairs = [step for step in norms if step - 1 in norms]
+    assert all(norms[step] == norms[step - 1] and not rows[step - 1]["backwards"] for step in pairs)
+    assert 15 <= len(pairs) <= 20 and len(norms) < 80, "a few pairs, and no more steps than that"
+    (finding,) = [one for one in diagnose(done.run).findings if one.rule == "step-without-backward"]
+    assert finding.diff and finding.diff.added == ["        optimizer.step()"]

@@ -129,6 +129,7 @@ class GradientNorm(Signal):
 
     def before_step(self, tracked: Tracked) -> None:
         follows, self._paired = self._paired == (tracked.index, self.progress.backwards), None
+        self._pairs += follows
         if not tracked.inside_backward and (self.due(tracked) or follows):
             self._measure(tracked)
 
@@ -154,7 +155,6 @@ class GradientNorm(Signal):
         if self._measured is not None:
             self.context.defer(self._measured)
             if row.get("backwards") == 0 and self._pairs < PAIRS:
-                self._pairs += 1
                 self._paired = (tracked.index, self.progress.backwards)
         clips, self._clip_norms = self._clip_norms, []
         if clips and self.program.trainings.several:
