@@ -45,7 +45,7 @@ def _again(optimization: Optimization) -> Location | None:
 
 
 def _behind_a_condition(process: Process) -> Remedy | None:
-    """Where the only line of a backward stands in the block of an `if`, and the only line that steps right behind it."""
+    """Where the only line of a backward stands in the block of an `if`, and the only line that steps behind it."""
     steps, backwards = ({one.file_line: one for one in process.locations(role)} for role in ("step", "backward"))
     if len(process.optimizations) != 1 or len(steps) != 1 or len(backwards) != 1:
         return None
