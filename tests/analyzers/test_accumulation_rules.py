@@ -590,3 +590,10 @@ def test_the_example_of_a_loop_whose_step_takes_a_closure(make) -> None:
     assert "closure" in inside.fix
     assert inside.diff is None
     assert fix_of("optimizer.step()", "main").fix_code.startswith("loss.backward()")
+
+
+@pytest.mark.parametrize(("source", "named"), [("loss.backward()", False), ("accelerator.backward(loss)", True)])
+def test_only_a_loop_that_may_be_of_accelerate_is_told_of_it(make, source: str, named: bool) -> None:
+    line = {"site": 4, "role": "backward", "file": "t.py", "line": 8, "function": "main", "source": source}
+    finding = make.check("discarded-microbatches", make.process(discarding(make), sites=[line]))[2]
+    assert ("Accelerate" in finding.fix) is named

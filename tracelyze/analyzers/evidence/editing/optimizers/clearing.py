@@ -42,9 +42,9 @@ _OUT: Final = (
     "{line}: {call}() makes the steps, and the loops of transformers and of Lightning clear gradients once per step by "
     "themselves."
 )
-_NOWHERE_ELSE: Final = (
-    ", and nowhere else: under the same condition as the step, or, with Accelerate, inside of accumulate(), where the "
-    "wrapped optimizer skips both between steps."
+_NOWHERE_ELSE: Final = ", and nowhere else: under the same condition as the step"
+_IN_ACCUMULATE: Final = (
+    ", or, with Accelerate, inside of accumulate(), where the wrapped optimizer skips both between steps"
 )
 _BESIDE: Final = (
     "{call}() makes the steps. The Trainer of transformers clears the gradients of its model alone: have a callback "
@@ -122,7 +122,10 @@ def between_backwards(optimization: Optimization, line: Location | None) -> tupl
     if line is not None and step is not None and line.file == step.file:
         cleared = "zero_grad" if "zero_grad" in line.source else "what clears the gradients"
         moved = f"Move {cleared} from line {line.line} to right behind the optimizer's step (line {step.line})"
-    return moved + _NOWHERE_ELSE, "optimizer.step()  # as it is\noptimizer.zero_grad()"
+    backward = optimization.backward_location
+    by_torch = backward is not None and re.match(r"[\w.]*loss\w*\.backward\(", backward.source) is not None
+    moved += _NOWHERE_ELSE + ("" if by_torch else _IN_ACCUMULATE)
+    return f"{moved}.", "optimizer.step()  # as it is\noptimizer.zero_grad()"
 
 
 def beside_each_backward(optimization: Optimization, line: Location | None) -> bool:
