@@ -234,7 +234,7 @@ def test_excerpts_end_with_the_file_and_hold_no_secrets(tmp_path: Path) -> None:
     assert (first, len(third)) == ("import wandb", 160)
     assert "0123456789abcdef" not in second
     assert source_excerpt(str(script), 9) == {}
-    assert source_excerpt("<string>", 1) == {}
+    assert source_excerpt("<generated>", 1) == {}
 
 
 @pytest.mark.parametrize(
