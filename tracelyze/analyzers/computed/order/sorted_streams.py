@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+COMPARED: Final = 1000  # batches, each with each: a million pairs take some 40 ms
 SHOWN: Final = 5  # batches whose labels a sentence can bear
 FIX: Final = (
     "Mix the labels where the stream is made: shuffle all that it reads, across its files, anew for each pass. A "
@@ -68,13 +68,12 @@ def _middle(row: Row) -> float:
 def _in_order(rows: list[Row]) -> float:
     """Of the pairs of batches at different places and with different labels, the share in which the later one has the
     higher labels; or the lower ones, if that is more."""
-    signs = [
-        np.sign((b["batch"] - a["batch"]) * (_middle(b) - _middle(a)))
-        for a, b in combinations(rows, 2)
-        if a["batch"] != b["batch"] and _middle(a) != _middle(b)
-    ]
-    rising = float(np.mean(np.asarray(signs) > 0)) if signs else 0.0
-    return max(rising, 1 - rising) if signs else 0.0
+    some = rows[:: -(-len(rows) // COMPARED)]
+    places, labels = np.array([row["batch"] for row in some], float), np.array([_middle(row) for row in some], float)
+    signs = np.sign(np.subtract.outer(places, places) * np.subtract.outer(labels, labels))
+    signs = signs[signs != 0]
+    rising = float(np.mean(signs > 0)) if len(signs) else 0.0
+    return max(rising, 1 - rising) if len(signs) else 0.0
 
 
 def finding(process: Process, rule: str, loader: Row, rows: list[Row], limits: Limits) -> Finding:

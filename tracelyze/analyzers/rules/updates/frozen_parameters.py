@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.gradients import zero_fronts
-from tracelyze.analyzers.computed.gradients.trainable import frozen_in_vain, mostly_frozen, replaced_part, unheld
+from tracelyze.analyzers.computed.gradients.trainable import (
+    frozen_in_vain,
+    mostly_frozen,
+    replaced_part,
+    tensor_names,
+    unheld,
+)
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.remade import graphs
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -36,7 +42,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     for optimization in process.optimizations:
         row = last.get(optimization.optimizer)
         if row and 0 < row["missed"] < row["held"]:  # with all of them missing, zero-gradients says so
-            replaced |= (row["names"] or "").startswith(replaced_part.NAMELESS)
+            replaced |= tensor_names.is_nameless(row["names"] or "")
             findings.append(_never_reached(optimization, row, bool(ran & _modules(row)), limits))
         replaced |= replaced_part.of(optimization) is not None
         if row and (few := mostly_frozen.finding(process, row, RULE.id, limits)) is not None:
@@ -53,7 +59,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 def _modules(row: Row) -> set[str]:
     """The modules that the named tensors belong to."""
-    return {name.rpartition(".")[0] for name in (row["names"] or "").partition(" and ")[0].split(", ")} - {""}
+    return {name.rpartition(".")[0] for name in tensor_names.each(row["names"] or "")} - {""}
 
 
 def _made_at(process: Process, row: Row) -> Location | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tracelyze.analyzers.computed.gradients.trainable import tensor_names
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.formatting import listed, plural
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
-NAMELESS: Final = "a tensor "
-"""What the collector calls a tensor that belongs to no module that was called."""
 SHOWN: Final = 3  # names that a sentence can bear
 _ASSIGNED: Final = re.compile(r"\s*(?P<name>[\w.\[\]]+)\s*(?::[^=]+)?=(?!=)")
 
@@ -35,8 +34,8 @@ def of(optimization: Optimization) -> ReplacedPart | None:
     own, orphans = last.get(optimization.optimizer), last.get(None)
     if not own or not orphans or not orphans["missed"] or own["missed"] < own["held"]:
         return None
-    names = str(orphans["names"] or "").partition(" and ")[0].split(", ")
-    put_in = script_lines.replaced(process, names) if str(own["names"] or "").startswith(NAMELESS) else None
+    names = tensor_names.each(str(orphans["names"] or ""))
+    put_in = script_lines.replaced(process, names) if tensor_names.is_nameless(str(own["names"] or "")) else None
     part = _ASSIGNED.match(put_in.source) if put_in is not None else None
     if put_in is None or part is None:
         return None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tracelyze.analyzers.computed.gradients.trainable import added_later
-from tracelyze.analyzers.computed.gradients.trainable.replaced_part import NAMELESS
+from tracelyze.analyzers.computed.gradients.trainable import added_later, tensor_names
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
@@ -80,30 +79,20 @@ NAMED: Final = 45
 
 def _title(names: str, count: int) -> str:
     """Names one or two tensors, counts more of them."""
-    known = _tensors(names)
+    known = tensor_names.each(names)
     named = len(known) == count <= 2 and len(names) <= NAMED
     who = " and ".join(known) if named else f"{plural(count, 'tensor')} with gradients"
     return f"{who} {'is' if count == 1 else 'are'} in no optimizer and never {'trains' if count == 1 else 'train'}"
 
 
-def _tensors(names: str) -> list[str]:
-    """The tensors that the collector names, without how many more there are. A comma within a shape parts none."""
-    known = names.partition(" and ")[0]
-    return re.split(r", (?![^\[]*\])", known) if known else []
-
-
 def named(names: str) -> str:
     """The first of the tensors that the collector names, and how many more there are; those without a name by shape."""
-    each, more = _tensors(names), names.partition(" and ")[2]
-    if all(map(_nameless, each)):
-        return f"tensors of shape {listed(dict.fromkeys(one.removeprefix(NAMELESS) for one in each), most=SHOWN)}"
+    each, more = tensor_names.each(names), names.partition(" and ")[2]
+    if all(map(tensor_names.is_nameless, each)):
+        shapes = dict.fromkeys(one.removeprefix(tensor_names.NAMELESS) for one in each)
+        return f"tensors of shape {listed(shapes, most=SHOWN)}"
     rest = len(each) - SHOWN + (int(more.partition(" ")[0].replace(",", "")) if more else 0)
     return names if len(each) <= SHOWN else f"{', '.join(each[:SHOWN])} and {rest:,} more"
-
-
-def _nameless(names: str) -> bool:
-    """Whether no module of the program has these tensors under a name, as those in a list."""
-    return names.startswith(NAMELESS)
 
 
 def _passed_over(names: str, groups: int) -> str:
@@ -111,8 +100,10 @@ def _passed_over(names: str, groups: int) -> str:
 
     A parameter that a module has by itself, a position table or a scale, is called neither weight nor bias.
     """
-    known = _tensors(names)
-    own = known and not any(_nameless(one) or one.rpartition(".")[2] in ("weight", "bias") for one in known)
+    known = tensor_names.each(names)
+    own = known and not any(
+        tensor_names.is_nameless(one) or one.rpartition(".")[2] in ("weight", "bias") for one in known
+    )
     if not own or groups < SEVERAL:
         return ""
     who, what = ("It is a parameter", "it") if len(known) == 1 else ("They are parameters", "them")
@@ -135,12 +126,12 @@ class _Cause(NamedTuple):
 def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     """The first cause that is seen. `replaced`: as in :func:`finding`."""
     names, optimization = str(row["names"] or ""), process.longest
-    listed_at = script_lines.only(process, "unregistered") if _nameless(names) else None
+    listed_at = script_lines.only(process, "unregistered") if tensor_names.is_nameless(names) else None
     if listed_at is not None:
         held = set(_ATTRIBUTE.findall(listed_at.source))
         why = f"Line {listed_at.line} puts layers into a Python list or dictionary, where torch does not find them."
         return _Cause(why, FIX_LISTED, _LISTED.format(name=held.pop()) if len(held) == 1 else _IN_LIST, listed_at)
-    other = script_lines.replaced(process, names.partition(" and ")[0].split(", ")) if replaced and names else None
+    other = script_lines.replaced(process, tensor_names.each(names)) if replaced and names else None
     empty = empty_groups.of(optimization)
     if empty is not None:
         return _Cause(empty.said, empty_groups.FIX, empty.example, empty.made_at or other, empty.diff)
@@ -151,10 +142,10 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     if passed_over:
         return _Cause(why, FIX_GROUPS, _IN_NO_GROUP, other)
     alone = other is None and row["missed"] and row["shared_model"] == row["missed"]  # other tensors of it are held
-    later = added_later.of(optimization, _tensors(names)) if alone else None
+    later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
         return _Cause(later.said, later.fix, _ADDED, later.optimizer)
-    return _Cause(why, FIX, _IN_LIST if _nameless(names) else _MADE_LATER, other)
+    return _Cause(why, FIX, _IN_LIST if tensor_names.is_nameless(names) else _MADE_LATER, other)
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
