@@ -33,6 +33,27 @@ def test_one_answer_to_everything(make, change, severity) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "weighed"),
+    [
+        ("criterion = nn.CrossEntropyLoss(weight=rarity)", True),
+        ("    nn.BCEWithLogitsLoss(\n        pos_weight=ratio,\n    )", True),
+        ("criterion = nn.CrossEntropyLoss()", False),
+        ("loss = criterion(net(x), y) + weight * penalty(net)", False),
+    ],
+)
+def test_a_loss_that_was_made_with_weights_is_not_advised_to_have_some(make, text, weighed) -> None:
+    made = skewed(make)
+    sites = [
+        {"site": 1, "role": "loss", "file": "a.py", "line": 70, "function": "main", "source": "loss = crit(net(x), y)"}
+        | {"excerpt_line": 60, "excerpt": f"{text}\n" + "\n" * 9 + "loss = crit(net(x), y)"},
+    ]
+    more = {name: list(made.tables[name].records()) for name in ("batches", "loss_calls")}
+    _, _, finding = make.check("class-imbalance", make.process(sites=sites, more=more))
+    assert ("the loss is given a weight" in finding.fix) == weighed
+    assert ("Unless you already do" in finding.fix) != weighed
+
+
+@pytest.mark.parametrize(
     ("held_out", "severity"),
     [
         ({}, "warning"),

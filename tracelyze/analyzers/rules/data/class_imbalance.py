@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed import class_shares
 from tracelyze.analyzers.computed.targets import one_answer
-from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence import pictures, recorded_text, timing
 from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -24,6 +25,8 @@ class BalancedTrainer(Trainer):  # in place of Trainer
     def _get_train_sampler(self, *args):
         return sampler"""
 DRAWN = "index = torch.multinomial(weights, batch_size, replacement=True)  # the samples of a batch"
+WEIGHED: Final = re.compile(r"\bpos_weight=(?!=)|(?:[Ll]oss|entropy)\w*\([^#]*\bweight=(?!=)")
+"""A loss that is called, or made, with weights of classes."""
 WEIGH = ". Unless you already do, weight the classes in the loss, or sample the rare ones more often."
 
 
@@ -60,7 +63,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     rare = f", and only {fewest:,} of class {least}" if exact else ""
     part = percent(share) if exact else f"at least {percent(share)}"
     line = process.location("loss") or optimization.loss_location
-    weighed = line is not None and "weight" in line.source
+    weighed = (line is not None and "weight" in line.source) or bool(recorded_text.matching(process, WEIGHED))
     always = one_answer.always(process, most, share, limits)
     drawn = one_answer.drawn(process, most, share, limits) if exact else None
     so = f" After the first third of the run it answered {most} for nearly every sample checked."
