@@ -117,6 +117,7 @@ def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
     [
         (shuffled([1, 2, 3, 4]), RANDOM, "passed"),
         (shuffled([1, 1, 2, 3]), RANDOM, "passed"),  # begun anew once
+        (shuffled([2, 1, 1]), RANDOM, "passed"),
         (shuffled([1, 1]), RANDOM, "skipped"),  # two passes
         ([[0] * 50] * 5, RANDOM, "skipped"),  # every batch is like the others
         (shuffled([1] * 5), RANDOM | {"shuffled": False, "sampler": "SequentialSampler"}, "passed"),
@@ -126,6 +127,30 @@ def test_every_step_asks_a_new_iterator_for_its_first_batch(make) -> None:
 )
 def test_orders_that_are_as_they_should_be(make, orders, loader, status) -> None:
     assert judge(make, "same-order-every-epoch", epochs(orders), [loader | {"loader": 0}])[0] == status
+
+
+def test_an_order_that_repeats_from_the_second_epoch_on(make) -> None:
+    """A seed in a hook of the validation runs for the first time when an epoch is over."""
+    seed = {"site": 41, "role": "seed", "file": "a.py", "line": 88, "function": "on_validation_epoch_start"}
+    first = {
+        "site": 42,
+        "role": "seed",
+        "file": "a.py",
+        "line": 100,
+        "function": "main",
+        "source": "seed_everything(1)",
+    }
+    sites = [seed | {"source": "L.seed_everything(self.hparams.seed)"}, first]
+    one = [RANDOM | {"loader": 0}]
+    _, _, finding = judge(make, "same-order-every-epoch", epochs(shuffled([2, 1, 1, 1])), one, sites=sites)
+    assert finding.title == "Every epoch after the first uses the same order, although the loader shuffles"
+    assert (finding.location.line, finding.first_step) == (88, 101)
+    assert "In 3 passes" in finding.summary
+    assert "self" not in finding.fix_code, "an example for elsewhere has nothing of the method"
+    own = {"site": 41, "role": "seed", "file": "a.py", "line": 88, "function": "on_validation_epoch_start"}
+    own |= {"source": "self.noise = torch.Generator().manual_seed(0)"}
+    finding = judge(make, "same-order-every-epoch", epochs(shuffled([1] * 4)), one, sites=[own])[2]
+    assert "line 88" not in (finding.summary + finding.fix).lower(), "a generator of its own leaves the order alone"
 
 
 def test_a_sampler_of_the_script_that_nobody_tells_the_epoch(make) -> None:

@@ -468,6 +468,18 @@ def test_a_parameter_that_no_step_changes(make) -> None:
     assert whole.cost.share == 1.0
 
 
+def test_a_parameter_that_no_step_with_a_closure_changes(make) -> None:
+    """Lightning hands each step a closure. What rejects what that computes changes no other tensor, either."""
+    still = looks(1.0, parameter="encoder.weight", **STILL, closure=True, grad_zeros=0.0)
+    moved = looks(parameter="encoder.bias", closure=True, grad_zeros=0.0)
+    status, _, finding = make.check("updates-not-applied", make.process(more={"parameters": still + moved}))
+    assert (status, finding.title) == ("fired", "Optimizer steps never change 1 of 2 sampled parameters")
+    assert "It has a gradient" in finding.summary
+    rejected = [row | {"unchanged": 1.0, "unchanged_reached": 1.0} for row in moved[1:]]
+    searched = make.process(more={"parameters": still + moved[:1] + rejected})
+    assert make.check("updates-not-applied", searched)[0] == "skipped", "a line search that finds nothing better"
+
+
 def test_weights_of_zero_that_an_update_in_proportion_to_them_never_moves(make) -> None:
     rows = looks() + looks(1.0, parameter="head.weight", **STILL, weight_norm=0.0)
     finding = make.check("updates-not-applied", make.process(more={"parameters": rows}))[2]

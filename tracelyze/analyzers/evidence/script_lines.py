@@ -28,6 +28,7 @@ _GLOBAL_SEED: Final = (
     r"\b(?:torch\.(?:random\.)?manual_seed|random\.seed|seed_everything|set_seed|(?<![\w.])manual_seed)\s*\("
 )
 _OF_TORCH: Final = r"\btorch\.(?:random\.)?manual_seed\s*\(|(?<![\w.])manual_seed\s*\(|\bseed_everything\s*\("
+_EACH_EPOCH: Final = r"^on_(?:train_|validation_|test_)?epoch_|^on_(?:validation|eval\w*|sanity_check)_?"
 _MADE_SEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\("  # a generator that is made with its seed
 _UNSEEDED: Final = r"\b(?:default_rng|RandomState|Random)\s*\(\s*(?:None\s*)?\)"  # by the operating system
 _DROPS: Final = r"(?<!self\.)\b(?:dropout\w*|\w+_dropout)\s*\(|\bdropout_p\s*="
@@ -230,14 +231,21 @@ def past_missing(process: Process) -> Location | None:
 
 
 def reseeded(process: Process) -> Location | None:
-    """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer.
+    """The line that seeds in a loop, or in a function that iterates a loader and makes neither it nor an optimizer;
+    else the one that seeds all in a method that a framework calls as an epoch or a validation begins or ends.
 
     Of no generator of NumPy's or Python's that is made with its seed: a loader draws from none of them.
     """
     once = process.functions("dataloader", "optimizer")
     read = process.functions("loader") - once
     seeds, again = ([one for one in process.locations(role) if not makes_generator(one)] for role in ("seed", "reseed"))
-    return only_of(again or [one for one in seeds if one.file_function in read])
+    called = [one for one in seeds if each_epoch(one) and seeds_all(one)]
+    return only_of(again or [one for one in seeds if one.file_function in read] or called)
+
+
+def each_epoch(line: Location) -> bool:
+    """Whether the line stands in a method that a framework calls as an epoch or a validation begins or ends."""
+    return re.search(_EACH_EPOCH, line.function) is not None
 
 
 def orders(line: Location, loader: Mapping[str, Any]) -> bool:

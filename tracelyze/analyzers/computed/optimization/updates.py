@@ -112,6 +112,17 @@ def sampled_changes(optimization: Optimization) -> list[SampledUpdates]:
     return _sampled(optimization, (parameters["closure"] == 0) | dense)
 
 
+@measured_once
+def sampled_beside_moves(optimization: Optimization) -> list[SampledUpdates]:
+    """The measurements of `sampled_updates`, and those of steps that call a closure and change others, of tensors
+    whose gradient was dense before it: what rejects a closure's gradients leaves all as they were."""
+    parameters = optimization.process.tables["parameters"]
+    own = parameters["optimizer"] == optimization.optimizer
+    moved = np.isin(parameters["step"], parameters["step"][own & (parameters["unchanged"] < 1.0)])
+    dense = (parameters["grad_zeros"] <= SPARSE) & moved
+    return _sampled(optimization, (parameters["closure"] == 0) | dense)
+
+
 def _sampled(optimization: Optimization, judged: Mask) -> list[SampledUpdates]:
     parameters, optimizer = optimization.process.tables["parameters"], optimization.optimizer
     largest = np.nanmax(np.where(parameters["optimizer"] == optimizer, parameters["lr"], 0.0), initial=0.0)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 FIX: Final = (
     "Look at what the optimizer's step does with these tensors: an update of a copy (p = p - ... instead of "
-    "p.sub_(...)), a step that another wrapper replaced, weights that are copied back from elsewhere."
+    "p.sub_(...), or p.reshape(-1).sub_(...), where p is transposed and reshape has to copy it), a step that another "
+    "wrapper replaced, weights that are copied back from elsewhere."
 )
 FIX_DROPPED: Final = (
     "Write the result into the parameter: a method without an underscore returns a new tensor, which is dropped there."
@@ -43,6 +44,14 @@ REACH: Final = (
 )
 _SUMS: Final = ("sub", "add", "addcdiv", "addcmul", "subtract")
 _STEPS: Final = re.compile(r"\bopt\w*(?:\[[^\]]*\])?\.step\s*\(|\.step\s*\(\s*(?:self\.)?opt")  # or by a scaler
+
+
+def held(count: int) -> str:
+    """What makes it sure that a step should have changed these tensors."""
+    if count > 1:
+        known = "They have gradients, the optimizer holds them, and their learning rate is not zero"
+        return f"{known}, but no step changes them."
+    return "It has a gradient, the optimizer holds it, and its learning rate is not zero, but no step changes it."
 
 
 def in_the_text(process: Process) -> Location | None:

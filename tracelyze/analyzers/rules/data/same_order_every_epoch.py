@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.data import draws, passes
-from tracelyze.analyzers.computed.order import epochs_untold, repeated_order, seeded_loaders
+from tracelyze.analyzers.computed.order import epochs_untold, put_back, repeated_order, seeded_loaders
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
@@ -47,12 +47,14 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Skipped(f"no loader that shuffles made {limits['passes']:.0f} passes of which enough was looked at")
     for line in lines.values():
         least = 1 if all(_of_samples(shuffling[one.loader], one, limits) for one in line) else limits["batches"]
+        later = line[0].common(line[1]) and line[0].agreement(line[1]) < 1.0 if len(line) > limits["passes"] else False
+        line = line[1:] if later else line  # what puts the order back may first run when a pass is over
         pairs = [(a, b) for a, b in pairwise(line) if len(a.common(b)) >= least]
         same = [(a, b) for a, b in pairs if a.agreement(b) == 1.0]
         if len(line) >= limits["passes"] and pairs and len(same) >= limits["share"] * len(pairs):
             if _draws(process, line):
                 return Skipped("loading draws random numbers: equal samples may be other ones with equal augmentation")
-            return [_finding(process, shuffling, line, limits)]
+            return [_finding(process, shuffling, line, limits, "Every epoch" + " after the first" * bool(later))]
     return Passed(f"{plural(len(longest), 'pass')} over one loader: their order differs")
 
 
@@ -67,7 +69,7 @@ def _of_samples(loader: Row, one: Pass, limits: Limits) -> bool:
     return bool(loader["batch_size"]) and one.samples >= limits["samples"]
 
 
-def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits) -> Finding:
+def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limits: Limits, which: str) -> Finding:
     loader = shuffling[line[0].loader]
     optimization = process.longest if process.optimizations else None
     anew = len({one.loader for one in line}) > 1
@@ -90,13 +92,12 @@ def _finding(process: Process, shuffling: dict[int, Row], line: list[Pass], limi
         code = f"# {what}, above the loop over epochs:\ntorch.manual_seed(0)\n{once}"
         if seeds is not None and not anew and script_lines.orders(seeds, loader):
             why = f"Line {seeds.line} puts the generator of the order back before each pass."
-            fix = f"Seed once, before the first epoch, and no longer on line {seeds.line}."
-            code = script_lines.moved_up(seeds)
+            fix, code = put_back.advice(seeds)
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="likely" if untold and not untold.certain else "certain",
-        title="Every epoch uses the same order" + (", although the loader shuffles" if loader["shuffled"] else ""),
+        title=f"{which} uses the same order" + (", although the loader shuffles" if loader["shuffled"] else ""),
         summary=(
             f"In {plural(len(line), 'pass')} over {loader['dataset']} every batch checked held the same samples at the "
             f"same place{although}. {why} So batch noise does not average out{later}."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_updates
+from tracelyze.analyzers.computed.optimization.updates import SIXTEEN_BITS, SampledUpdates, sampled_beside_moves
 from tracelyze.analyzers.evidence import edits, script_lines, timing
 from tracelyze.analyzers.evidence.editing import own_steps
 from tracelyze.analyzers.evidence.editing.optimizers import by_dimensions
@@ -26,7 +26,7 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _check(optimization: Optimization, limits: Limits) -> Finding | Passed | Skipped:
-    sampled = [updates for updates in sampled_updates(optimization) if updates.dtype not in SIXTEEN_BITS]
+    sampled = [updates for updates in sampled_beside_moves(optimization) if updates.dtype not in SIXTEEN_BITS]
     enough = [updates for updates in sampled if _is_enough(updates, limits)]
     if not enough:
         return Skipped("no parameter with a gradient and a learning rate was sampled often enough")
@@ -95,8 +95,8 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
         title=f"Optimizer steps never change {len(still)} of {plural(len(enough), 'sampled parameter')}",
         summary=(
             f"Copies of up to 256 values of each, taken before and after steps{timing.name_of(optimization)} between "
-            f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. They have gradients, the optimizer holds "
-            "them, and their learning rate is not zero, but no step changes them."
+            f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. "
+            + own_steps.held(len(still))
             + own_steps.AT_ZERO * at_zero
             + (passed.why if passed else script_lines.said(rebound, own_steps.doing(rebound), "in it"))
         ),
