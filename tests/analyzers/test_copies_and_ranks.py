@@ -74,6 +74,22 @@ def test_a_part_of_the_model_that_is_not_in_the_wrapper(make) -> None:
     assert judged(make, halves(make, 0, own, models=models), halves(make, 1, own))[0] == "passed"
 
 
+def test_a_wrapper_that_is_passed_by_beside_one_that_is_called(make) -> None:
+    models = [{"model": 0, "name": "DistributedDataParallel", "called_as": "body", "parameters": 1},
+              {"model": 1, "name": "Sequential", "called_as": "self.layers", "parameters": 2}]  # fmt: skip
+    own = [one + 1.0 for one in NORMS]
+    drifted = [one + 0.01 * index for index, one in enumerate(own)]
+    source = "head = DistributedDataParallel(Head())"
+    sites = [{"site": 8, "role": "wrapper", "file": "train.py", "line": 40, "function": "main", "source": source}]
+    finding = judged(make, halves(make, 0, own, models=models, sites=sites), halves(make, 1, drifted))[2]
+    assert finding.title == "head is never called: the weights of 2 ranks drift apart"
+    assert "those of 2 tensors, while 1 tensor inside of another DistributedDataParallel is equal" in finding.summary
+    assert finding.location.line == 40
+    models[1]["parameters"] = 4  # not what drifts apart
+    other = judged(make, halves(make, 0, own, models=models, sites=sites), halves(make, 1, drifted))[2]
+    assert other.title.startswith("2 tensors are outside of DistributedDataParallel")
+
+
 def unfreezing(make: Any, number: int, body: list[float], **more: Any) -> Any:
     """A rank that trains its head from the start, and its body from the fourth look on."""
     rows = [

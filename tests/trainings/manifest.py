@@ -935,6 +935,7 @@ SETTINGS: Final = (
     faulty("raw_pixels", "input-normalization", lines=("for x, y in loader:",), fast=True),
     pair("two_ranks", "no-wrapper", "ranks-out-of-sync", lines=("optimizer.step()",)),
     pair("two_ranks", "past-wrapper", "ranks-out-of-sync", lines=("loss = (called(x) - y).square().mean()",)),
+    pair("head_in_ranks", "past-wrapper", "ranks-out-of-sync", lines=("predicted = head.module.predict(features)",)),
     pair("two_ranks", "unfrozen", "ranks-out-of-sync", lines=("model = DistributedDataParallel(model)",)),
     pair("two_ranks", "unfrozen-wrapped"),
     pair("two_ranks", "rate-by-rank", "ranks-out-of-sync", lines=("optimizer = torch.optim.Adam(",)),

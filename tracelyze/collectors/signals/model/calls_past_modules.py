@@ -54,9 +54,11 @@ class CallsPastModules(Signal):
         distributed = sys.modules.get("torch.nn.parallel.distributed")
         if distributed is None or not self.torch.distributed.is_initialized():
             return
-        called = [module for _, module in self.program.calls.modules()]
-        for wrapper in construction.modules.of_kind(distributed.DistributedDataParallel):
-            if not any(one is wrapper for one in called):
+        kind = distributed.DistributedDataParallel
+        called = {id(module): module for _, module in self.program.calls.modules()}
+        others = any(isinstance(one, kind) for one in called.values())  # of these, one may wait for its turn
+        for wrapper in construction.modules.of_kind(kind):
+            if id(wrapper) not in called and not (others and called.keys().isdisjoint(map(id, wrapper.modules()))):
                 construction.modules.site_of(wrapper, "wrapper", self.program.sites)
 
     def _find_overrides(self, model: Any) -> None:

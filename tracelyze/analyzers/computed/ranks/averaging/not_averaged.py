@@ -29,8 +29,8 @@ def effect(process: Process) -> str:
 
 def of(process: Process, others: Sequence[Process], equal: float) -> NotAveraged | None:
     """What is known of it; None where nothing is."""
-    late = unfrozen.of(process, others, equal)
-    apart = late or outside.of(process, others, equal) or left_out.of(process, others, equal)
+    told = unfrozen.of(process, others, equal) or passed_by.beside_another(process, others, equal)
+    apart = told or outside.of(process, others, equal) or left_out.of(process, others, equal)
     return apart or passed_by.of(process) or unsynced.of(process)
 
 

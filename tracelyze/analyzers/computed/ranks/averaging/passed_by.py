@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.computed.ranks.averaging import tensors
@@ -15,6 +15,8 @@ from tracelyze.diagnosis import Location
 from tracelyze.formatting import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Diff
 
@@ -26,11 +28,14 @@ _READS: Final = "parameters|named_parameters|state_dict|load_state_dict|train|ev
 @dataclass(frozen=True)
 class PassedBy:
     """`made_at`: the line that makes the wrapper. `called_at`: the line that calls the module inside of it as it
-    trains, and its edit, as far as they are known."""
+    trains, its edit, and that line with the wrapper's call as an example, as far as they are known."""
 
     made_at: Location
     called_at: Location | None = None
     diff: Diff | None = None
+    example: str = ""
+    beside: tuple[int, int] = (0, 0)
+    """Where another wrapper is called: how many tensors differ, and how many are equal."""
 
     def title(self, ranks: int) -> str:
         """What drifts apart, in a line."""
@@ -41,8 +46,12 @@ class PassedBy:
         """Why nothing is averaged, behind "they differ, by ... in the end: "."""
         instead = "by `.module`, by the variable that was wrapped, or by another method than forward"
         where = f"in line {self.called_at.line}" if self.called_at is not None else instead
+        apart, equal = self.beside
+        those = f"those of {plural(apart, 'tensor')}, while {plural(equal, 'tensor')} inside of another " * bool(apart)
+        those += f"{tensors.DDP} {'is' if equal == 1 else 'are'} equal. " * bool(apart)
         return (
-            f"line {self.made_at.line} makes a {tensors.DDP}, but no call went through it. It only averages gradients "
+            f"{those}{'L' if those else 'l'}ine {self.made_at.line} makes a {tensors.DDP}, but no call went through "
+            "it. It only averages gradients "
             f"of calls that go through it; here the module inside it is called instead, {where}. What is saved is one "
             "rank's model."
         )
@@ -56,16 +65,35 @@ class PassedBy:
 
     def code(self) -> str:
         """The call, by the wrapper's own name."""
-        return f"outputs = {_name(self.made_at)}(inputs)  # not the module inside it"
+        return self.example or f"outputs = {_name(self.made_at)}(inputs)  # not the module inside it"
 
 
 def of(process: Process) -> PassedBy | None:
     """None where a wrapper was called, and where none was made, or several were."""
-    made = [] if tensors.are_wrapped(process) else process.locations("wrapper")
+    return None if tensors.are_wrapped(process) else _only(process)
+
+
+def beside_another(process: Process, others: Sequence[Process], equal: float) -> PassedBy | None:
+    """The only wrapper that was passed by where another one is called, if what was called by itself holds as many
+    tensors as differ between ranks."""
+    if not tensors.are_wrapped(process):
+        return None
+    apart, same = tensors.told_apart(process, others, equal)
+    alone = [row["parameters"] or 0 for row in process.models.records() if row["name"] != tensors.DDP]
+    if not apart or not same or len(apart) not in (*alone, sum(alone)):
+        return None
+    found = _only(process)
+    return found and replace(found, beside=(len(apart), len(same)))
+
+
+def _only(process: Process) -> PassedBy | None:
+    made = process.locations("wrapper")
     if len(made) != 1:
         return None
-    called = _called_at(process, _name(made[0]))
-    return PassedBy(made[0], called, _through_the_wrapper(process, called, _name(made[0])))
+    name = _name(made[0])
+    called = _called_at(process, name)
+    diff = _through_the_wrapper(process, called, name)
+    return PassedBy(made[0], called, diff, "" if diff else _called_whole(process, called, name))
 
 
 def _name(made: Location) -> str:
@@ -75,7 +103,7 @@ def _name(made: Location) -> str:
 
 def _called_at(process: Process, name: str) -> Location | None:
     """The only line in the function that calls backward which computes with the module inside, by `.module`; else the
-    only one there that calls a model as it trains."""
+    only such line of a function that calls a model as it trains; else the only line beside the backward that does."""
     backwards = process.locations("backward")
     backward = backwards[0] if len(backwards) == 1 else None
     if backward is None:
@@ -85,9 +113,34 @@ def _called_at(process: Process, name: str) -> Location | None:
     found = [number for number, line in sorted(lines.items()) if inside.search(line) and number <= backward.line]
     if len(found) == 1:
         return Location(backward.file, found[0], backward.function, lines[found[0]].strip())
+    elsewhere = [] if found else _in_functions(process, inside)
+    if elsewhere:
+        return elsewhere[0] if len(elsewhere) == 1 else None
     calls = [one for one in process.locations("training-call") if one.file_function == backward.file_function]
     calls = list({one.line: one for one in calls}.values())
     return calls[0] if len(calls) == 1 and not found else None
+
+
+def _in_functions(process: Process, inside: re.Pattern[str]) -> list[Location]:
+    """The lines with such a call in functions that call a model as it trains."""
+    found: dict[tuple[str, int], Location] = {}
+    for one in process.locations("training-call"):
+        for number, line in recorded_text.of_function(process, one).items():
+            if inside.search(line):
+                found[one.file, number] = Location(one.file, number, one.function, line.strip())
+    return list(found.values())
+
+
+def _called_whole(process: Process, called: Location | None, name: str) -> str:
+    """The line as an example, with the wrapper's call in place of that of another method of the module inside."""
+    own = own_statement.at(process, called)
+    if own is None or not own.is_whole:
+        return ""
+    calls = [node for node in ast.walk(own.parsed.tree) if isinstance(node, ast.Call)]
+    calls = [node for node in calls if own.parsed.text_of(node.func).startswith(f"{name}.module.")]
+    method = calls[0].func.attr if len(calls) == 1 and isinstance(calls[0].func, ast.Attribute) else ""
+    changed = own.parsed.with_parts({calls[0].func: name}) if method else ""
+    return f"{own.dedented(changed)}  # forward has to compute what {method} does" if changed else ""
 
 
 def _through_the_wrapper(process: Process, called: Location | None, name: str) -> Diff | None:
