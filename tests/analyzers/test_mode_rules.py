@@ -343,3 +343,33 @@ def test_a_hook_that_undoes_what_the_framework_does_before_a_validation(make, fu
     process = make.process(evals=evals(make, **columns, dropouts=[30] * 4), sites=sites)
     finding = make.check("eval-in-train-mode", process)[2]
     assert (finding.location.line == 14) == ("take it out" in finding.fix) == named
+
+
+DROPS = "self.drops = [nn.Dropout(p) for _ in range(3)]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "title", "place", "added"),
+    [
+        ([("unregistered", 12, DROPS)], "in a list or dictionary", 12, f"nn.ModuleList({DROPS.partition(' = ')[2]})"),
+        ([("unregistered", 12, 'self.drops = {"a": nn.Dropout(p)}')], "in a list", 12, "nn.ModuleDict({"),
+        ([("unregistered", 12, "self.drops.append(nn.Dropout(p))")], "in a list", 12, ""),
+        ([("made-anew", 22, "x = nn.Dropout(0.1)(x)")], "forward makes it anew", 22, ""),
+        ([("dropout", 22, "x = F.dropout(x, 0.1)")], "Functional dropout", 22, "self.training"),
+        ([("unregistered", 12, "self.teachers = [Teacher()]")], "although the model is in eval mode", None, ""),
+        ([("unregistered", 12, DROPS), ("dropout", 22, "x = F.dropout(x, 0.1)")], "although the model is", None, ""),
+        ([], "although the model is in eval mode", None, ""),
+    ],
+)
+def test_what_drops_in_eval_mode(make, lines, title: str, place: int | None, added: str) -> None:
+    text = {"file": "train.py", "function": "forward"}
+    sites = [
+        {"site": 20 + at, "role": role, "line": line, "source": source, **text}
+        | {"excerpt": f"        {source}", "excerpt_line": line}
+        for at, (role, line, source) in enumerate(lines)
+    ]
+    process = make.process(evals=make.evals() | {"dropouts": [20] * 4}, sites=sites)
+    _, _, finding = make.check("eval-in-train-mode", process)
+    assert title in finding.title
+    assert (f"Line {place} " in finding.summary) == (place is not None)
+    assert (finding.diff is not None and added in finding.diff.added[0]) == bool(added)

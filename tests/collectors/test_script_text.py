@@ -187,6 +187,12 @@ def test_lines_that_do_something_by_a_name() -> None:
     assert sorted(found, key=lambda place: place[1]) == wanted
 
 
+@pytest.mark.parametrize(("function", "found"), [("forward", True), ("__init__", False)])
+def test_a_dropout_that_is_made_anew(function: str, found: bool) -> None:
+    *_, code = codes(f"def {function}(self, x):\n    return nn.Dropout(0.1)(x)")
+    assert roles.lines(code) == [("made-anew", 2)] * found
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

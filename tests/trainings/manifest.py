@@ -570,6 +570,13 @@ EVALUATION: Final = (
     pair("beetle_traits", "as-kept", "no-shuffle", consequences=NOISY_VALIDATION),
     pair("citation_graph", "no-eval", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     pair("functional_dropout", "no-training-flag", "eval-in-train-mode", consequences=NOISY_VALIDATION, fast=True),
+    pair(
+        "functional_dropout",
+        "in-a-list",
+        "eval-in-train-mode",
+        consequences=NOISY_VALIDATION,
+        lines=("self.drops = [nn.Dropout(0.25)]",),
+    ),
     pair("functional_dropout", "wrong-model", "eval-in-train-mode", consequences=NOISY_VALIDATION),
     faulty(
         "frozen_is_not_eval",

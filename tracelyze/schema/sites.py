@@ -132,6 +132,7 @@ WRITTEN: Final = {
     "entropy": "takes an entropy",
     "draw": "draws integers",
     "dropout": "calls dropout, or attention that may have one",
+    "made-anew": "makes a Dropout in a forward",
     "in-place-product": "multiplies matrices in place",
     "batch-norm": "calls a normalisation of torch.nn.functional",
     "clear-text": "calls zero_grad",

@@ -1,7 +1,8 @@
 """A network that uses the functional dropout; validation with `eval` and `inference_mode` on a loader of its own.
 
 Faults: `no-training-flag` calls `F.dropout` without the `training` flag; `wrong-model` puts the wrapper's inner
-copy, not the model in use, into eval mode.
+copy, not the model in use, into eval mode; `in-a-list` keeps the dropout in a Python list, where `eval` does not find
+it.
 """
 
 import argparse
@@ -19,12 +20,19 @@ class Net(nn.Module):
         self.fc1, self.fc2, self.fc3 = nn.Linear(30, 128), nn.Linear(128, 128), nn.Linear(128, 4)
         self.norm = nn.LayerNorm(128)
         self.drop = nn.Dropout(0.25)
+        if fault == "in-a-list":
+            self.drop = None
+            self.drops = [nn.Dropout(0.25)]
         self.fault = fault
 
     def forward(self, x):
         training = True if self.fault == "no-training-flag" else self.training
         x = F.dropout(F.relu(self.fc1(x)), 0.4, training=training)
-        x = self.drop(F.relu(self.norm(self.fc2(x))))
+        x = F.relu(self.norm(self.fc2(x)))
+        if self.fault == "in-a-list":
+            x = self.drops[0](x)
+        else:
+            x = self.drop(x)
         return self.fc3(x)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.editing import dropout_call
 from tracelyze.analyzers.evidence.editing.remade import validating
+from tracelyze.analyzers.evidence.modes import dropping
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import restless_validation
 from tracelyze.diagnosis import Chart, Evidence, Finding, Mark
@@ -35,12 +35,12 @@ def check(process: Process, limits: Limits) -> Outcome:
     in_train = (np.nan_to_num(evals["modules_in_train"]) > 0) & _acts(process)
     sampled = validation.sampled(process, limits["sampled"])
     forgotten = judged & (evals["model_in_train"] == 1) & (in_train | dropped) & ~sampled
-    functional = judged & (evals["model_in_train"] == 0) & dropped & ~in_train & ~sampled
+    in_eval = judged & (evals["model_in_train"] == 0) & dropped & ~in_train & ~sampled
     count = int(judged.sum())
     seen = judged & (dropped | (np.nan_to_num(evals["after_step"]) > 0))  # fused dropouts are watched from a step on
-    for bad, among, is_functional in ((forgotten, judged, False), (functional, seen, True)):
+    for bad, among, has_switched in ((forgotten, judged, False), (in_eval, seen, True)):
         if bad.any() and bad.sum() >= limits["share"] * among.sum():
-            return [_finding(process, among, bad, is_functional, limits)]
+            return [_finding(process, among, bad, has_switched, limits)]
     if not (np.nan_to_num(evals["modules_sensitive"][judged]) > 0).any() and not dropped[judged].any():
         return Passed(f"no module of the model depends on the mode ({plural(count, 'validation pass')})")
     said = f"{plural(count, 'validation pass')}, {int(forgotten.sum())} of them with such a module in train mode"
@@ -57,7 +57,7 @@ def _acts(process: Process) -> Mask:
     return np.asarray(own | ~evals.known("dropouts") | (evals["dropouts"] > 0), dtype=bool)
 
 
-def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits: Limits) -> Finding:
+def _finding(process: Process, judged: Mask, bad: Mask, in_eval: bool, limits: Limits) -> Finding:
     evals = process.evals
     rows, count, begin = np.flatnonzero(bad), int(judged.sum()), int(np.nan_to_num(evals["after_step"][bad][0]))
     kinds = next((kind for kind in (evals.text("modules")[i] for i in rows) if kind), "")
@@ -67,39 +67,38 @@ def _finding(process: Process, judged: Mask, bad: Mask, functional: bool, limits
     share, site = len(rows) / count, float(evals["site"][rows[0]])
     in_train, how = int(np.nan_to_num(evals["modules_in_train"][rows]).max()), "in train mode"
     drops, seen_at = int(np.nan_to_num(evals["dropouts"][rows]).sum()), validation.place(process, int(rows[0]))
-    dropping, mode = dropout_call.lines(process) if functional else [], validating.mode(process, int(rows[0]), seen_at)
-    begins = None if functional else mode.place or validation.begins_at(process, site)
-    if functional:
-        how, title = "with active dropout", "Functional dropout stays active in validation: it ignores eval mode"
+    drops_by, mode = dropping.of(process) if in_eval else None, validating.mode(process, int(rows[0]), seen_at)
+    begins = mode.place or validation.begins_at(process, site)
+    if drops_by is not None:
+        how, title, begins = "with active dropout", drops_by.title, drops_by.place
         passes = f"{len(rows)} of {plural(count, 'validation pass')}, the first one after step {begin:,}"
-        cause = f"A dropout function dropped values although the model was in eval mode, in {passes}."
-        cause += dropout_call.said(dropping)
+        cause = f"Dropout dropped values although the model was in eval mode, in {passes}.{drops_by.said}"
     else:
         title = f"{len(rows)} of {plural(count, 'validation pass')} ran in train mode, with {kinds} active"
         cause = f"The model was in train mode, first in the validation after step {begin:,}: {_effect(kinds)}."
     return Finding(
         rule=RULE.id,
         severity="critical",
-        confidence="certain" if measured.mean() >= limits["measured"] and not functional else "likely",
+        confidence="certain" if measured.mean() >= limits["measured"] and not in_eval else "likely",
         title=title,
         summary=(
             f"{cause} Do not trust these validation numbers, nor what was chosen by them (early stopping, best "
             "checkpoint)."
         ),
-        fix=dropout_call.FIX if functional else mode.fix,
-        fix_code=dropout_call.example(process, dropping) if functional else mode.code,
-        diff=dropout_call.by_mode(process, dropping) if functional else mode.diff,
+        fix=(drops_by or mode).fix,
+        fix_code=(drops_by or mode).code,
+        diff=(drops_by or mode).diff,
         first_step=begin,
         last_step=int(np.nan_to_num(evals["after_step"][rows[-1]])),
         first_second=float(evals["time_start"][rows[0]]) if evals.known("time_start")[rows[0]] else None,
         evidence=[
             Evidence(f"validation passes {how}", share, "share", *limits.against("share")),
             *([Evidence("modules in train mode in such a pass", in_train, "modules", 0, "in eval mode there is none")]
-              * (not functional)),
+              * (not in_eval)),
             *([Evidence("dropouts that dropped values", drops, "calls", 0, "in eval mode there is none")][:drops]),
             Evidence("kinds", kinds),
         ],
-        location=(dropping[0] if dropping else begins) or seen_at,
+        location=begins or seen_at,
         seen_at=seen_at,
         charts=_charts(process, begin),
         false_alarm="Sampling with dropout on purpose (Monte Carlo dropout), or batch statistics by design "

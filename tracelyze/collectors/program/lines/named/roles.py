@@ -28,6 +28,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "draw": frozenset({"randint", "randint_like"}),
     "dropout": frozenset({"scaled_dot_product_attention", "dropout", "dropout1d", "dropout2d", "dropout3d"})
     | {"alpha_dropout", "feature_alpha_dropout"},
+    "made-anew": frozenset({"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}),
     "in-place-product": frozenset({"addmm_", "baddbmm_", "addbmm_"}),
     "batch-norm": frozenset({"batch_norm", "instance_norm"}),
     "clear-text": frozenset({"zero_grad"}),
@@ -76,6 +77,7 @@ AS_ATTRIBUTE: Final = {
     "grad-set": True,
     "labels": False,
 }  # others are both, variables as well
+IN_FORWARD: Final = frozenset({"made-anew"})  # only there: what __init__ makes is made once
 NO_TENSORS: Final = frozenset({"math", "np", "numpy", "self", "wandb", "logging", "logger", "run", "mlflow"})
 REWARDS: Final = re.compile(r"(?:^|_)rewards?(?:_|$)", re.IGNORECASE)  # functions that give them
 _NAMES: Final = frozenset({*ASSIGNED, *CUTS, *ANEW}.union(*CALLED.values()))
@@ -92,6 +94,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     if not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
     before, owner = None, ""
+    elsewhere = frozenset() if code.co_name == "forward" else IN_FORWARD
     made = 0  # the line of the latest call that makes a tensor
     for line, one in by_line(code):
         for name in names_stored(one):
@@ -103,7 +106,7 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
         if one.opname == "STORE_SUBSCR" and before is not None and before in KEYED:
             found[KEYED[before], line] = None
         elif one.opname in TAKES:
-            roles = [role for role, names in CALLED.items() if one.argval in names]
+            roles = [role for role, names in CALLED.items() if one.argval in names and role not in elsewhere]
             if one.argval == "seed" and owner != "random":  # the seed itself, and no call of random.seed
                 roles = []
             elif "seed" in roles and (code.co_flags & _GENERATOR or loop_around(code, line) is not None):
