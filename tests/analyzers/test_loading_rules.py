@@ -14,6 +14,7 @@ COUNT = 400
 def loading(make, wait: float, seconds: float, samples=None, cpus: int = 8, **loader):
     steps = make.steps() | {"loader_wait": [wait] * COUNT, "seconds": [seconds] * COUNT}
     settings = {"loader": 0, "dataset": "Images", "length": 100, "batch_size": 32, "num_workers": 0, "site": 2}
+    steps |= {"batch_size": [loader["batch_size"]] * COUNT} if "batch_size" in loader else {}
     return make.process(steps, loaders=[settings | loader], samples=samples, facts={"cpus": cpus})
 
 
@@ -32,6 +33,26 @@ def test_dataloader_bottleneck(make) -> None:
     assert "num_workers=8" in finding.fix_code
     assert finding.cost.share == pytest.approx(0.6, abs=0.1)
     assert {"num_workers", "pin_memory", "dataset"} <= {evidence.name for evidence in finding.evidence}
+
+
+@pytest.mark.parametrize(
+    ("wait", "seconds", "severity"),
+    [
+        (0.04, 0.06, "critical"),  # 1.25 ms a sample
+        (0.0045, 0.006, "info"),  # 0.14 ms: a light transform, and 2 s of the run
+        (0.0060, 0.008, "warning"),  # 0.19 ms
+    ],
+)
+def test_a_wait_for_light_samples_is_a_note(make, wait, seconds, severity) -> None:
+    _, _, finding = make.check("dataloader-bottleneck", loading(make, wait, seconds))
+    assert finding.severity == severity
+
+
+def test_a_wait_for_light_samples_that_costs_minutes_is_more(make) -> None:
+    """The same time for a sample, in batches of two sizes."""
+    for size, severity in ((2048, "critical"), (256, "info")):
+        light = loading(make, size * 140e-6, size * 200e-6, batch_size=size, length=10**6)
+        assert make.check("dataloader-bottleneck", light)[2].severity == severity
 
 
 def test_workers_of_a_dataset_with_a_generator_of_its_own_need_seeds(make) -> None:

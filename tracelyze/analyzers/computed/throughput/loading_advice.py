@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.computed.throughput import kept_workers, open_files
 from tracelyze.analyzers.evidence.editing import loader_arguments
-from tracelyze.diagnosis import Setting
+from tracelyze.diagnosis import Diff, Setting
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -72,6 +72,14 @@ def setting(way: str, seen: Waiting, predicted: Prediction, process: Process) ->
     return (
         Setting(("num_workers",), (seen.workers,), str(predicted.workers) if right else "") if way == WORKERS else None
     )
+
+
+def edit(way: str, seen: Waiting, predicted: Prediction, process: Process) -> Diff | None:
+    """More workers at the line that makes the loader, where they need neither a guard nor seeds of their own."""
+    if way != WORKERS or seen.loader.get("iterable") or not needs_no_more(process, seen.loader):
+        return None
+    wanted = kept_workers.staying(process, seen.loader, predicted.workers)
+    return loader_arguments.with_arguments(process, process.site(seen.loader.get("made_at")), wanted)
 
 
 def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str, Any]) -> str:

@@ -160,12 +160,20 @@ def undisturbed(seen: Waiting) -> Waiting:
 
 def slow(seen: Waiting, limits: Limits) -> bool:
     """Whether a sample is known to take whoever makes it long, without the time that others took."""
-    if seen.workers:
-        size = seen.work / seen.per_sample if seen.per_sample else np.inf  # samples of a step
-        sample = seen.made * seen.batches / size
-    else:
-        sample = undisturbed(seen).per_sample or 0.0
-    return sample / MICROSECOND >= limits["costly"] * limits["sample"]
+    return _sample(seen) / MICROSECOND >= limits["costly"] * limits["sample"]
+
+
+def is_light(seen: Waiting, lost: float | None, limits: Limits) -> bool:
+    """Whether nothing but a light transform is waited for, and the run lost little time so far, in seconds."""
+    return 0 < _sample(seen) / MICROSECOND < limits["light"] and (lost or 0.0) < limits["lost"] and not seen.restarts
+
+
+def _sample(seen: Waiting) -> float:
+    """Seconds that a sample takes whoever makes it, without the time that others took; 0 where that is not known."""
+    if not seen.workers:
+        return undisturbed(seen).per_sample or 0.0
+    size = seen.work / seen.per_sample if seen.per_sample else np.inf  # samples of a step
+    return seen.made * seen.batches / size
 
 
 def share_alone(seen: Waiting) -> float:

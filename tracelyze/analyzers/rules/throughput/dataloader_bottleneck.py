@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.throughput import contention, kept_workers, loading_lines, open_files, waiting
+from tracelyze.analyzers.computed.throughput import contention, loading_lines, open_files, waiting
 from tracelyze.analyzers.computed.throughput import loading_advice as advice
 from tracelyze.analyzers.evidence import pictures, timing
-from tracelyze.analyzers.evidence.editing.loader_arguments import with_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.diagnosis import Cost, Diff, Evidence, Finding, Mark
+from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
 from tracelyze.formatting import duration, percent
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ def _finding(
     alone = contention.was_alone(optimization, limits["others"])
     crowd, idle_alone = max(seen.crowded.own, seen.crowded.workers), waiting.share_alone(seen)
     begin = timing.step_at(optimization, int(np.argmax(seen.rows)))
+    cost = Cost(*waiting.lost(optimization, seen, predicted))
     # Of the step as it was, what others' use of the processors took included, where that was much.
     gain = predicted.saved / seen.step if seen.step > 0 and crowd >= limits["others"] else predicted.share
     iterated = optimization.process.site(seen.loader.get("site")) or optimization.process.location("loader")
@@ -69,7 +69,7 @@ def _finding(
     live = " The dataset is a stream: if it comes from a live source at a fixed rate, nothing will speed it up."
     return Finding(
         rule=RULE.id,
-        severity=contention.severity(
+        severity="info" if waiting.is_light(seen, cost.seconds, limits) else contention.severity(
             crowd, gain, predicted.share >= limits["grave"], waiting.slow(seen, limits), idle_alone, limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
         title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
@@ -94,22 +94,14 @@ def _finding(
             Evidence("time without a free processor", crowd, "share"),
             *[Evidence(name, _plain(seen.loader.get(name)), role="setting") for name in SETTINGS],
         ],
-        cost=Cost(*waiting.lost(optimization, seen, predicted)),
+        cost=cost,
         location=place.change or iterated,
         seen_at=place.slow or iterated,
         charts=pictures.time_split(optimization, [Mark(float(begin), "steady steps")]),
-        diff=None if place.first else _edit(optimization, seen, predicted, way),
+        diff=None if place.first else advice.edit(way, seen, predicted, optimization.process),
         setting=None if place.first else advice.setting(way, seen, predicted, optimization.process),
         false_alarm="Data that arrive at a fixed rate, or a disk or network already at its limit.",
     )  # fmt: skip
-
-
-def _edit(optimization: Optimization, seen: waiting.Waiting, predicted: waiting.Prediction, way: str) -> Diff | None:
-    """More workers at the line that makes the loader, where they need neither a guard nor seeds of their own."""
-    process, loader = optimization.process, seen.loader
-    wanted = kept_workers.staying(process, loader, predicted.workers)
-    right = way == advice.WORKERS and not loader.get("iterable") and advice.needs_no_more(process, loader)
-    return with_arguments(process, process.site(loader.get("made_at")), wanted) if right else None
 
 
 def _least(seen: waiting.Waiting, limits: Limits) -> str:  # a finished batch, too, takes its time on the way
@@ -144,6 +136,10 @@ RULE = Rule(
         Threshold("mostly", 0.5, "share", "derived: from here on the wait is more the machine's than the data's"),
         Threshold("workers", 8, "processes", "beyond eight, start-up and memory grow faster than the gain"),
         Threshold("costly", 2, "", "of `sample`: as much again is the least that cheaper samples can save"),
+        Threshold(
+            "light", 150, "us", "healthy augmentations took 54 and 105 us a sample, loaders at fault 200 and more"
+        ),
+        Threshold("lost", 60, "s", "derived: what light samples cost is worth a reader's minute once it is a minute"),
     ),
     not_when="Waits hidden by a device's queue, first batches, small steps on data in memory, busy processors.",
     references=("https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",),
