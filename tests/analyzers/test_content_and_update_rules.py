@@ -662,6 +662,26 @@ def test_updates_that_vanish_and_never_add_up(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "lost", "held", "status"),
+    [
+        ("AdamW", 0.76, [0.78] * 6, "fired"),
+        ("AdamW", 0.9, [0.7, 0.78, 0.72, 0.65, 0.58, 0.48], "skipped"),  # a walk: the longer, the more have moved
+        ("StochasticAdamW", 0.76, [0.78] * 6, "skipped"),  # may round at random, or keep copies
+    ],
+)
+def test_updates_of_a_short_run_that_vanish(make, name: str, lost: float, held: list[float], status: str) -> None:
+    """Of an optimizer of torch, which writes into the weights themselves: stretches of eight steps will do."""
+    rows = sixteen(lost, held)
+    for row, since, step in zip(rows, [0, 9, 5, 8, 12, 18, 27], [2, 11, 16, 24, 36, 54, 81], strict=True):
+        row |= {"step": step, **({"since": since} if since else {})}
+    process = make.process(more={"parameters": rows})
+    process.longest.facts["name"] = name
+    status_found, _, finding = make.check("lost-updates", process)
+    assert status_found == status
+    assert finding is None or finding.confidence == "likely"
+
+
+@pytest.mark.parametrize(
     ("name", "zeros", "status"),
     [
         ("AdamW", 0.0, "fired"),  # of Lightning, say
