@@ -485,6 +485,30 @@ def test_schedules_that_fit(make, rates: list[float], row: dict[str, Any], end: 
     assert make.check("learning-rate-schedule", process)[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "stepped", "status"),
+    [
+        (39 / 210, 88 / 210, 'sched.step(acc["val"])', "fired"),  # of some nodes of a graph
+        (3900 / 210, 8800 / 210, "sched.step(accuracy)", "fired"),
+        (39 / 210, 88 / 210, "sched.step(error_rate)", "passed"),  # is to fall
+        (0.18571, 0.41905, "sched.step(value)", "passed"),  # no whole number of any few samples
+        (0.5, 0.81234567, "sched.step(value)", "passed"),  # a half is one of any even number
+        (0.0, 88 / 210, "sched.step(value)", "passed"),
+        (88 / 210, 39 / 210, "sched.step(value)", "passed"),
+    ],
+)
+def test_a_plateau_of_a_share_that_rises(make, first: float, last: float, stepped: str, status: str) -> None:
+    row = scheduler("ReduceLROnPlateau", mode="min", watched_first=first, watched_last=last, site=7, made_at=8)
+    lines = [
+        {"site": 7, "role": "schedule", "file": "a.py", "line": 20, "function": "fit", "source": stepped},
+        {"site": 8, "role": "scheduler", "file": "a.py", "line": 9, "function": "fit", "source": "s = Plateau(opt)"},
+    ]
+    process = make.process(make.steps() | {"lr": [*FALLING[:-1], 0.001]}, more={"schedules": [row]}, sites=lines)
+    found, _, finding = make.check("learning-rate-schedule", process)
+    assert found == status
+    assert finding is None or (finding.location.line == 9 and 'mode="max"' in finding.fix)
+
+
 def outcome(make, rule: str, **columns: Any) -> tuple[str, str]:
     status, _, finding = make.check(rule, make.process(make.steps() | columns))
     return status, finding.severity if finding else ""

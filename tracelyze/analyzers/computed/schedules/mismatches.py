@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tracelyze.analyzers.computed.schedules import units
+from tracelyze.analyzers.computed.schedules import plateaus, units
 from tracelyze.analyzers.computed.schedules.findings import Mismatch
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Setting
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Floats
     from tracelyze.analyzers.rule import Limits
-    from tracelyze.diagnosis import Diff
 
 RETURNING: Final = ("CosineAnnealingLR",)  # beyond their length they climb again
 LATE: Final = ("SWALR",)  # made for the last part of a training, which may end before
@@ -27,7 +26,6 @@ PER_STEP: Final = 0.9  # share of the steps: GradScaler skips some, and then a s
 FEWEST_EPOCHS: Final = 3  # one or two may be a trial of the script
 ABOUT: Final = 1.25  # a length that counts batches may leave out the last, short batch of each epoch, or warm-up
 CONFIGURE: Final = "configure_optimizers"  # a method of the model
-MATCH: Final = 1e-3  # of a value: what is logged may be the mean of batches of unlike size
 TWENTIETH: Final = 0.05  # of the training: BERT and its successors warm up over one to ten percent
 EQUAL: Final = 1e-3  # steps of a line, but for what rounding leaves of them
 ALMOST: Final = 0.2  # of its length, or of its rate: a schedule that ends there has not been gone through
@@ -240,97 +238,11 @@ def _begun_early(optimization: Optimization, schedulers: Sequence[Row], limits: 
     return None
 
 
-def _wrong_way(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
-    """A ReduceLROnPlateau that cuts the rate while what it watches gets better: a loss that falls under "max", or a
-    share of right answers that rises under "min"."""
-    for row in schedulers:
-        first, last = row["watched_first"], row["watched_last"]
-        if first is None or last is None or row["steps"] < FEWEST_EPOCHS or not row["lowest_lr"]:
-            continue
-        if row["lowest_lr"] > limits["cut"] * row["highest_lr"]:
-            continue
-        falling_loss = row["mode"] == "max" and 0 < last <= limits["better"] * first
-        rising_share = row["mode"] == "min" and 0 <= first <= limits["better"] * last <= last <= 1
-        a_loss = _is_evaluated_loss(optimization, last)
-        if falling_loss and a_loss:
-            watched, right = "a loss", 'Use mode="min" for a value that is to fall, such as a loss.'
-        elif rising_share and not a_loss and _are_shares(optimization, (first, last), limits):
-            watched, right = (
-                "a share of right answers",
-                'Use mode="max" for a value that is to rise, such as an accuracy.',
-            )
-        else:
-            continue
-        mode = "min" if falling_loss else "max"
-        return Mismatch(
-            scheduler=row,
-            title=f"{row['name']} in mode {row['mode']} cuts the rate while its metric improves",
-            what=f"It watches {watched}, which went from {number(first)} to {number(last)}, and takes that for a "
-            f"plateau: it cut the rate from {number(row['highest_lr'])} to {number(row['lowest_lr'])}.",
-            fix=right + _handed_over(optimization, row),
-            code=_example_in_mode(optimization, row, mode),
-            diff=_in_mode(optimization, row, mode),
-            false_alarm="A metric for which the mode is right after all, such as a loss that is a negated reward.",
-            verify="Record the run again: the learning rate is cut only when the watched metric stops improving.",
-        )
-    return None
-
-
-def _watches_no_number(optimization: Optimization, schedulers: Sequence[Row], limits: Limits) -> Mismatch | None:
-    """A ReduceLROnPlateau that cuts the rate because what it watches is NaN, which is never better than the best."""
-    for row in schedulers:
-        without, cut = row["watched_nonfinite"] or 0, row["lowest_lr"] and row["lowest_lr"] < row["highest_lr"]
-        if not cut or without < FEWEST_EPOCHS or without < limits["cut"] * row["steps"]:
-            continue
-        return Mismatch(
-            scheduler=row,
-            title=f"{row['name']} cuts the rate because its metric is NaN or infinite",
-            what=f"At {without:,} of its {plural(row['steps'], 'step')} it was given NaN or an infinite value. No "
-            "such value is better than the best one, so that it takes each for a plateau: it cut the rate from "
-            f"{number(row['highest_lr'])} to {number(row['lowest_lr'])}, whatever the training did.",
-            fix="Fix what makes the value NaN, and step the scheduler with finite values only.",
-            code=f"if math.isfinite(value):  # what {row['name']} watches\n    scheduler.step(value)",
-            at_step=True,
-            verify="Record the run again: the scheduler gets finite numbers and cuts the rate only at plateaus.",
-            first=int(np.argmax(optimization.steps["lr"] < row["highest_lr"])),
-        )
-    return None
-
-
 def _made_below(optimization: Optimization, row: Row) -> str:
     """The line that makes the scheduler, to be moved; in words where it is not known."""
     own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
     line = own.dedented(own.text) if own is not None and own.is_whole else "...  # the line that makes the scheduler"
     return f"# below the line that makes the optimizer which steps, with that optimizer:\n{line}"
-
-
-def _handed_over(optimization: Optimization, row: Row) -> str:
-    """Where the scheduler's options are, if its line hands them over as a dictionary."""
-    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
-    call = own.only_call(str(row["name"])) if own is not None else None
-    options = [one.value for one in call.keywords if one.arg is None] if call is not None else []
-    return f" It is among {own.parsed.text_of(options[0])}: change it there." if own is not None and options else ""
-
-
-def _example_in_mode(optimization: Optimization, row: Row, mode: str) -> str:
-    """The line that makes the scheduler, with the mode above all that a dictionary hands over."""
-    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
-    call = own.only_call(str(row["name"])) if own is not None else None
-    options = [one.value for one in call.keywords if one.arg is None] if call is not None else []
-    if own is None or len(options) != 1:
-        return f'{row["name"]}(optimizer, mode="{mode}")  # beside what your line hands over'
-    return own.dedented(
-        own.parsed.with_parts({options[0]: f'{{**{own.parsed.text_of(options[0])}, "mode": "{mode}"}}'})
-    )
-
-
-def _in_mode(optimization: Optimization, row: Row, mode: str) -> Diff | None:
-    """The line that makes the scheduler, with this mode; None where `**options` may set it."""
-    own = own_statement.at(optimization.process, optimization.process.site(row["made_at"]))
-    call = own.only_call(str(row["name"])) if own is not None else None
-    if own is None or call is None or any(one.arg is None for one in call.keywords):
-        return None
-    return own.changed(own.parsed.with_argument(call, "mode", f'"{mode}"', position=1))
 
 
 _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | None], ...]] = (
@@ -340,8 +252,8 @@ _JUDGES: Final[tuple[Callable[[Optimization, Sequence[Row], Limits], Mismatch | 
     _never_warm,
     _never_stepped,
     _begun_early,
-    _wrong_way,
-    _watches_no_number,
+    plateaus.wrong_way,
+    plateaus.watches_no_number,
 )
 
 
@@ -369,20 +281,3 @@ def _epochs(optimization: Optimization) -> int | None:
         return int((optimization.steps["loader_first"] == 1).sum())
     after = optimization.process.evals["after_step"]
     return len(np.unique(after[after > 0])) or None
-
-
-def _is_evaluated_loss(optimization: Optimization, value: float) -> bool:
-    """Whether an evaluation pass came to this loss."""
-    losses = optimization.process.evals["loss"]
-    return bool(np.isclose(losses[np.isfinite(losses)], value, rtol=MATCH, atol=0.0).any())
-
-
-def _are_shares(optimization: Optimization, values: tuple[float, float], limits: Limits) -> bool:
-    """Whether these are whole numbers of samples, as shares of those that an evaluation pass looks at."""
-    counts = optimization.process.evals["samples"]
-    counts = np.unique(counts[np.isfinite(counts) & (counts >= limits["samples"])])
-    return any(all(_is_whole(value * count) for value in values) for count in counts)
-
-
-def _is_whole(value: float) -> bool:
-    return abs(value - round(value)) <= MATCH
