@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import used_up_iterators
 from tracelyze.analyzers.computed.optimization import style
-from tracelyze.analyzers.computed.schedules import epoch_loops, schedulers
+from tracelyze.analyzers.computed.schedules import schedulers
+from tracelyze.analyzers.computed.schedules.planned import epoch_loops
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding

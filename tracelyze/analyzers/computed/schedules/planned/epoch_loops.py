@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.schedules import counted_batches, shared_generators
+from tracelyze.analyzers.computed.schedules.planned import counted_batches, shared_generators
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
