@@ -707,6 +707,31 @@ def test_debug_mode_left_on(make) -> None:
         assert make.check("debug-mode-left-on", process)[0] == status
 
 
+def test_a_profiler_whose_schedule_does_not_end(make) -> None:
+    """wait=1, warmup=1, active=8, and no repeat: a window of eight steps, time and again, even in a short run."""
+    cycle = [False] * 2 + [True] * 8
+
+    def judged(on: list[bool], slow: float = 1.0, line: str = "schedule=schedule(wait=1, active=8, repeat=0),") -> Any:
+        after = [slow if was and not now else 0.02 for was, now in zip([False, *on], on, strict=False)]
+        site = {"site": 9, "role": "setting", "file": "t.py", "line": 8, "function": "__init__", "source": line}
+        columns = make.steps(len(on)) | {"profiled": on, "anomaly_mode": [False] * len(on), "seconds": after}
+        return make.check("debug-mode-left-on", make.process(columns, sites=[site]))
+
+    status, _, finding = judged(cycle * 9 + cycle[:6])
+    assert (status, finding.severity, finding.location.line) == ("fired", "warning", 8)
+    assert finding.title == "A profiler records 10 windows, until the end of the run"
+    assert "in 79% of the 96 steps" in finding.summary
+    assert finding.fix_code == "schedule(wait=1, active=8, repeat=1)"
+    assert judged(cycle * 9, 0.02)[2].severity == "info", "no step is slower by it"
+    other = judged(cycle * 9, line="self.prof = profile(activities=[ProfilerActivity.CPU])")[2]
+    assert ("schedule end" in other.fix, "wait=50" in other.fix_code) == (False, True), "how it is begun is not known"
+    rare = [False] * 97 + [True] * 3
+    assert judged(rare * 8, 0.02)[0] == "passed", "it looks in now and then, and costs nothing"
+    assert judged(rare * 8, 5.0)[0] == "fired"
+    assert judged(cycle * 5 + [False] * 60)[0] == "passed", "its windows are over"
+    assert judged(cycle * 3)[0] == "passed", "a short run, looked into"
+
+
 def test_layers_of_tiny_micro_batches_are_what_to_change(make) -> None:
     """Their line, and not that of the loader: batches are as large as the memory takes."""
     text = "    return nn.Sequential(\n        nn.Conv3d(cin, cout, 3),\n        nn.BatchNorm3d(cout),\n    )"

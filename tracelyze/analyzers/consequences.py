@@ -317,6 +317,7 @@ CONSEQUENCES: Final = (
     Consequence("slow-steps", ("memory-leak", "allocator-stalls"), "The slow steps wait for memory."),
     Consequence("slow-steps", ("straggler",), "All ranks wait for the slowest."),
     Consequence("slow-steps", ("graph-breaks",), "The slow steps compile."),
+    Consequence("slow-steps", ("debug-mode-left-on",), "At the end of each window a profiler writes what it recorded."),
     Consequence("straggler", ("uneven-batches",), "A rank that has more to do takes longer."),
     Consequence("exposed-communication", ("straggler",), "All ranks wait for the slowest."),
     Consequence("host-bound", ("sync-stalls",), "A host that waits for the device cannot run ahead of it."),

@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.throughput.slow import profiler_cycles
 from tracelyze.analyzers.evidence import line_edits, pictures, script_lines, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
-from tracelyze.diagnosis import Evidence, Finding, Setting
+from tracelyze.diagnosis import Cost, Evidence, Finding, Setting
 from tracelyze.formatting import plural, share_of
 
 if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.throughput.slow.profiler_cycles import Cycles
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
-CODE = {
-    "anomaly_mode": "torch.autograd.set_detect_anomaly(debug)  # debug: True only while you look for a NaN",
-    "profiled": "schedule = torch.profiler.schedule(wait=50, warmup=2, active=5, repeat=1)\n"
-    "with torch.profiler.profile(schedule=schedule) as profiler:\n"
-    "    for batch in loader:\n        train_step(batch)\n        profiler.step()",
-}
+CODE = "torch.autograd.set_detect_anomaly(debug)  # debug: True only while you look for a NaN"
 BLOCK = """with torch.autograd.set_detect_anomaly(debug):  # debug: True only while you look for a NaN
     ...  # the block, as it is"""
 FRAMEWORK = "detect_anomaly=False  # what the Trainer is given"
@@ -72,14 +69,46 @@ def check(process: Process, limits: Limits) -> Outcome:
                 false_alarm="A long run meant only for debugging.",
             )
         ]
+    found = profiler_cycles.cycles(optimization) if steps.has("profiled") else None
+    again = found is not None and found.count >= limits["windows"]
+    if found is not None and again and (found.share >= limits["mostly"] or found.lost >= limits["lost"]):
+        return [_cycling(process, found, seconds, limits)]
     return Passed("neither anomaly detection nor a profiler was on throughout")
 
 
+def _cycling(process: Process, found: Cycles, seconds: float, limits: Limits) -> Finding:
+    optimization = process.longest
+    count, place = len(optimization.steps), profiler_cycles.line(process)
+    fix, code = profiler_cycles.advice(place)
+    costly = found.lost >= limits["lost"] or seconds >= limits["seconds"] or count >= limits["many"]
+    return Finding(
+        rule=RULE.id,
+        severity="warning" if costly else "info",
+        confidence="certain",
+        title=f"A profiler records {found.count} windows, until the end of the run",
+        summary=profiler_cycles.told(optimization, found),
+        fix=fix,
+        fix_code=code,
+        first_step=timing.step_at(optimization, found.first),
+        last_step=timing.last_step(optimization),
+        evidence=[
+            Evidence("windows", found.count, "windows", *limits.against("windows")),
+            Evidence("steps with it on", found.share, "share", *limits.against("mostly")),
+            Evidence("time of the steps behind a window", found.lost, "share", *limits.against("lost")),
+        ],
+        cost=Cost(found.seconds, found.lost),
+        location=place or optimization.backward_location,
+        seen_at=optimization.backward_location,
+    )
+
+
 def _example(process: Process, column: str) -> str:
-    if column == "anomaly_mode" and _by_framework(process):
+    if column == "profiled":
+        return profiler_cycles.SCHEDULED
+    if _by_framework(process):
         return FRAMEWORK
     place = _switched_on(process, column)
-    return BLOCK if place is not None and place.source.startswith(("with ", "async with ")) else CODE[column]
+    return BLOCK if place is not None and place.source.startswith(("with ", "async with ")) else CODE
 
 
 def _by_framework(process: Process) -> bool:
@@ -89,7 +118,7 @@ def _by_framework(process: Process) -> bool:
 
 
 def _switched_on(process: Process, column: str) -> Location | None:
-    return script_lines.only(process, "anomaly") if column == "anomaly_mode" else None
+    return script_lines.only(process, "anomaly") if column == "anomaly_mode" else profiler_cycles.line(process)
 
 
 RULE = Rule(
@@ -103,17 +132,18 @@ RULE = Rule(
     verify="Record the run again: it is off in most steps, and steps are shorter.",
     excluded=(
         "A debugging session: the run is longer than 100 steps.",
-        "A profiler with a schedule, or anomaly detection under a condition: most steps would be without.",
+        "A profiler that records one window, or anomaly detection under a condition: most steps would be without.",
     ),
     needs=(("steps.anomaly_mode",),),
     thresholds=(
         Threshold("share", 0.95, "share", "on throughout; a schedule or a condition leaves most steps alone"),
         Threshold("steps", 100, "steps", "a debugging session is shorter"),
         Threshold("many", 300, "steps", "who makes so many steps trains; each pays the price, however short it is"),
-        Threshold(
-            "seconds", 60, "s", "of a run of fewer steps: a shorter one loses little by it, and gets a hint (info)"
-        ),
+        Threshold("windows", 5, "windows", "who looks for what takes long reads one or two; these were never to end"),
+        Threshold("mostly", 0.5, "share", "a profiler that looks in now and then leaves most steps alone"),
+        Threshold("lost", 0.2, "share", "derived: a fifth of the time is worth a change"),
+        Threshold("seconds", 60, "s", "a shorter run of fewer steps loses little by it, and gets a hint (info)"),
     ),
-    not_when="Short runs, profiler schedules, anomaly detection under a condition.",
+    not_when="Short runs, profilers that look in now and then at little cost, anomaly detection under a condition.",
     references=("https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",),
 )

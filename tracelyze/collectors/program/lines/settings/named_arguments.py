@@ -18,7 +18,8 @@ NAMES: Final = frozenset({
     "dataloader_num_workers", "fp16", "precision", "num_train_epochs", "max_epochs", "packing", "eval_dataset",
 })  # fmt: skip
 OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
-LOOKED_FOR: Final = NAMES | OF_LOSSES
+OF_PROFILERS: Final = frozenset({"active", "activities", "on_trace_ready"})  # given to torch's, or to its schedule
+LOOKED_FOR: Final = NAMES | OF_LOSSES | OF_PROFILERS
 LONGEST_CALL: Final = 200  # lines
 REWARDS: Final = "reward_funcs"  # the functions that trl's trainers call for rewards, whatever these are called
 
