@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tracelyze.analyzers import diagnose  # noqa: E402
+from tracelyze.collectors.signals.gradients.hidden_rows import MASKED_ROWS  # noqa: E402
 from tracelyze.collectors.signals.gradients.singular_operations import suspects  # noqa: E402
 
 
@@ -52,6 +53,42 @@ def test_what_torch_gives_a_gradient_of_zero_is_no_suspect() -> None:
     assert named(loss, [x]) == ["sqrt at 0"], "the divisor of normalize is kept above 0"
     x = leaf(0.0, 0.0)
     assert named((x.sum().sqrt() / x.square().sum().clamp(max=1.0)), [x]) == ["division by 0", "sqrt at 0"]
+
+
+def attended(hide: bool, layer: bool = True, fused: bool = False, masked: bool = True) -> list[str]:
+    """What may have made the gradients NaN of attention in which all positions of one row are masked."""
+    torch.manual_seed(0)
+    x, padding = leaf(*(0.1 * one for one in range(24))), torch.zeros(3, 4, dtype=torch.bool)
+    padding[1] = masked
+    rows, attention = x.view(3, 4, 2), torch.nn.MultiheadAttention(2, 1, batch_first=True)
+    if layer:
+        out, _ = attention(rows, rows, rows, key_padding_mask=padding, need_weights=not fused)
+    else:
+        scores = (rows @ rows.transpose(1, 2)).masked_fill(padding[:, None], float("-inf"))
+        out = scores.softmax(-1) @ rows
+    out = out.masked_fill(padding[..., None], 0.0) if hide else out
+    loss = out.square().mean()
+    loss.backward()
+    leaves = [x, *attention.parameters()] if layer else [x]
+    broken = {id(one) for one in leaves if one.grad is not None and not bool(one.grad.isfinite().all())}
+    assert not broken or hide
+    return suspects(loss.grad_fn, {id(one) for one in leaves} - broken, broken) if broken else []
+
+
+def test_rows_of_attention_that_are_masked_everywhere() -> None:
+    assert attended(hide=True) == [MASKED_ROWS]
+    assert attended(hide=True, layer=False) == [MASKED_ROWS]
+    assert attended(hide=True, fused=True) == [], "which gives such rows an output of 0"
+    assert attended(hide=True, masked=False) == []
+    x = leaf(-1.0, 2.0)
+    weights = torch.softmax(torch.stack([x, x]).masked_fill(torch.eye(2, dtype=torch.bool), float("-inf")), -1)
+    loss = (weights.masked_fill(torch.eye(2, dtype=torch.bool), 0.0) * float("inf")).sum()
+    loss.backward()
+    assert suspects(loss.grad_fn, set(), {id(x)}) == [], "no values are weighed: no attention"
+    y = leaf(-1.0, 2.0)
+    scores = torch.softmax((y[:, None] * y[None]).masked_fill(torch.eye(2, dtype=torch.bool), float("-inf")), -1) @ y
+    (scores * float("inf")).sum().backward()
+    assert suspects((scores * 1.0).sum().grad_fn, set(), {id(y)}) == [], "nothing hides what it puts out"
 
 
 SCRIPT = """

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence import line_edits, script_lines
+from tracelyze.analyzers.evidence.candidates import attended_rows
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -43,6 +44,8 @@ _LOGARITHMS: Final = ("log", "log2", "log10")
 def advice(process: Process, operations: str, place: Location | None) -> tuple[str, str, Diff | None]:
     """What to do about the operations that the collector named, an example, and the edit of the line of one of them."""
     named = [one for one in operations.split(", ") if one]
+    if attended_rows.MASKED in named:
+        return *attended_rows.advice(process), None
     own = [one for one in named if place is not None and script_lines.singular_of(process, [one]) == place]
     operation = (own or named or ["sqrt at 0"])[0]
     name = re.split(r" (?:at|of|by|below)\b", operation)[0]
@@ -74,6 +77,8 @@ def spoiled(process: Process, step: int) -> Spoiled | None:
     if not rows or not rows[0]["text"]:
         return None
     operations = str(rows[0]["text"])
+    if operations == attended_rows.MASKED:
+        return Spoiled(attended_rows.SPOILED, *advice(process, operations, None), attended_rows.place(process))
     place = script_lines.singular_of(process, operations.split(", "))
     first = re.split(r",| in a branch", operations)[0]
     name, _, edge = first.partition(" at ") if " at " in first else (first, "", "")

@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.gradients.explosions import not_finite
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence.candidates import attended_rows
 from tracelyze.analyzers.evidence.loss import singular_gradients
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, each_optimization
 from tracelyze.analyzers.signatures import hidden_nan
@@ -18,6 +19,7 @@ from tracelyze.diagnosis import Evidence, Finding, Mark
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.analyzers.recorded.table import Mask
+    from tracelyze.diagnosis import Location
 
 
 @each_optimization
@@ -68,7 +70,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
     operation = (events[0]["text"] or "") if events else ""
     misplaced = misplaced_clips.line(optimization)
-    singular = script_lines.singular(optimization.process) if not overflowed and misplaced is None else None
+    singular = _line(optimization, operation) if not overflowed and misplaced is None else None
     fix, code, diff = (
         not_finite.OVERFLOWED if overflowed else singular_gradients.advice(optimization.process, operation, singular)
     )
@@ -102,6 +104,12 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
         diff=diff,
         false_alarm="Non-finite gradients that the script itself detects and discards before the step.",
     )
+
+
+def _line(optimization: Optimization, operation: str) -> Location | None:
+    """The line of the operation that can have made them, where there is only one."""
+    process = optimization.process
+    return attended_rows.place(process) if operation == attended_rows.MASKED else script_lines.singular(process)
 
 
 def _number(value: float) -> float | None:

@@ -200,17 +200,17 @@ class GradientNorm(Signal):
             total /= float(scale.item())
         bad = [index for index, norm in enumerate(norms) if not math.isfinite(norm)]
         zero = sum(norm == 0 for norm in norms) - empty
-        what = self._suspects(tracked, bad) if bad else ""
+        what = self._suspects(tracked, bad, all(math.isnan(norms[index]) for index in bad)) if bad else ""
         return Known(lambda row: self._fill(row, tracked, total, len(bad), zero, bad[0] if bad else 0, what))
 
-    def _suspects(self, tracked: Tracked, bad: list[int]) -> str:
-        """The operations that can have made these gradients not finite, as a list."""
+    def _suspects(self, tracked: Tracked, bad: list[int], nan: bool) -> str:
+        """The operations that can have made these gradients not finite, or all NaN, as a list."""
         if self._graph is None or self._named >= MAX_NAMED:
             return ""
         held = [id(p) for p in tracked.parameters() if p.grad is not None and p.grad.layout is self.torch.strided]
         broken = {held[index] for index in bad if index < len(held)}
         self.program.sites.wanted.add("singular")
-        return ", ".join(suspects(self._graph, set(held) - broken, broken))
+        return ", ".join(suspects(self._graph, set(held) - broken, broken, nan))
 
     def _fill(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from tracelyze.collectors.signals.gradients import hidden_rows
 from tracelyze.collectors.tensors import graphs, saved_values
 
 MAX_NAMED = 3
@@ -27,8 +28,9 @@ SHAPES = ("Expand", "Unsqueeze", "View", "UnsafeView", "Squeeze", "Reshape", "Ex
 _MOST_SHAPES = 4
 
 
-def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> list[str]:
-    """What can have made the gradients of the leaves `broken` (by id) not finite, nearest to the loss first."""
+def suspects(root: Any, finite: Collection[int], broken: Collection[int], nan: bool = True) -> list[str]:
+    """What can have made the gradients of the leaves `broken` (by id) not finite, nearest to the loss first; attention
+    whose rows may all be masked where there is nothing else, and they are all NaN (`nan`)."""
     order, behind_where = graphs.graph_behind(root, HIDES)
     if len(order) >= graphs.MAX_WALKED:
         return []
@@ -43,8 +45,12 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int]) -> lis
             and id(node) not in leads_to_finite
         ):
             found.setdefault(what + HIDDEN * (id(node) in behind_where))
-    names = [what for what in found if not what.startswith(POWER)] or list(found)  # most powers are squares
-    return names[:MAX_NAMED]
+    names = [what for what in found if not what.startswith(POWER)]  # most powers are squares
+    if not names and nan:
+        whole = _reach(order, set(finite) - hidden_rows.tables(order))
+        if hidden_rows.has_them(order, whole, leads_to_broken):
+            return [hidden_rows.MASKED_ROWS]
+    return (names or list(found))[:MAX_NAMED]
 
 
 def _can_be_singular(node: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tracelyze.collectors.signals.gradients import singular_operations
+from tracelyze.collectors.signals.gradients import hidden_rows, singular_operations
 from tracelyze.collectors.tensors import graphs, saved_values
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
@@ -146,7 +146,8 @@ def spoiled_by(torch: Any, root: Any) -> list[str]:
     leaves = _leaves(root)
     broken = {id(leaf) for leaf in leaves if not _all_finite(torch, leaf)}
     found = singular_operations.suspects(root, {id(leaf) for leaf in leaves} - broken, broken)
-    return [what for what in found if what in _FINITE_AT_THE_EDGE or singular_operations.HIDDEN in what]
+    finite = (*_FINITE_AT_THE_EDGE, hidden_rows.MASKED_ROWS)
+    return [what for what in found if what in finite or singular_operations.HIDDEN in what]
 
 
 def _leaves(root: Any) -> list[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.computed.optimization import prelude
 from tracelyze.analyzers.evidence import timing
+from tracelyze.analyzers.evidence.candidates import attended_rows
 from tracelyze.analyzers.evidence.loss import singular_gradients
 from tracelyze.formatting import number
 
@@ -26,6 +27,10 @@ OVERFLOWED: Final = (
 _FILTERED: Final = (
     "gradients were not finite. Whether the loss was, the log may not say: the Hugging Face Trainer logs the mean of "
     "other losses in place of NaN (logging_nan_inf_filter). The loss itself may have broken, or"
+)
+_SOMEWHERE: Final = (
+    " (sqrt at exactly 0, log of 0, division by 0, acos at 1), or a mask hid a NaN of the forward from the loss: 0 "
+    "times NaN is NaN in the backward."
 )
 
 
@@ -74,8 +79,13 @@ def told(optimization: Optimization, first: int, filtered: bool, operation: str)
         loss = " although the loss still was" if loss_is_known(optimization, first) else ""
         either = f"gradients were not finite{loss}, and no loss scaler skipped the step{_after(optimization, first)} "
         either += "Either" if loss else "The loss of that step is not known: it may have broken first, or else"
+    if operation == attended_rows.MASKED:
+        return (
+            f"At step {begin:,} {either} the gradients had grown without bound, or {attended_rows.TOLD}"
+            f"{misplaced_clips.told(optimization)}"
+        )
     where = f". Between the loss and these parameters: {singular_gradients.told(operation)}." if operation else None
-    where = where or ": sqrt at exactly 0, log of 0, division by 0, acos at 1."
+    where = where or _SOMEWHERE
     return (
         f"At step {begin:,} {either} the gradients had grown without bound, or one operation has no finite derivative "
         f"there{where}{misplaced_clips.told(optimization)}"
