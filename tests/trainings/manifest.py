@@ -286,6 +286,12 @@ NO_GRADIENT: Final = (
         fast=True,
     ),
     faulty(
+        "optimizer_made_every_epoch",
+        "loss-spikes",
+        consequences=("gradient-spikes",),
+        lines=("optimizer = torch.optim.Adam(model.parameters(), lr=rate)",),
+    ),
+    faulty(
         "optimizer_updates_copies",
         "updates-not-applied",
         consequences=STUCK,

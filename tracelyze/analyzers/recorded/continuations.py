@@ -26,15 +26,16 @@ REFERRING = ("steps", "evals", "parameters", "reach", "schedules", "links")  # t
 COUNTING = ("steps", "parameters")  # and those whose column `step` counts the steps of one optimizer
 
 
-def joined(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str]]:
-    """The tables of a process with such optimizers as one, and sentences that say so."""
+def joined(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str], dict[int, list[int]]]:
+    """The tables of a process with such optimizers as one, sentences that say so, and at which of its steps, counted
+    from 1, each of the others began."""
     whole = dict(tables)
     rows = {int(row["optimizer"]): row for row in tables["optimizers"].records() if row["optimizer"] is not None}
     if len(rows) < 2 or not tables["steps"].has("loss") or not 0 <= min(rows) <= max(rows) < MOST_OPTIMIZERS:
-        return whole, []
+        return whole, [], {}
     first = _first_of_each(rows, _models(tables["links"]), tables["steps"])
     if all(index == beginning for index, beginning in first.items()):
-        return whole, []
+        return whole, [], {}
     index, count = np.unique(tables["steps"]["optimizer"], return_counts=True)
     renamed = _Renamed(first, dict(zip(index.astype(int).tolist(), count.tolist(), strict=True)))
     for name in REFERRING:
@@ -42,7 +43,9 @@ def joined(tables: Mapping[str, Table]) -> tuple[dict[str, Table], list[str]]:
             whole[name] = Table(whole[name].spec, _Columns(whole[name], renamed, counts=name in COUNTING))
     kept = [int(one) == first.get(int(one), int(one)) for one in tables["optimizers"]["optimizer"]]
     whole["optimizers"] = tables["optimizers"].where(np.array(kept, dtype=bool))
-    return whole, [_note(rows[beginning], len(chain)) for beginning, chain in _chains(first).items() if len(chain) > 1]
+    chains = {beginning: chain for beginning, chain in _chains(first).items() if len(chain) > 1}
+    begun = {one: [int(renamed.offsets[later]) + 1 for later in chain[1:]] for one, chain in chains.items()}
+    return whole, [_note(rows[beginning], len(chain)) for beginning, chain in chains.items()], begun
 
 
 def _first_of_each(

@@ -167,6 +167,7 @@ class Process:
     tables: Mapping[str, Table]
     exit: Exit
     notes: list[str] = field(default_factory=list)
+    remade: Mapping[int, list[int]] = field(default_factory=dict)  # by optimizer: steps of it that a new one began
     training: str = ""  # of which of several trainings the tables are, "training 3 of 5"; empty for a whole process
     peers: Sequence[Peer] = field(default=(), repr=False, compare=False)  # all processes of the run, itself too
     whole: Process | None = field(

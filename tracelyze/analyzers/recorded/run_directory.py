@@ -179,14 +179,14 @@ def process(folder: Path) -> Process:
         compact_process(folder)
     stems = _stems(folder)
     tables = {spec.name: Table(spec, _columns(folder, spec, stems)) for spec in schema.TABLES}
-    tables, joined = continuations.joined(trainings.without_a_lone_change(tables))
+    tables, joined, remade = continuations.joined(trainings.without_a_lone_change(tables))
     tables, incomplete = logged.completed(tables)
     tables, summed = summed_losses.averaged(tables)
     notes = [*wrong, *incomplete, *joined, *summed, *logged.ignored(tables["events"])]
     stopped = text_of(folder / schema.STOPPED_FILE)
     if stopped:
         notes.append(_stop_note(stopped, tables["steps"]))
-    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes)
+    return Process(folder.name, facts, tables, exit_of(folder, facts, tables["events"]), notes, remade=remade)
 
 
 def _columns(folder: Path, spec: schema.Table, stems: Mapping[str, list[str]]) -> FileColumns:

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.recorded import logged
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
-from tracelyze.analyzers.signatures.spikes import norm_spikes, thrown_weights
+from tracelyze.analyzers.signatures.spikes import norm_spikes, remade_optimizers, thrown_weights
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import listed, number, plural
 
@@ -37,6 +37,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     found = norm_spikes.of_norms(optimization, reached, rows, limits)
     if isinstance(found, Passed | Skipped):
         return found
+    remade = remade_optimizers.of(optimization, thrown_weights.UP)
+    if remade is not None and remade.follow([timing.step_at(optimization, int(rows[one])) for one in found[0]]):
+        return Passed("norms leap behind the first updates of optimizers that are made anew, as the losses do")
     return [_finding(optimization, rows, reached[rows], limit[rows], found, limits)]
 
 

@@ -12,7 +12,7 @@ from tracelyze.analyzers.computed.throughput import workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import evaluated_losses
-from tracelyze.analyzers.signatures.spikes import bad_batches, loss_leaps, thrown_weights, told_leaps
+from tracelyze.analyzers.signatures.spikes import bad_batches, loss_leaps, remade_optimizers, thrown_weights, told_leaps
 from tracelyze.analyzers.signatures.spikes.told_leaps import Leapt
 from tracelyze.diagnosis import Mark
 from tracelyze.formatting import plural
@@ -27,6 +27,9 @@ def check(process: Process, limits: Limits) -> Outcome:
     reason = style.unjudgeable(optimization)
     if reason:
         return Skipped(reason)
+    remade = remade_optimizers.of(optimization, limits["factor"])
+    if remade is not None:
+        return [remade_optimizers.finding(optimization, remade, RULE.id, limits)]
     rows = np.flatnonzero(np.isfinite(optimization.steps["loss"]) & ~timing.skipped(optimization))
     losses = optimization.steps["loss"][rows]
     found = loss_leaps.of_steps(losses, limits) if len(losses) >= limits["losses"] else []

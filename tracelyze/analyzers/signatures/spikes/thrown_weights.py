@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BEFORE: Final = 16  # losses that show the level
 _AFTER: Final = 4  # steps behind a spike: batches of their own
-_UP: Final = 2.0  # times the level: as for loss-spikes, batches of one size and kind do not double it for long
+UP: Final = 2.0  # times the level: as for loss-spikes, batches of one size and kind do not double it for long
 _MOST: Final = 2 / 3  # of the spikes
 _EVEN: Final = 3  # spikes from which on equal distances are a rule
 BATCHES: Final = "Single batches do that: mislabelled, empty or extreme samples."
@@ -67,7 +67,7 @@ def seen(optimization: Optimization, rows: Sequence[int]) -> Thrown | None:
             continue
         level = float(np.median(before))
         heights.append(min(float(loss[row]), float(np.median(after))) / level)
-    if not heights or sum(height >= _UP for height in heights) < _MOST * len(rows):
+    if not heights or sum(height >= UP for height in heights) < _MOST * len(rows):
         return None
     return Thrown(float(np.median(heights)), updates(optimization, rows), rhythm(optimization, rows))
 
