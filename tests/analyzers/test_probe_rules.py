@@ -48,7 +48,7 @@ def test_a_table_of_positions_tells_samples_from_positions_where_no_loader_does(
     rows = list(mixed(make, loader=False, position_table=True, **wrong).tables["mixings"].records())
     made = [{"model": 0, "module": "mix", "made_at": 70}]
     finding = make.check(MIXED, make.process(sites=[site], more={"mixings": rows, "modules": made}))[2]
-    assert "table of positions lies along the second dimension" in finding.summary
+    assert "table of positions lies along the other dimension" in finding.summary
     assert "positions of one sample do not see each other" in finding.summary
     assert (finding.location.line, finding.diff.added) == (12, [f"{site['excerpt'][:-1]}, batch_first=True)"])
 

@@ -154,6 +154,16 @@ ACTIVATIONS = Table(
         Column("busiest", "float64", "", "the expert that is chosen for most tokens"),
         Column("busiest_share", "float64", "share", "of the tokens, those for which it is"),
         Column("idle", "float64", "experts", "those with less than a tenth of an even share of the tokens"),
+        Column("positions_first", "bool", "", "recurrences and attention of torch: made without batch_first=True"),
+        Column("positions", "int32", "", "the same: size of the dimension of its input that it takes for positions"),
+        Column("rows", "int32", "", "the same: size of the dimension that it takes for samples"),
+        Column(
+            "positions_outermost",
+            "bool",
+            "",
+            "the input is a view of a tensor of images, whose first dimension "
+            "lies along the positions; false: along the samples",
+        ),
     ),
 )
 

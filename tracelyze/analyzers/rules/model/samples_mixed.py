@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracelyze.analyzers.evidence.editing import own_statement
-from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
+from tracelyze.analyzers.computed.layouts import taken_for_positions
+from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold, missing
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -16,10 +16,14 @@ Row = dict[str, Any]
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The answers of the probe, model by model: each has to say the same."""
+    """The answers of the probe, model by model: each has to say the same; without one, what the sizes show."""
     rows = list(process.tables["mixings"].records())
     answered = [row for row in rows if not row["failed"]]
     if not answered:
+        if layers := taken_for_positions.found(process, limits):
+            return [taken_for_positions.finding(process, layers, RULE.id, limits)]
+        if not rows:
+            return missing(process, "mixings.others")
         return Skipped("; ".join(dict.fromkeys(row["failed"] for row in rows)), "not-applicable")
     reasons = []
     for model in dict.fromkeys(row["model"] for row in answered):
@@ -62,25 +66,13 @@ def _finding(process: Process, probes: list[Row], limits: Limits) -> Finding:
     others = plural(row["others"], "other sample")
     made, diff, then = None, None, "labels do not match their inputs"
     if along := _along_samples(row):
-        first = row["along_samples"].split()[0]
-        path, _, layer = first.rpartition(":")
+        layer = taken_for_positions.of_probe(process, row["along_samples"], row["samples"])
         why = (
-            f"{path} ({layer}) was made without batch_first=True. It treats the first dimension of its input as "
-            f"positions, but that dimension holds the {row['samples']} samples."
-            + (
-                " The model's own table of positions lies along the second dimension."
-                if row.get("position_table")
-                else ""
-            )
+            f"{layer.called}: {layer.mistake}, but there lie the {row['samples']} samples."
+            + " The model's own table of positions lies along the other dimension." * bool(row.get("position_table"))
         )
-        fix = "Make the layer with batch_first=True, or swap the first two dimensions before it and after it."
-        sizes = "input_size, hidden_size" if layer in ("RNN", "GRU", "LSTM") else "width, heads"
-        code = f"nn.{layer}({sizes}, batch_first=True)"
-        own = own_statement.at(process, process.module_location(path))
-        call = own.only_call(layer) if own is not None else None
-        if own is not None and call is not None and all(one.arg not in (None, "batch_first") for one in call.keywords):
-            made = process.module_location(path)
-            diff = own.changed(own.parsed.with_argument(call, "batch_first", "True"))
+        fix = layer.fix
+        made, diff, code = taken_for_positions.remedy(process, layer)
         then = "positions of one sample do not see each other"
     else:
         why = (
@@ -130,11 +122,11 @@ RULE = Rule(
     severity="critical",
     title="Samples of a batch reach each other's outputs",
     about="A view or reshape in place of a transpose, or a layer that treats samples as positions, mixes data of "
-    "different samples. Shapes fit, and the loss falls a little. `tracelyze collect --probe` looks for it: it changes "
-    "one sample in a copy of the model.",
+    "different samples. Shapes fit, and the loss falls a little. Sizes show such a layer; for all else `tracelyze "
+    "collect --probe` changes one sample in a copy of the model.",
     check=check,
     verify="Record the run again with --probe: a sample changes only its own output.",
-    needs=(("mixings.others",), ("mixings.failed",)),
+    needs=(("mixings.others",), ("mixings.failed",), ("activations.positions",)),
     thresholds=(
         Threshold(
             "reached",
@@ -143,6 +135,7 @@ RULE = Rule(
             "derived: attention over the batch and batch statistics reach all others from any position; a recurrence "
             "over it half of them from its middle, rearranged memory one",
         ),
+        Threshold("looks", 3, "forwards", "derived: sizes may agree by chance in one batch; in three the layout is so"),
     ),
     not_when="Attention over the batch, contrastive and mixed samples, graphs, batches without a DataLoader.",
 )

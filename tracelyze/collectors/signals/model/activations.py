@@ -23,6 +23,7 @@ from tracelyze.collectors.signals.context import ModuleWatch, SignalContext
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors.attention import taken_for_positions
 from tracelyze.collectors.tensors.functional_activations import FunctionalActivations
 from tracelyze.collectors.tensors.layers import RELUS, Products, Silence
 from tracelyze.collectors.tensors.readback import Readback
@@ -45,7 +46,8 @@ class Activations(Signal):
     columns = columns_of(
         "activations",
         "time step alert order module kind dtype elements mean std largest zeros dead inputs outputs fed_by nonfinite "
-        "weights_finite called_at experts busiest busiest_share idle",
+        "weights_finite called_at experts busiest busiest_share idle positions_first positions rows "
+        "positions_outermost",
     )
     about = "Statistics of what every module of the model puts out, and the first whose output is not finite."
     cost = "40 us per module and sample"
@@ -175,7 +177,7 @@ class _Forward(ModuleWatch):
                     if self._gates is not None:
                         self._gates.returned(module, output)
                     if self._order % self._every == 0:
-                        self._sample(module, output)
+                        self._sample(module, output, args, kwargs)
         except Exception as error:
             if raised_by_a_signal_handler(error):
                 raise
@@ -204,7 +206,7 @@ class _Forward(ModuleWatch):
         self._names, self._rows, self._values, self._kinds, self._gates = {}, [], [], {}, None
         self._products, self._functions = Products(self._torch), FunctionalActivations()
 
-    def _sample(self, module: Any, output: Any) -> None:
+    def _sample(self, module: Any, output: Any, args: Any, kwargs: Any) -> None:
         torch = self._torch
         found = [t for t in tensors_of(torch, output) if is_plain(torch, t) and t.is_floating_point() and t.numel()]
         if not found or not may_compute(torch):
@@ -224,6 +226,7 @@ class _Forward(ModuleWatch):
         }
         if row.get("fed_by") is not None:
             row["called_at"] = self._signal.program.sites.called_by(sys._getframe(2), "layer")
+        row |= taken_for_positions.facts(torch, module, args, kwargs)
         if self._gates is not None and (gate := self._gates.facts(module)):
             row |= gate
             with torch.no_grad():

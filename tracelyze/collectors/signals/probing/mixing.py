@@ -11,6 +11,7 @@ from typing import Any
 from tracelyze.collectors.program.models import tensors_of
 from tracelyze.collectors.signals.probing.copied_model import CopiedModel, NotCopied, RandomStates
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
+from tracelyze.collectors.tensors.attention.taken_for_positions import positions_first
 
 FEWEST = 4  # samples: with fewer, "some of the others" and "all of them" are nearly the same
 TOLERANCE = 1e-4  # of the largest output: kernels may add up in another order where shapes depend on the values
@@ -168,7 +169,7 @@ class Mixing:
         if made is not None:
             inputs = self._per_sample(given) if given is not None and self._has_samples(given) else None
             done.modules.append(_Module(name, type(module).__name__, self._per_sample(made), inputs))
-        first = _positions_first(torch, module)
+        first = positions_first(torch, module)
         if first is not None and given is not None and given.dim() == 3:
             positions = given.shape[0 if first else 1]
             others = given.shape[1 if first else 0]
@@ -198,16 +199,6 @@ class _Watch:
 def _weights(torch: Any, flat: Any) -> Any:
     """Weights by which values at other places count differently."""
     return torch.cos(torch.arange(flat.shape[1], device=flat.device, dtype=flat.dtype))
-
-
-def _positions_first(torch: Any, module: Any) -> bool | None:
-    """Whether a recurrence or attention of torch takes the first dimension for positions; None of other modules."""
-    nn = torch.nn
-    if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
-        module = module.self_attn
-    if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
-        return not module.batch_first
-    return None
 
 
 def _given_tensors(torch: Any, value: Any) -> list[Any]:

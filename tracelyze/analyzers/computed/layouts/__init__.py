@@ -1,0 +1,1 @@
+"""Which dimensions of a batch hold its samples, and which its positions."""
