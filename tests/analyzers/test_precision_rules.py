@@ -181,3 +181,33 @@ def test_a_scale_that_is_not_known_is_not_given_as_known(make) -> None:
     status, _, finding = make.check("scaler-misuse", make.process(half))
     assert (status, "65,536 unless init_scale is set" in finding.summary) == ("fired", True)
     assert finding.cost is None, "what Adam makes of scaled gradients is a training all the same"
+
+
+@pytest.mark.parametrize(
+    ("made", "scale", "place", "edited"),
+    [
+        ('scaler = GradScaler("cpu", init_scale=8.0)', 8.0, 5, 'scaler = GradScaler("cpu", init_scale=2.0**16)'),
+        ('scaler = GradScaler("cpu", init_scale=2 ** 3)', 8.0, 5, 'scaler = GradScaler("cpu", init_scale=2.0**16)'),
+        ('scaler = GradScaler("cpu", init_scale=cfg.scale)', 8.0, 5, None),
+        ('scaler = GradScaler("cpu")', 8.0, None, None),  # the scale was loaded, or set in another way
+    ],
+)
+def test_a_scale_that_the_script_begins_with(make, made: str, scale: float, place: Any, edited: Any) -> None:
+    site = {"site": 9, "role": "scaler-text", "file": "train.py", "line": 5, "function": "main", "source": made}
+    site |= {"excerpt": f"    {made}", "excerpt_line": 5}
+    rows = gradients(0.6, QUANTUM / 4)
+    process = make.process(half(make, scale=[scale] * COUNT), more={"parameters": rows}, sites=[site])
+    finding = make.check("fp16-underflow", process)[2]
+    assert (f"line {place} sets it" in finding.summary) == (place is not None)
+    assert (finding.diff.added[0].strip() if finding.diff else None) == edited
+    fallen = half(make, scale=[scale * 2] * 100 + [scale] * (COUNT - 100))
+    fell = make.check("fp16-underflow", make.process(fallen, more={"parameters": rows}, sites=[site]))[2]
+    assert "began at" not in fell.summary, "it overflowed at the scale before"
+
+
+def test_gradients_of_which_nothing_is_left(make) -> None:
+    finding = underflow(make, half(make), gradients(1.0, 0.0))[2]
+    assert "half of the others" not in finding.summary
+    assert "usual size of the others" not in [one.name for one in finding.evidence]
+    mixed = underflow(make, half(make), gradients(1.0, 0.0)[::2] + gradients(0.6, 3 * QUANTUM)[1::2])[2]
+    assert "no larger than 1.79e-07" in mixed.summary, "of the gradients that have others"

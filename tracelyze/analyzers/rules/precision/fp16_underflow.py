@@ -8,7 +8,8 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
-from tracelyze.diagnosis import Evidence, Finding
+from tracelyze.analyzers.signatures import small_scales
+from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import number, percent, plural
 
 if TYPE_CHECKING:
@@ -50,6 +51,21 @@ def _finding(
     optimization: Optimization, zeros: float, usual: Floats, smallest: float, share: float, limits: Limits
 ) -> Finding:
     scaled, by_hand = optimization.steps.has("scale"), bool((optimization.steps["loss_divisor"] < 1).any())
+    begins, others = small_scales.begins_at(optimization) if scaled else None, usual[usual > 0]
+    place = small_scales.place(optimization) if begins is not None else None
+    left = float(np.median(others)) if len(others) else 0.0
+    close = (
+        f", and half of the others are no larger than {number(left)}, close to the smallest number that float16 can "
+        f"hold here, {number(smallest)}. Anything smaller is silently lost."
+        if left
+        else f". The smallest number that float16 can hold here is {number(smallest)}: anything smaller is lost."
+    )
+    why = "" if by_hand else " Nothing scales the loss."
+    if scaled:
+        why = " The loss scale is too small for these gradients."
+    if begins is not None:
+        at = f": line {place.line} sets it" if place is not None else ""
+        why = f" The loss scale began at {number(begins)}{at}, where GradScaler's default is 65,536."
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -57,15 +73,7 @@ def _finding(
         title=f"Gradients underflow in float16: {percent(zeros)} of the elements of {percent(share)} of them are zero",
         summary=(
             f"Of {percent(share)} of the gradients{timing.name_of(optimization)}, {percent(zeros)} of the elements are "
-            f"exactly zero, and half of the others are no larger than {number(float(np.median(usual)))}, close to the "
-            f"smallest number that float16 can hold here, {number(smallest)}. Anything smaller is silently lost."
-            + (
-                " The loss scale is too small for these gradients."
-                if scaled
-                else ""
-                if by_hand
-                else " Nothing scales the loss."
-            )
+            f"exactly zero{close}{why}"
         ),
         fix="Let GradScaler find the scale (begin at 65,536 and let it grow), or use bfloat16, which needs none.",
         fix_code=f'scaler = torch.amp.GradScaler("{optimization.process.device}")\n'
@@ -75,20 +83,29 @@ def _finding(
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("elements that are zero", zeros, "share", *limits.against("zeros")),
-            Evidence(
-                "usual size of the others",
-                float(np.median(usual)),
-                "",
-                limits["quanta"] * smallest,
-                limits.source("quanta"),
-                role="most",
+            *(
+                [
+                    Evidence(
+                        "usual size of the others",
+                        left,
+                        "",
+                        limits["quanta"] * smallest,
+                        limits.source("quanta"),
+                        role="most",
+                    )
+                ]
+                if left
+                else []
             ),
             Evidence(
                 "loss scale", float(np.nanmedian(optimization.steps["scale"])) if scaled else "none of a GradScaler"
             ),
             Evidence("such measurements", plural(len(usual), "measurement"), role="basis"),
         ],
-        location=optimization.backward_location,
+        location=place or optimization.backward_location,
+        seen_at=optimization.backward_location if place is not None else None,
+        diff=small_scales.with_default(optimization, place),
+        setting=Setting(("init_scale",), (begins,), "65536.0") if begins is not None else None,
         charts=pictures.grad_norm(optimization) + pictures.loss(optimization),
         false_alarm="Gradients that are this small because the model has converged.",
     )
