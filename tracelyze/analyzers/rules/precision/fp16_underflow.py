@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures, timing
+from tracelyze.analyzers.evidence.editing.remade.precision import small_scales
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
-from tracelyze.analyzers.signatures import small_scales
 from tracelyze.diagnosis import Evidence, Finding, Setting
 from tracelyze.formatting import number, percent, plural
 
