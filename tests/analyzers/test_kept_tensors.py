@@ -293,12 +293,20 @@ def test_what_a_call_gives_is_kept_without_its_graph(make: Any, line: str, inste
     assert kept_tensors.guarded(optimization, kept_tensors.lines(optimization)) == instead
 
 
+PARTS = (
+    "# what a loss is computed through stays as it is; of a tuple of tensors, detach each\n"
+    'self.replay.append({}(*(one.detach() if hasattr(one, "detach") else one for one in ({}))))'
+)
+
+
 @pytest.mark.parametrize(
     ("line", "instead"),
     [
         ("self.replay.append(self.play(eps))", f"{kept_tensors.UNDER_NO_GRAD}\n    self.replay.append(self.play(eps))"),
-        ("self.replay.append(Step(o, a, r))", ""),  # what it puts together was computed before
-        ("self.replay.append(kinds.Step(o, a, r))", ""),
+        ("self.replay.append(Step(o, a, r))", PARTS.format("Step", "o, a, r")),
+        ("self.replay.append(kinds.Step(state[0]))", PARTS.format("kinds.Step", "state[0],")),
+        ("self.replay.append(Step(o, act(o)))", ""),
+        ("self.replay.append(Step(o, action=a))", ""),
     ],
 )
 def test_what_a_call_gives_may_be_no_tensor_and_hold_some(make: Any, line: str, instead: str) -> None:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from tracelyze.collectors.internals.local_variables import borrowed  # noqa: E402
 from tracelyze.collectors.program.call_sites import Sites  # noqa: E402
-from tracelyze.collectors.program.lines.growing.values import LOOKS, GrowingValues  # noqa: E402
+from tracelyze.collectors.program.lines.growing.values import MOST_LOOKS, GrowingValues  # noqa: E402
 from tracelyze.collectors.program.loading.timed_lines import TimedLines  # noqa: E402
 
 
@@ -112,11 +112,11 @@ def test_a_model_that_is_evaluated_hides_no_variables_and_what_reads_them_itself
 
 
 def test_what_a_look_for_growing_values_has_seen_can_be_deleted() -> None:
-    looks = GrowingValues(torch, Sites({}), "keeps", len)
+    looks = GrowingValues(torch, Sites({}), "keeps", lambda one: 0)
 
     def train() -> list[Any]:
         alive = []
-        for _ in range(LOOKS):
+        for _ in range(MOST_LOOKS):
             made = torch.ones(4)
             known = weakref.ref(made)
             looks.look(sys._getframe(), [])
@@ -124,5 +124,5 @@ def test_what_a_look_for_growing_values_has_seen_can_be_deleted() -> None:
             alive.append(known())
         return alive
 
-    assert train() == [None] * LOOKS
+    assert train() == [None] * MOST_LOOKS
     assert looks.done

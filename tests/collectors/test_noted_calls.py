@@ -42,6 +42,10 @@ for step in range(120):
         total += loss
     elif how == "item":
         losses.append(loss.item())
+    elif how in ("bunches", "cleared") and step % 7 == 0:  # an agent acts, then it is updated several times
+        losses = [] if how == "cleared" else losses
+        for _ in range(12):
+            losses.append((step, net(torch.rand(1, 4))))
 assert sys.getprofile() is None
 print("done")
 """
@@ -54,6 +58,8 @@ print("done")
         ("meter", ["self.values.append(value)"]),
         ("sum", ["total += loss"]),
         ("item", []),
+        ("bunches", ["losses.append((step, net(torch.rand(1, 4))))"]),
+        ("cleared", []),
     ],
 )
 def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, lines: list[str]) -> None:

@@ -39,6 +39,7 @@ LENGTH: Final = re.compile(r"\blen\([^()]*\)")
 FREED: Final = ("item(", "detach(", "float(", "int(", "tolist(", "numpy(", "no_grad")
 """What makes a number, or a tensor without a graph, of a tensor."""
 _ELSE: Final = "# where a loss is computed through what it gives, keep detached copies of its tensors instead"
+_TUPLES: Final = "# what a loss is computed through stays as it is; of a tuple of tensors, detach each"
 UNDER_NO_GRAD: Final = f"{_ELSE}\nwith torch.no_grad():"
 
 
@@ -206,11 +207,21 @@ def _of_a_call(optimization: Optimization, line: Location) -> str:
     if own is None or not isinstance(given, ast.Call) or any(word in own.parsed.text_of(given) for word in FREED):
         return ""
     parts = line.file_line in {one.file_line for one in optimization.process.locations("keeps-parts")}
-    if parts and parsed_line.name_of(given.func)[:1].isupper():
-        return ""  # it puts together what was computed before
+    if parts and parsed_line.name_of(given.func)[:1].isupper():  # it puts together what was computed before
+        return own.dedented(_of_parts(own.parsed, given))
     if parts:
         return f"{UNDER_NO_GRAD}\n    {own.dedented(own.text)}" if "\n" not in own.text else ""
     return own.dedented(own.parsed.with_parts({given: f"{own.parsed.text_of(given)}.detach()"}))
+
+
+def _of_parts(parsed: parsed_line.ParsedLine, made: ast.Call) -> str:
+    """A statement whose call puts together plain values, with each of them without its graph; empty for other ones."""
+    kinds = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
+    if not made.args or made.keywords or not all(isinstance(one, kinds) for one in made.args):
+        return ""
+    values = ", ".join(parsed.text_of(one) for one in made.args) + "," * (len(made.args) == 1)
+    free = 'one.detach() if hasattr(one, "detach") else one'
+    return f"{_TUPLES}\n" + parsed.with_parts({made: f"{parsed.text_of(made.func)}(*({free} for one in ({values})))"})
 
 
 def culprits(stored: list[Kept]) -> str:

@@ -25,7 +25,7 @@ DEEP, LOOKED_AT = 3, 32
 class LiveGraphs(Signal):
     name = "live_graphs"
     about = "How many autograd graphs of earlier forwards are still alive, and the line of the append that keeps them."
-    cost = "1 us a step; once there are 30 graphs, 1 us a call of any function for three steps"
+    cost = "1 us a step; once there are 30 graphs, 1 us a call of any function for three to 24 steps"
     copied_columns = ()
     fast_columns = ("live_graphs",)
     columns = ("steps.live_graphs",)

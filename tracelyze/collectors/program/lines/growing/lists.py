@@ -12,6 +12,7 @@ from tracelyze.collectors.program.call_sites import Sites
 from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 
 BACKWARDS = 3  # after which a list that grows with every step has done so
+MOST_BACKWARDS = 24  # after which one has that grows between bunches of steps, as an agent's memory does
 LONG = 10  # entries: a list that a step makes for itself is seldom as long, and does not grow from step to step
 WITHIN = 2  # what `counts` says of an entry that holds what is looked for, and is none itself
 MAX_BETWEEN = 3  # frames of a library between the script and the append: of a meter, not of a trainer
@@ -44,9 +45,7 @@ class GrowingLists:
         name = getattr(given, "__name__", "")
         if name == "run_backward":
             self._backwards += 1
-            if self._backwards > BACKWARDS:
-                self._tell()
-                return True
+            return self._backwards > BACKWARDS and (self._tell() or self._backwards > MOST_BACKWARDS)
         elif name == "append":
             grown: Any = getattr(given, "__self__", None)
             counted = self._counts(grown[-1]) if type(grown) in (list, deque) and len(grown) >= LONG else 0
@@ -59,12 +58,15 @@ class GrowingLists:
                         self._within.add(key)
         return False
 
-    def _tell(self) -> None:
+    def _tell(self) -> bool:
+        """Whether there is such a line."""
+        told = False
         for key, lengths in self._appends.items():
             _, code, line = key
             grows = all(later > earlier for (_, earlier), (_, later) in itertools.pairwise(lengths))
             if grows and lengths[0][0] < lengths[-1][0]:
+                told = True
                 self._sites.at(self._role, code, line)
                 if key in self._within:
                     self._sites.at(f"{self._role}-parts", code, line)
-        self._appends, self._within = {}, set()
+        return told

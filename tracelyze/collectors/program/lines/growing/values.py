@@ -20,6 +20,7 @@ from tracelyze.collectors.program.lines.growing import own_values
 from tracelyze.collectors.tensors.graphs import following
 
 LOOKS = 3  # steps after which what grows with every step has done so
+MOST_LOOKS = 24  # steps after which a container has that grows between bunches of steps, as an agent's memory does
 LONG = 10  # entries: a list that a step makes for itself is seldom as long
 MAX_FRAMES = 12
 MAX_NAMES = 500  # of one function, file or object
@@ -126,21 +127,22 @@ class GrowingValues:
         for one in objects:
             look.attributes(one)
         self._looks.append(look)
-        if len(self._looks) == LOOKS:
+        if len(self._looks) >= LOOKS and (self._tell() or len(self._looks) == MOST_LOOKS):
             self.done = True
-            self._tell()
+            self._looks, self._codes = [], {}
 
-    def _tell(self) -> None:
+    def _tell(self) -> bool:
+        """Whether anything has grown."""
         told: dict[tuple[str, Any], None] = {}
         for name in self._looks[0].seen:
             found = [look.seen[name] for look in self._looks if name in look.seen]
-            if len(found) == LOOKS and all(_grows(*two) for two in itertools.pairwise(found)):
+            if len(found) == len(self._looks) and _have_grown(found):
                 told[name.name, self._looks[-1].places[name]] = None
         for own, place in told:
             lines = self._lines(own, place)
             if len(lines) == 1:
                 self._sites.at(self._role, *lines[0])
-        self._looks, self._codes = [], {}
+        return bool(told)
 
     def _lines(self, name: str, place: Any) -> list[tuple[CodeType, int]]:
         """The lines that make such a value of its predecessor: in the functions that run, and in the object's own."""
@@ -176,10 +178,15 @@ def _variables(
             yield code, id(one.f_globals), list(one.f_globals.items())
 
 
-def _grows(earlier: _Seen, later: _Seen) -> bool:
-    if later.length:
-        return later.length > earlier.length > 0
-    return earlier.node != later.node and earlier.node in later.behind
+def _have_grown(found: list[_Seen]) -> bool:
+    """Whether a container became longer twice, and never shorter, or a tensor is always computed from the one before."""
+    pairs = list(itertools.pairwise(found))
+    if all(one.length for one in found):
+        longer = sum(later.length > earlier.length for earlier, later in pairs)
+        return longer >= LOOKS - 1 and all(later.length >= earlier.length for earlier, later in pairs)
+    return not any(one.length for one in found) and all(
+        earlier.node != later.node and earlier.node in later.behind for earlier, later in pairs
+    )
 
 
 def _of_library(kind: type) -> bool:
