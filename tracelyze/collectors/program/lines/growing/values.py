@@ -179,7 +179,7 @@ def _variables(
 
 
 def _have_grown(found: list[_Seen]) -> bool:
-    """Whether a container became longer twice, and never shorter, or a tensor is always computed from the one before."""
+    """Whether a container became longer twice and never shorter, or a tensor is always computed from the one before."""
     pairs = list(itertools.pairwise(found))
     if all(one.length for one in found):
         longer = sum(later.length > earlier.length for earlier, later in pairs)
