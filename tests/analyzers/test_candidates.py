@@ -11,7 +11,7 @@ from tracelyze.analyzers.computed.schedules import endless_warmups
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import coarse_rewards, collators, preparing, regions
 from tracelyze.analyzers.evidence.candidates.scaling import pixels, unread
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.recorded.run import Process
 from tracelyze.testing import SITES
 

@@ -557,6 +557,40 @@ def test_a_loss_that_falls_until_an_operation_of_it_has_no_result(make) -> None:
     assert told.startswith("net.0.bias was not finite any more when this loss was computed.")
 
 
+def test_a_deviation_of_a_batch_of_one(make) -> None:
+    """The last batch of a pass of 101 holds one sample: what to change is the loader, and not the loop."""
+    steps = make.steps() | {"loss": [0.7] * 100 + [float("nan")] * 300, "batch_size": [64] * 100 + [1] + [64] * 299}
+    steps |= {"loader": [0] * 400, "loader_first": [at % 101 == 0 for at in range(400)], "loader_batches": [1] * 400}
+    text = "std of a single value"
+    event = {"kind": "nonfinite-loss", "step": 100, "name": "", "text": text, "value": 1.0, "time": 1.0}
+    made = "train = DataLoader(data, batch_size=64, shuffle=True)"
+    sites = [
+        {"site": at, "role": role, "file": "a.py", "line": at, "function": function, "source": source}
+        | {"excerpt": source, "excerpt_line": at}
+        for at, role, function, source in (
+            (81, "dataloader", "main", made),
+            (50, "singular", "criterion", "za = (za - za.mean(0)) / za.std(0)"),
+        )
+    ]
+    loader = {"loader": 0, "length": 101, "batch_size": 64, "drop_last": False, "made_at": 81, "dataset": "Windows"}
+
+    def judged(**more: Any) -> Any:
+        process = make.process(steps | more, events=[event], sites=sites, loaders=[loader])
+        return make.check("loss-nonfinite", process)[2]
+
+    finding = judged()
+    assert "A std of a single value made it." in finding.summary
+    assert "where the usual one holds 64: it is the last of 101. Line 50 takes the deviation." in finding.summary
+    assert finding.location.line == 81
+    assert finding.diff.added == [made.replace("True)", "True, drop_last=True)")]
+    elsewhere = judged(loader_batches=[2] * 400)
+    assert (elsewhere.location.line, elsewhere.diff) == (50, None), "not the last one of its pass"
+    assert "drop_last" not in elsewhere.fix
+    always = judged(batch_size=[1] * 400)
+    assert "This batch holds" not in always.summary, "so do all others"
+    assert (always.location.line, "unbiased=False" in always.fix_code) == (50, True)
+
+
 def test_weights_that_a_root_of_zero_broke_a_step_before(make) -> None:
     steps = make.steps() | {"loss": [0.7] * 300 + [float("nan")] * 100}
     loss = {"kind": "nonfinite-loss", "step": 300, "name": "net.bias", "text": "", "value": 0.0, "time": 1.0}
@@ -670,6 +704,13 @@ def test_losses_below_zero_are_no_explosion(make, norm, loss) -> None:
         ("sqrt at 0", ["d = s.sqrt()"], "d = s.add(1e-8).sqrt()", False),
         ("log at 0", ["a = torch.log(p)", "b = torch.log(q)"], "logarithm = torch.log(p.clamp(min=1e-6))", False),
         ("division by 0, sqrt at 0", ["d = s.sqrt()"], "d = s.add(1e-8).sqrt()", False),
+        (
+            "a power below 1 at 0",
+            ["loss = -((1 - pt) ** gamma * logpt).mean()", "error = (a - b) ** 2", "rate = base ** epoch"],
+            "loss = -((1 - pt).clamp(min=1e-6) ** gamma * logpt).mean()",
+            False,
+        ),
+        ("a power below 1 at 0", ["a = p**g", "b = q.pow(0.5)"], "power = base.clamp(min=1e-6) ** exponent", False),
         ("acos at 1", [], "angle = torch.acos(cosine.clamp(-1 + 1e-6, 1 - 1e-6))", False),
         ("", [], "root = torch.sqrt(square + 1e-8)", False),
     ],

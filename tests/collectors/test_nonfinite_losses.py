@@ -38,6 +38,19 @@ def test_operations_whose_input_shows_it() -> None:
     assert made((x * 0.0).rsqrt().mean()) == [("rsqrt of 0", True)]
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_a_deviation_of_a_single_value() -> None:
+    """A batch of one: of any value, as that is divided by the number of values less one."""
+    x = leaf(1.0, 2.0, 3.0)[None]
+    assert made(((x - x.mean(0)) / x.std(0)).pow(2).sum()) == [("std of a single value", True)]
+    assert made(x.var(0).mean()) == made(torch.var_mean(x, 0)[0].mean()) == [("var of a single value", True)]
+    assert made(torch.std_mean(x, 0)[0].mean()) == [("std of a single value", True)]
+    assert made(x[:, :1].std()) == [("std of a single value", True)]
+    assert made((x.std(1) / (x * 0.0).sum()).mean()) == [("division by 0", True)]
+    assert made(((x * float("nan")).std(1)).mean()) == [], "what came in was no number"
+    assert made((x / x.std(0, unbiased=False)).mean()) == [("division by 0", True)]
+
+
 def test_the_first_of_several_is_named() -> None:
     p = torch.softmax(leaf(0.0, 200.0), 0)
     assert made((p * p.log()).sum() / 2.0) == [("log of 0", True)]

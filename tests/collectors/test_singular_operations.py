@@ -43,6 +43,17 @@ def test_what_lies_elsewhere_is_no_suspect() -> None:
     assert named(loss, [x, w]) == ["a power below 1 at 0"]
 
 
+def test_powers_are_told_apart_by_their_exponents() -> None:
+    x, w = leaf(0.0, 0.0), leaf(4.0, 9.0)
+    both = x.pow(2).sum() + (x + x).pow(0.5).sum() + (x * x + 0.0).sum().sqrt() + w.sum()
+    assert named(both, [x, w]) == ["sqrt at 0", "a power below 1 at 0"] or set(named(both, [x, w])) == {
+        "sqrt at 0",
+        "a power below 1 at 0",
+    }
+    x = leaf(0.0, 1.0)
+    assert named((x**2).sum() * float("inf"), [x]) == [], "a square has a slope everywhere"
+
+
 def test_what_torch_gives_a_gradient_of_zero_is_no_suspect() -> None:
     x = leaf(0.0, 0.0)
     edges = [x.norm(), torch.linalg.vector_norm(x), x.std(), torch.cdist(x[:, None], x[:, None]).sum()]

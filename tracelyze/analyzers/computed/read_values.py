@@ -10,7 +10,7 @@ import numpy as np
 from tracelyze.analyzers.computed import beside_validation
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 

@@ -168,6 +168,11 @@ def logarithm_above_zero(process: Process, place: Location | None) -> Diff | Non
     return _edit(process, place, changed)
 
 
+def power_above_zero(process: Process, place: Location | None) -> Diff | None:
+    """The only power of the line, of something that is never zero."""
+    return _edit(process, place, own_expressions.power_above_zero)
+
+
 def called_whole(process: Process, place: Location | None) -> Diff | None:
     """`model(x)` in place of `model.forward(x)`."""
     return _edit(process, place, own_expressions.called_whole)

@@ -57,12 +57,18 @@ _TOGETHER: Final = 6  # lines: what one stretch of a function does
 _VALIDATION: Final = re.compile(r"^\s*(?:self\.)?\w*(?:val|test|dev|eval|held)\w*\s*(?::[^=]+)?=", re.IGNORECASE)
 _HANDED_BACK: Final = re.compile(r"\s*(?:\w*loss\w*\s*=(?!=)|return\b)")
 _PART: Final = re.compile(r"\s*[\w.\[\]]+\.(?P<part>\w+)\s*(?::[^=]+)?=(?!=)\s*(?:\w+\.)*[A-Z]\w*\(")
+_WHOLE: Final = r"\s*\d+(?:\.0*)?(?![\d.])"
+_COUNTED: Final = r"\s*\(?\s*(?:\w+\.)*_?(?:epoch|step|iter|count)"
+_POWERS: Final = (  # with no whole exponent, nor one that counts, as that of a decay
+    rf"(?:(?<=[)\]])|\b[A-Za-z_]\w*)\s*\*\*=?(?!{_WHOLE})(?!{_COUNTED})|\bpow\s*\((?!{_WHOLE}\s*\))(?![^()]*,{_WHOLE}\s*\))"
+)
 _IN_WORDS: Final = {  # what the collector calls an operation (singular_operations.py), and how a script writes it
     "log": r"\blog\s*\(", "log2": r"\blog2\s*\(", "log10": r"\blog10\s*\(", "log1p": r"\blog1p\s*\(",
-    "sqrt": r"sqrt\s*\(|\*\*\s*0?\.5\b", "rsqrt": r"rsqrt\s*\(", "norm": r"norm\s*\(", "std": r"\bstd\s*\(",
+    "sqrt": r"sqrt\s*\(|\*\*\s*0?\.5\b", "rsqrt": r"rsqrt\s*\(", "norm": r"norm\s*\(", "std": r"\bstd(?:_mean)?\s*\(",
+    "var": r"\bvar(?:_mean)?\s*\(",
     "cdist": r"\bcdist\s*\(", "division": r"[^/]/[^/]", "reciprocal": r"\breciprocal\s*\(",
     "acos": r"\b(?:acos|arccos)\s*\(", "asin": r"\b(?:asin|arcsin)\s*\(", "atanh": r"\batanh\s*\(",
-    "acosh": r"\bacosh\s*\(", "logit": r"\blogit\s*\(", "erfinv": r"\berfinv\s*\(", "a power": r"\bpow\s*\(",
+    "acosh": r"\bacosh\s*\(", "logit": r"\blogit\s*\(", "erfinv": r"\berfinv\s*\(", "a power": _POWERS,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tracelyze import formatting
 from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, BATCH_OF_ONE, FAMILIES, SHAPES, Family
 from tracelyze.analyzers.evidence import carried_states
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.evidence.editing import own_command
 from tracelyze.analyzers.evidence.editing.remade import crashed
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.computed.data import loss_calls
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.evidence.editing import loader_arguments
 from tracelyze.formatting import plural
 

@@ -29,6 +29,24 @@ def seeded_by_torch(place: Location | None) -> str | None:
     return line.with_parts({seeds[0]: SEED}) if line is not None and len(seeds) == 1 else None
 
 
+def power_above_zero(line: ParsedLine) -> str | None:
+    """The only power of the line that has no number for its base and no whole one for its exponent, of what is never
+    exactly zero."""
+    sums = [one for one in ast.walk(line.tree) if isinstance(one, ast.BinOp)]
+    powers = [one for one in sums if isinstance(one.op, ast.Pow) and _may_be_root(one)]
+    calls = [call for call in line.calls("pow") if isinstance(call.func, ast.Attribute)]
+    if len(powers) != 1 or calls:
+        return None
+    base, exponent = line.operand(powers[0].left), line.operand(powers[0].right)
+    return line.with_parts({powers[0]: f"{base}.clamp(min=1e-6) ** {exponent}"})
+
+
+def _may_be_root(power: ast.BinOp) -> bool:
+    exponent = power.right.value if isinstance(power.right, ast.Constant) else 0.5
+    whole = isinstance(exponent, int | float) and float(exponent).is_integer()
+    return not whole and not isinstance(power.left, ast.Constant)
+
+
 def mask_before_softmax(process: Process, softmax: Location | None) -> str | None:
     """The script's own lines, with the mask that it applies behind the softmax on the scores: shaped as it is there."""
     lines = recorded_text.around(process, softmax) if softmax else {}

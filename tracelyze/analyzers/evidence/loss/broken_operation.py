@@ -57,7 +57,14 @@ _SOFTMAX_CODE: Final = """\
 scores = scores.masked_fill(~mask & mask.any(-1, keepdim=True), float("-inf"))
 weights = torch.softmax(scores, dim=-1) * mask
 """
+_SPREAD: Final = (
+    "A spread is divided by the number of values less one, 0 for a single value. Leave such groups out, or take one "
+    "that a single value has, too."
+)
+_SPREAD_CODE: Final = "spread = values.std(0, unbiased=False).clamp_min(1e-3)  # 0 of a single value, and no NaN\n"
 _FIX: Final = {
+    "std": (_SPREAD, _SPREAD_CODE),
+    "var": (_SPREAD, _SPREAD_CODE.replace("std(", "var(")),
     "log": (_LOGARITHM, _LOGARITHM_CODE),
     "division": (_DIVISION, _DIVISION_CODE),
     "exp": (_EXP, "scale = torch.exp(log_scale.clamp(-10.0, 10.0))\n"),

@@ -52,6 +52,8 @@ def advice(process: Process, operations: str, place: Location | None) -> tuple[s
     diff = None
     if own and name in _LOGARITHMS:
         diff = line_edits.logarithm_above_zero(process, place)
+    elif own and name == "a power":
+        diff = line_edits.power_above_zero(process, place)
     elif own and name == "sqrt":
         diff = line_edits.kept_from_zero(process, place)
     example = _CODE["log" if name in _LOGARITHMS else name if name in _CODE else "sqrt"]

@@ -10,7 +10,7 @@ from tracelyze.analyzers.computed import beside_validation, read_values
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.candidates import preparing
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.evidence.loss import empty_losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped
 from tracelyze.analyzers.signatures import hidden_nan

@@ -36,6 +36,7 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int], nan: b
         return []
     leads_to_finite, leads_to_broken = _reach(order, finite), _reach(order, broken)
     found: dict[str, None] = {}
+    squares = set[str]()  # powers of an exponent that is not known: most are squares
     for node in order:
         what = SINGULAR.get(saved_values.kind(node))
         if (
@@ -44,8 +45,11 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int], nan: b
             and id(node) in leads_to_broken
             and id(node) not in leads_to_finite
         ):
-            found.setdefault(what + HIDDEN * (id(node) in behind_where))
-    names = [what for what in found if not what.startswith(POWER)]  # most powers are squares
+            told = what + HIDDEN * (id(node) in behind_where)
+            found.setdefault(told)
+            if what == POWER and _exponent(node) is None:
+                squares.add(told)
+    names = [what for what in found if what not in squares]
     if not names and nan:
         whole = _reach(order, set(finite) - hidden_rows.tables(order))
         if hidden_rows.has_them(order, whole, leads_to_broken):
@@ -55,8 +59,11 @@ def suspects(root: Any, finite: Collection[int], broken: Collection[int], nan: b
 
 def _can_be_singular(node: Any) -> bool:
     """Not a division by what is not trained, or by what is kept above 0 (clamp, as in normalize); nor a root of that,
-    or of what a constant is added to."""
+    or of what a constant is added to; nor a power from 1 on."""
     operation = saved_values.kind(node)
+    if operation == "Pow":
+        exponent = _exponent(node)
+        return exponent is None or exponent < 1
     if operation not in ("Div", "Sqrt"):
         return True
     given = node.next_functions[operation == "Div" :]
@@ -71,6 +78,12 @@ def _can_be_singular(node: Any) -> bool:
     if operation == "Sqrt" and taken is not None and saved_values.kind(taken) == "Add":
         return len(graphs.following(taken)) > 1
     return taken is not None
+
+
+def _exponent(node: Any) -> float | None:
+    """The exponent of a power, if it is a number: one that is a tensor is not looked at."""
+    exponent = node._saved_exponent if saved_values.operation(node) == "PowBackward0" else None
+    return float(exponent) if isinstance(exponent, int | float) else None
 
 
 def _reach(order: list[Any], leaves: Collection[int]) -> set[int]:

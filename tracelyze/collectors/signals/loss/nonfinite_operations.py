@@ -7,6 +7,7 @@ of several operations those count that have no other behind them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -69,6 +70,7 @@ _TESTS: Final = {
     "Atanh": _Test("self", _if_any("atanh of a number from 1 on", lambda value: value.abs() >= 1)),
     "Softmax": _Test("result", _if_any(_MASKED, lambda value: value.isnan()), goes_on=True),
 }
+_SPREADS: Final = {"Std": "std", "StdMean": "std", "Var": "var", "VarMean": "var"}
 _BETWEEN: Final = 4  # operations between a mask and its softmax that keep -inf what it is, of these kinds
 _KEEPS: Final = frozenset({"ToCopy", "Alias", "Div", "Mul"})
 _GIVEN: Final = ("self", "other", "mat1", "input")
@@ -84,8 +86,14 @@ def first_broken(torch: Any, root: Any) -> list[Broken]:
     if len(order) >= graphs.MAX_WALKED:
         return []
     told: dict[int, str] = {}
-    for node in [one for one in order if saved_values.kind(one) in _TESTS][:MAX_LOOKED_AT]:
-        test = _TESTS[saved_values.kind(node)]
+    tested = [one for one in order if (kind := saved_values.kind(one)) in _TESTS or kind in _SPREADS]
+    for node in tested[:MAX_LOOKED_AT]:
+        kind = saved_values.kind(node)
+        if kind in _SPREADS:
+            if _of_a_single_value(torch, node):
+                told[id(node)] = f"{_SPREADS[kind]} of a single value"
+            continue
+        test = _TESTS[kind]
         value = _number(torch, saved_values.saved(node, test.saved))
         what = "" if value is None else test.told(value)
         if what == _MASKED and not _masked_throughout(torch, node, value):
@@ -95,6 +103,15 @@ def first_broken(torch: Any, root: Any) -> list[Broken]:
     first = [node for node in order if id(node) in told and not _leads_to(node, told)]
     plain = [node for node in first if id(node) not in chosen]
     return [_described(node, told[id(node)], bool(plain), order) for node in plain or first]
+
+
+def _of_a_single_value(torch: Any, node: Any) -> bool:
+    """Whether a spread is that of one value, divided by its number less one (Bessel's correction): NaN of any value."""
+    value, correction = saved_values.saved(node, "self"), node._saved_correction
+    if not isinstance(value, torch.Tensor) or not is_plain(torch, value) or not (correction is None or correction >= 1):
+        return False
+    dimensions = [saved_values.signed(one) % value.dim() for one in node._saved_dim or ()]
+    return bool(math.prod(value.shape[one] for one in dimensions or range(value.dim())) == 1)
 
 
 def _described(node: Any, what: str, reaches: bool, order: list[Any]) -> Broken:

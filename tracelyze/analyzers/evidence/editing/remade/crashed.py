@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.datasets import batch_of_one
+from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.evidence.editing.remade import graphs, validating

@@ -1,0 +1,1 @@
+"""Batches that hold one sample, and the lines that make their loaders."""
