@@ -41,6 +41,24 @@ def test_the_difference_above_a_sum_of_losses(make, first: str, second: str, thi
 
 
 @pytest.mark.parametrize(
+    ("ratio", "policy", "loss", "line"),
+    [
+        ("ratio = new / old", "policy = -torch.min(ratio * adv, kept * adv).mean()", "policy + 0.5 * value", 4),
+        ("ratio = new * adv", "policy = -ratio.mean()", "policy + cfg.coef * value", 3),
+        ("ratio = new * adv", "policy = -ratio.mean()", "policy + (value * mask).sum()", None),  # which of both?
+        ("ratio = 2 * new", "policy = -ratio.mean()", "policy + cfg.coef * value", None),
+        ("ratio = new / old", "policy = (ratio * ratio).mean()", "policy + value", None),  # a square
+    ],
+)
+def test_the_product_above_a_sum_of_losses(make, ratio: str, policy: str, loss: str, line: int | None) -> None:
+    text = f"def step(net, new, old, adv):\n    value = net(old)\n    {ratio}\n    {policy}\n    loss = {loss}"
+    text += "\n    loss.backward()"
+    process = make.process(sites=sites_of(text, loss=f"loss = {loss}", cut=ratio))
+    found = differences.of_product(process, process.site(1))
+    assert (found.line if found else None) == line
+
+
+@pytest.mark.parametrize(
     ("error", "loss", "line"),
     [
         ("error = y - net(x)", "loss = torch.maximum(q * error, (q - 1) * error).mean()", 2),

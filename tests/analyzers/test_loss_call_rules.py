@@ -111,6 +111,19 @@ def test_what_a_broadcast_loss_compares(make, function: str, given: str, target:
         assert "4 differences instead of 2, of which 2 compare a prediction with its own target" in finding.summary
 
 
+@pytest.mark.parametrize(("given", "factor", "side"), [("32x1", "32", "[32, 1]"), ("32", "32x1", "[32, 1]")])
+def test_terms_that_meet_the_factors_of_all_samples(make, given: str, factor: str, side: str) -> None:
+    """A product compares nothing with a target."""
+    rows = [row | {"function": "written out", "meet_in": "Mul"} for row in elementwise(given, factor)]
+    finding = make.check("loss-broadcast", make.process(more={"loss_calls": rows}))[2]
+    assert finding.title.startswith("The loss multiplies [32")
+    assert "1,024 products instead of 32" in finding.summary
+    assert "prediction" not in finding.summary + finding.fix + finding.fix_code
+    assert f"each side of shape {side}" in finding.fix_code
+    alike = [row | {"function": "written out", "meet_in": "Mul"} for row in elementwise("32x1", "32x1")]
+    assert make.check("loss-broadcast", make.process(more={"loss_calls": alike}))[0] == "passed"
+
+
 def test_a_likelihood_with_a_variance_gets_another_target(make) -> None:
     """Of a flat prediction beside a variance of [B, 1] gaussian_nll_loss raises."""
     rows = [row | {"function": "gaussian_nll_loss"} for row in elementwise("32x1", "32")]

@@ -1220,6 +1220,8 @@ TARGETS_AND_LAYERS: Final = (
     pair("gait_reader", "own-dice", "nondeterministic-step", collect=("--probe",)),
     pair("gait_reader", "among-samples", collect=("--probe",)),
     pair("gait_reader", "centred", collect=("--probe",)),
+    pair("dial_turner", "column", "loss-broadcast", fast=True, lines=("weighed = logs * advantage",)),
+    pair("dial_turner", "table"),
     pair("meter_columns", "samples-as-columns", "samples-mixed", fast=True, lines=("self.along = nn.GRU",)),
     pair("meter_columns", "patches-first", "samples-mixed", lines=("self.attend = nn.MultiheadAttention(WIDTH, 2)",)),
     pair("meter_columns", "columns-first"),

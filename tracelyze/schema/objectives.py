@@ -28,6 +28,7 @@ LOSS_CALLS: Final = Table(
         Column("input_shape", "string", "", "sizes of the input, as in 32x10"),
         Column("target_shape", "string", "", "sizes of the target"),
         Column("target_integer", "bool", "", "the target holds integers (class indices)"),
+        Column("meet_in", "string", "", "written out: the operation in which input and target meet: Sub, Mul"),
         Column("made_by", "string", "", "autograd operation that made the input, views and casts aside: Softmax, ..."),
         Column("made_from", "string", "", "what made the scores of that sigmoid or softmax, if it is another one"),
         Column("made_dim", "int8", "", "dimension that a softmax ran over, if it is still the same in the input"),

@@ -1,5 +1,6 @@
 """The line with the difference that a loss is made of, where the script writes the loss out over several lines:
-`error = target - value`, `critic = error.pow(2).mean()`, `loss = actor + 0.5 * critic`."""
+`error = target - value`, `critic = error.pow(2).mean()`, `loss = actor + 0.5 * critic`. And that with the product:
+`weighed = ratio * advantage`, `loss = -weighed.mean()`."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _EVEN: Final = ("pow", "square", "abs")
 """Functions and methods that make a distance of a difference."""
+_REDUCED: Final = ("mean", "sum")
 _ELEMENT_BY_ELEMENT: Final = frozenset(
     {"max", "maximum", "min", "minimum", "where", "clamp", "relu", "softplus", "log", "log1p", "cosh", "exp", "tanh"}
 ) | {"mean", "sum", "backward", "scale", "float", "sqrt", "sigmoid", "logsigmoid"}
@@ -35,6 +37,50 @@ def of(process: Process, place: Location | None) -> Location | None:
         return place
     (number,) = found
     return Location(place.file, number, place.function, lines[number].strip())
+
+
+def of_product(process: Process, place: Location | None) -> Location | None:
+    """The only line with a product under a mean or a sum that the statement at a place is computed from, as far as the
+    lines above are known one by one; None where there is none, or several. A loss times its share of the sum is no such
+    product."""
+    lines = recorded_text.of_function(process, place) if place else {}
+    own = parsed_line.of(place)
+    if place is None or own is None or place.line not in lines:
+        return None
+    found = _products(lines, own.statement, place.line, False, set())
+    if len(found) != 1:
+        return None
+    (number,) = found
+    return Location(place.file, number, place.function, lines[number].strip())
+
+
+def _products(
+    lines: dict[int, str], node: ast.AST, number: int, reduced: bool, seen: set[tuple[str, int, bool]]
+) -> set[int]:
+    """Numbers of the lines with a product of two things that are no numbers, under a mean or a sum."""
+    found: set[int] = set()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and reduced and _multiplies(node):
+        found.add(number)
+    if isinstance(node, ast.Call):
+        reduced = reduced or parsed_line.name_of(node.func) in _REDUCED
+    if isinstance(node, ast.Name | ast.Attribute) and (ast.unparse(node), number, reduced) not in seen:
+        seen.add((ast.unparse(node), number, reduced))
+        made = assigned(lines, ast.unparse(node), number)
+        found |= _products(lines, made[1], made[0], reduced, seen) if made is not None else set()
+    for child in ast.iter_child_nodes(node):
+        found |= _products(lines, child, number, reduced, seen)
+    return found
+
+
+def _multiplies(product: ast.BinOp) -> bool:
+    """Whether neither side is a number, and both are not the same."""
+    sides = (product.left, product.right)
+    plain = any(isinstance(one, ast.Constant | ast.UnaryOp) and not _names(one) for one in sides)
+    return not plain and ast.unparse(sides[0]) != ast.unparse(sides[1])
+
+
+def _names(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Name) for one in ast.walk(node))
 
 
 def assigned(lines: dict[int, str], name: str, below: int) -> tuple[int, ast.expr] | None:

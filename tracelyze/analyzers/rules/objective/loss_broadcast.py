@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.computed.layouts import crossed_products
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import differences
 from tracelyze.analyzers.evidence.remedy import Remedy
@@ -62,6 +63,9 @@ def _together(row: Row) -> list[int]:
 
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     row = bad[0]
+    if row["meet_in"] == crossed_products.PRODUCT:
+        product_fault = crossed_products.fault(process, line, row, _together(row))
+        return loss_calls.finding(process, line, bad, limits, RULE.id, product_fault)
     given, target = loss_calls.shown(row["input_shape"]), loss_calls.shown(row["target_shape"])
     product, count = _together(row), prod(loss_calls.sizes(row["input_shape"]))
     longer_input = len(loss_calls.sizes(row["input_shape"])) > len(loss_calls.sizes(row["target_shape"]))
@@ -129,9 +133,10 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="Prediction and target are broadcast against each other",
-    about="Shapes [B, 1] and [B] raise no error: they give [B, B] differences, and the network learns a constant.",
+    about="Shapes [B, 1] and [B] raise no error: they give [B, B] differences, and the network learns a constant; or "
+    "[B, B] products, and each sample is weighted with the factors of all.",
     check=check,
-    verify="Record the run again: prediction and target have the same shape.",
+    verify="Record the run again: both sides have the same shape.",
     excluded=(
         "All pairs on purpose: the shapes have different numbers of dimensions.",
         "A target with a single value: it has as many as the prediction.",

@@ -39,8 +39,8 @@ class WrittenLosses(Signal):
     columns = columns_of(
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer made_by made_from "
-        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same "
-        "pad_elsewhere",
+        "meet_in varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target "
+        "pad_same pad_elsewhere",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *label_columns.COLUMNS,
@@ -75,7 +75,8 @@ class WrittenLosses(Signal):
             return
         found = meeting(self.torch, root.grad_fn)
         if found is not None:
-            self._emit(self._row(NAME, found.given, found.target), self._values(found, root))
+            row = self._row(NAME, found.given, found.target) | {"meet_in": found.operation}
+            self._emit(row, self._values(found, root))
         squashed = squashed_twice.under_logarithm(root.grad_fn)
         if squashed is not None:
             last, first, sizes = squashed

@@ -1,0 +1,53 @@
+"""A loss that weighs each sample with the factors of all: [B, 1] times [B] gives [B, B] products."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.computed.data import loss_calls
+from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.evidence.loss import differences
+from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.diagnosis import Evidence
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.computed.data.loss_calls import Line, Row
+    from tracelyze.analyzers.recorded.run import Process
+
+PRODUCT: Final = "Mul"  # the operation, as autograd calls it
+
+
+def fault(process: Process, line: Line, row: Row, product: list[int]) -> LossFault:
+    """What is wrong with a product whose sides are repeated along each other."""
+    given, factor = loss_calls.shown(row["input_shape"]), loss_calls.shown(row["target_shape"])
+    count, all_pairs = prod(loss_calls.sizes(row["input_shape"])), prod(product)
+    longer_given = len(loss_calls.sizes(row["input_shape"])) > len(loss_calls.sizes(row["target_shape"]))
+    long, short = (given, factor) if longer_given else (factor, given)
+    sizes = loss_calls.sizes(row["input_shape"] if longer_given else row["target_shape"])
+    dimension = -1 if sizes[-1] == 1 else sizes.index(1)
+    place = differences.of_product(process, loss_calls.computed_at(process, line))
+    name = "terms" if longer_given else "factors"
+    where = f"above line {place.line}" if place is not None else "before both are multiplied"
+    return LossFault(
+        title=f"The loss multiplies {given} by {factor}: samples get the factors of all others",
+        summary=(
+            f"In {line.where} terms of shape {given} that come out of the model are multiplied by factors of shape "
+            f"{factor}. PyTorch broadcasts both to {product}: {all_pairs:,} products instead of {count:,}, of which "
+            f"{count:,} multiply a sample's term by its own factor. The others take the factor of another sample, such "
+            "as its advantage or weight, so that its own hardly counts."
+        ),
+        remedy=Remedy(
+            f"Give both the same shape before they are multiplied: remove the dimension of size 1 from the side of "
+            f"shape {long}, or sum over it, as over the parts of one action.",
+            f"# {where}, for each side of shape {long}\n{name} = {name}.squeeze({dimension})  # {long} -> {short}",
+            place,
+            None,
+        ),
+        evidence=[
+            Evidence("shape of the terms", given),
+            Evidence("shape of their factors", factor),
+            Evidence("products computed", all_pairs, "", count, "one per term"),
+        ],
+        false_alarm="Products of all pairs on purpose: then write [:, None] into both, which says so.",
+    )
