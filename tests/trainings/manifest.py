@@ -981,6 +981,7 @@ SETTINGS: Final = (
     pair("two_ranks", "no-sampler", "same-data-on-every-rank", lines=("loader = DataLoader(dataset,",), fast=True),
     pair("two_ranks", "one-seed", "same-data-on-every-rank", lines=("index = torch.randint(len(inputs)",), fast=True),
     pair("two_ranks", "own-seed"),
+    pair("wells_in_ranks", "too-early", "same-data-on-every-rank", lines=("loader = wells() if FAULT ==",)),
     pair("numbered_files", "names-as-text", "loss-plateau", lines=("names = sorted(",), fast=True),
     pair("staged_batches", "released-early", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER),
     pair("staged_batches", "one-buffer", "corrupted-copy", consequences=MISFED, lines=FROM_BUFFER, fast=True),

@@ -152,6 +152,7 @@ WRITTEN: Final = {
     "adapters-text": "configures adapters of peft",
     "scaler-text": "makes a GradScaler",
     "byte-scaled": "makes numbers of bytes, such as of an image",
+    "group-text": "makes the process group",
     "under-way": "begins a transfer between ranks",
     "wait-text": "calls wait: what stands around it is read with such a transfer",
     "listing": "lists files",

@@ -266,6 +266,7 @@ LOADERS = Table(
         Column("own_generator", "int32", "", "line in which __getitem__ seeds a generator for each sample alike"),
         Column("stored", "string", "", "shapes of the samples that such a dataset stores"),
         Column("stored_prints", "string", "", "fingerprints of some of these samples"),
+        Column("early_rank", "string", "", "class of its sampler or data set, if that asked for the rank too early"),
         Column("open_file", "string", "", "attribute of its dataset that holds a file open as it is iterated first"),
         Column("open_kind", "string", "", "class of that file"),
         Column("opened_at", "int32", "", "line of the dataset's __init__ that fills this attribute"),

@@ -47,13 +47,12 @@ class Sites:
             frame = frame.f_back
         return None if frame is None or is_library(frame.f_code.co_filename) else self.of(frame, role)
 
-    def around(self, role: str, maker: str) -> int | None:
+    def around(self, role: str, maker: str, bare: bool = False) -> int | None:
         """Number of the line of the script that called, with arguments, the innermost function of the script on the
-        stack, whose own first line gets the role `maker`; None where a library called it."""
+        stack, whose own first line gets the role `maker`; None where a library called it. `bare`: also without."""
         frame = next(script_frames(sys._getframe(1)), None)
-        above = (
-            frame.f_back if frame is not None and frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount else None
-        )
+        takes = frame is not None and (bare or frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount)
+        above = frame.f_back if frame is not None and takes else None
         if frame is None or above is None or is_library(above.f_code.co_filename):
             return None
         self.at(maker, frame.f_code, frame.f_code.co_firstlineno)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import loader_arguments, own_statement
-from tracelyze.analyzers.evidence.ranks import batches_of_ranks
+from tracelyze.analyzers.evidence.ranks import batches_of_ranks, early_ranks
+from tracelyze.analyzers.evidence.ranks.early_ranks import Undivided
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,17 +25,9 @@ _FABRIC: Final = ("setup", "setup_module")
 _WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDP", "_FabricModule")
 
 
-class Unprepared(NamedTuple):
-    """The line, what to change and an example."""
-
-    line: Location
-    fix: str
-    code: str
-
-
 def divided(process: Process, loader: Mapping[str, Any], by_hand: bool) -> tuple[Location | None, str, str]:
     """How to give each rank samples of its own, in words and as code, and the line of such a library that may do so."""
-    left = None if by_hand else of(process, loader)
+    left = None if by_hand else early_ranks.of(process, loader) or of(process, loader)
     if left is not None:
         return left.line, left.fix, left.code
     fix, code = batches_of_ranks.divided(by_hand, bool(loader.get("iterable")))
@@ -70,7 +63,7 @@ def _of_own_loader(process: Process, loader: Mapping[str, Any]) -> str:
     return f"sampler = DistributedSampler({dataset}, shuffle=True)\n{made}\n{told}"
 
 
-def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
+def of(process: Process, loader: Mapping[str, Any]) -> Undivided | None:
     """The only line that has the model wrapped by such a library, unless it names the loader that the loop reads."""
     rows = [row for row in process.tables["modules"].records() if str(row["kind"]).startswith(_WRAPPERS)]
     places = {row["made_at"] for row in rows if row["made_at"] is not None}
@@ -87,10 +80,10 @@ def of(process: Process, loader: Mapping[str, Any]) -> Unprepared | None:
         return None
     if hands["method"] in _FABRIC:
         fix = f"Hand the loader to {holder}.setup_dataloaders() as well: it gives each rank samples of its own."
-        return Unprepared(place, fix, f"{name} = {holder}.setup_dataloaders({name})  # below line {place.line}")
+        return Undivided(place, fix, f"{name} = {holder}.setup_dataloaders({name})  # below line {place.line}")
     fix = f"Pass the loader to {holder}.prepare() as well: it gives each rank samples of its own."
     together = _together(process, place, name) if read.file_function == place.file_function else ""
-    return Unprepared(place, fix, together or f"{name} = {holder}.prepare({name})  # below line {place.line}")
+    return Undivided(place, fix, together or f"{name} = {holder}.prepare({name})  # below line {place.line}")
 
 
 def _together(process: Process, place: Location, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.formatting import times
 
@@ -41,6 +41,14 @@ def divided(by_hand: bool, iterable: bool) -> tuple[str, str]:
     return (SHARDS, SHARDS_CODE) if iterable else (SAMPLER, SAMPLER_CODE)
 
 
+def _source(loader: Mapping[str, Any] | None) -> str:
+    if loader is None:
+        return "no loader"
+    if loader.get("iterable"):
+        return f"{loader.get('dataset') or 'a data set'}, an IterableDataset, which no sampler divides"
+    return f"sampler {loader.get('sampler')}"
+
+
 def text(batches: Mapping[int, Mapping[int, str]]) -> str:
     """A line for each of the first places at which all ranks were looked at; `batches`: by rank, then by place."""
     ranks = sorted(batches)[:MOST_RANKS]
@@ -55,9 +63,13 @@ def text(batches: Mapping[int, Mapping[int, str]]) -> str:
     return "\n".join([*lines, *([f"and {left_out:,} more ranks"] if left_out else [])])
 
 
-def said(of_ranks: str, several: int, by_hand: bool, what: str, later_alike: bool | None) -> tuple[str, str]:
-    """Title and summary. `later_alike`: whether passes after the first are the same as well; None where none was
-    compared."""
+def said(
+    of_ranks: str, several: int, batches: int, loader: Mapping[str, Any] | None, later_alike: bool | None
+) -> tuple[str, str]:
+    """Title and summary. `batches`: how many were compared; `loader`: None where batches are made by hand.
+    `later_alike`: whether passes after the first are the same as well; None where none was compared."""
+    by_hand, early = loader is None, str((loader or {}).get("early_rank") or "")
+    what = f"{batches} batches compared, {_source(loader)}"
     title = f"{of_ranks} ranks train on the same {'batches' if by_hand else 'samples'}"
     whole, alone = f"an epoch takes {times(several)} as long as with the data divided.", ": they do the work of one"
     averaged, who = "Averaged over ranks, their gradients are those of one rank", f"{of_ranks.lower()} ranks"
@@ -65,7 +77,10 @@ def said(of_ranks: str, several: int, by_hand: bool, what: str, later_alike: boo
         same = f"called models with the same batch at each step ({what})"
         return title + alone, f"From the first step on, {who} {same}. {averaged}."
     same = f"were handed the same batch at each place ({what})"
-    if later_alike:
+    if later_alike and not early:
         return title + alone, f"From the first pass on, {who} {same}. {averaged}, and {whole}"
+    if early:
+        asked = f"{early} asked for the rank as it was made, before there was a process group: each took itself for the"
+        return f"{title}: {early} was made too early", f"In the first pass {who} {same}. {asked} only rank, and {whole}"
     order = "" if later_alike is None else " In later passes the orders are not all the same."
     return f"{title}: nothing divides them", f"In the first pass {who} {same}.{order} Nothing divides the data: {whole}"

@@ -93,11 +93,8 @@ def _finding(
     spent = float(optimization.steps["time"][-1] - optimization.steps["time"][0]) if optimization else None
     by_hand = first.loader == passes.NO_LOADER
     line, fix, code = unprepared.divided(process, loader, by_hand)
-    source = "no loader" if by_hand else f"sampler {loader.get('sampler')}"
-    if loader.get("iterable"):
-        source = f"{loader.get('dataset') or 'a data set'}, an IterableDataset, which no sampler divides"
     alike = None if not later else min(later) >= limits["share"]
-    title, summary = batches_of_ranks.said(all_of_them, ranks, by_hand, f"{batches} batches compared, {source}", alike)
+    title, summary = batches_of_ranks.said(all_of_them, ranks, batches, None if by_hand else loader, alike)
     part = (ranks - 1) / ranks
     return Finding(
         rule=RULE.id,

@@ -9,7 +9,7 @@ from tracelyze.collectors.internals.by_identity import ByIdentity
 from tracelyze.collectors.internals.private_names import LOADER_ITERATOR
 from tracelyze.collectors.program.lines import definitions, sample_generators, sample_lines
 from tracelyze.collectors.program.lines.loops import stream_loops
-from tracelyze.collectors.program.loading import open_files
+from tracelyze.collectors.program.loading import early_ranks, open_files
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.system.program_signals import raised_by_a_signal_handler
@@ -63,7 +63,7 @@ class Loader(Signal):
 
     def __init__(self, context: SignalContext) -> None:
         super().__init__(context)
-        self._made: ByIdentity[tuple[int | None, int | None]] = ByIdentity()  # its line, and that which called for it
+        self._made: ByIdentity[tuple[Any, ...]] = ByIdentity()  # its line, that which called for it, and early_rank
         self._batches_of: ByIdentity[int | None] = ByIdentity()  # by sampler of batches: the line of its loader
         self._numbers: ByIdentity[int] = ByIdentity()
         self._passes: ByIdentity[_Pass] = ByIdentity()  # by iterator
@@ -83,12 +83,13 @@ class Loader(Signal):
         """A DataLoader was constructed. One around another, as a framework makes it, has the line of that other one."""
         batches = _batches(loader)
         site, called = self._batches_of.get(batches), None
+        early = early_ranks.asked_by(self.torch, loader)
         if site is None:
             site = self.program.sites.here("dataloader")
-            called = self.program.sites.around("loader-call", "loader-maker")
+            called = self.program.sites.around("loader-call", "loader-maker", bare=early is not None)
             if loader.batch_size is not None and batches is not None:  # Its sampler of batches is its own.
                 self._batches_of[batches] = site
-        self._made[loader] = site, called
+        self._made[loader] = site, called, early
 
     def iterate(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)` returned `iterator`."""
@@ -100,7 +101,7 @@ class Loader(Signal):
             row = describe(loader, number, self.program.sites.here("loader"))
             self._batch_sizes[number] = row["batch_size"]
             sites = self.program.sites
-            row["made_at"], row["called_at"] = self._made.get(loader) or (None, None)
+            row["made_at"], row["called_at"], row["early_rank"] = self._made.get(loader) or (None,) * 3
             row["read_by"] = definitions.reader(loader.dataset, row["iterable"], sites)
             row["collated_by"] = definitions.collator(loader.collate_fn, sites)
             copied_once = bool(row["num_workers"] and row["persistent_workers"])
