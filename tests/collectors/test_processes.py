@@ -170,6 +170,25 @@ def test_an_error_outside_of_any_signal_ends_the_recording_and_nothing_else(coll
     assert "broken on purpose" in stopped.read_text()
 
 
+def test_workers_of_the_fork_server_tell_what_forked_ones_do(collect_started: Collect) -> None:
+    """It is how Python 3.14 starts them."""
+    told = {}
+    for method in ("fork", "forkserver"):
+        collected = collect_started(sys.executable, program("started_workers.py"), method)
+        assert collected.process.returncode == 0, collected.process.stderr
+        (process,) = collected.run.processes
+        rows = list(process.tables["fetches"].records())
+        seen = [(row["epoch"], row["worker"], row["batches"], row["moved"]) for row in rows]
+        first = [row["start"].split()[0] for row in rows]  # of Python's generator, which the script seeds by worker
+        assert first[:2] == first[2:]
+        told[method] = seen, first
+        lines = {row["name"] for row in process.events_of("loading")}
+        assert lines
+        assert lines <= {"__getitem__", "<genexpr>"}, method
+    assert told["fork"] == told["forkserver"]
+    assert told["fork"][0] == [(epoch, worker, 5, "python torch") for epoch in (0, 1) for worker in (0, 1)]
+
+
 def test_loader_workers_pay_nothing(collect_started: Collect) -> None:
     collected = collect_started(sys.executable, program("workers.py"))
     assert collected.process.returncode == 0, collected.process.stderr

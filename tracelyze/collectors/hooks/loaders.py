@@ -71,7 +71,7 @@ def _iteration(begin: Callable[[Any], Any], recorder: Callable[[], Recorder]) ->
             start = clock()
             page = fetches.Forking.page = _page(self, recorder())
             try:
-                batches = _without_hooks(begin, self) if self.num_workers and _spawns(self) else begin(self)
+                batches = _begun(begin, self, page)
             finally:
                 fetches.Forking.page = None  # The workers that were forked have it.
             seconds = clock() - start
@@ -122,10 +122,14 @@ def _advance(advance: Callable[[Any], Any], recorder: Callable[[], Recorder], ca
 
 
 def _page(loader: Any, recorder: Recorder) -> fetches.Page | None:
-    """A page for the workers that are about to be forked; None where none are."""
-    if not loader.num_workers or recorder.off or getattr(loader, "_iterator", None) is not None or _spawns(loader):
+    """A page for the workers that are about to be started; None where none are, or by spawn."""
+    if not loader.num_workers or recorder.off or getattr(loader, "_iterator", None) is not None:
         return None
-    return fetches.Page(loader.num_workers)
+    method = _start_method(loader)
+    if method == "forkserver":
+        with own_errors_dropped:
+            return fetches.page_with_a_path(loader.num_workers)
+    return None if method == "spawn" else fetches.Page(loader.num_workers)
 
 
 def _fetch(torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,11 +183,35 @@ def _timed(fetcher: Any, timed: TimedLines) -> None:
         fetches.tell(timed)
 
 
-def _spawns(loader: Any) -> bool:
-    """Whether its workers are new interpreters. Asked so that the program may still choose how to start processes."""
+def _start_method(loader: Any) -> str:
+    """How its workers are started. Asked so that the program may still choose how to start processes."""
     context = loader.multiprocessing_context or multiprocessing
-    method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-    return bool(method == "spawn") and SPAWNED_WORKER in os.environ
+    return str(context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0])
+
+
+def _begun(begin: Callable[[Any], Any], loader: Any, page: fetches.Page | None) -> Any:
+    """The iterator of a loader, whose workers know their page, or are left without hooks."""
+    if page is not None and page.path:
+        return _handed_on(begin, loader, page)
+    if loader.num_workers and SPAWNED_WORKER in os.environ and _start_method(loader) == "spawn":
+        return _without_hooks(begin, loader)
+    return begin(loader)
+
+
+def _handed_on(begin: Callable[[Any], Any], loader: Any, page: fetches.Page) -> Any:
+    """Workers of the fork server are told of the page by what they are given to call first."""
+    held = vars(loader)
+    if "worker_init_fn" not in held:
+        return begin(loader)
+    function = held["worker_init_fn"]
+    joining = held["worker_init_fn"] = fetches.Joining(page, function)
+    try:
+        batches = begin(loader)
+        if getattr(batches, "_worker_init_fn", None) is joining:
+            batches._worker_init_fn = function
+        return batches
+    finally:
+        held["worker_init_fn"] = function
 
 
 def _without_hooks(begin: Callable[[Any], Any], loader: Any) -> Any:

@@ -1,8 +1,9 @@
 """Notes of a process that makes batches of a dataset: whether its generators of random numbers were used, in which
 states they began a pass, and how much memory only this process has.
 
-A loader's worker writes its notes into a page of memory that it shares with the training process since it was forked.
-Where there are no workers, the training process notes the same of itself.
+A loader's worker writes its notes into a page of memory that it shares with the training process since it was forked. A
+worker of multiprocessing's fork server, the default from Python 3.14 on, is no child of the training process: it opens
+the page by a path. Where there are no workers, the training process notes the same of itself.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
+import os
 import random
 import sys
 import types
+import weakref
 from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -46,13 +49,13 @@ timed: ByIdentity[timed_lines.TimedLines] = ByIdentity()
 
 
 class Page:
-    """Shared by a training process and the workers of one loader that it is about to fork."""
+    """Shared by a training process and the workers of one loader that it is about to start."""
 
-    def __init__(self, workers: int) -> None:
-        whole = memoryview(mmap.mmap(-1, max(1, workers) * (WORDS * 8 + SPACE)))
+    def __init__(self, workers: int, memory: mmap.mmap | None = None, path: str = "") -> None:
+        whole = memoryview(mmap.mmap(-1, _size(workers)) if memory is None else memory)
         self._words = whole[: max(1, workers) * WORDS * 8].cast("Q")
         self._said = whole[max(1, workers) * WORDS * 8 :]
-        self.workers = workers
+        self.workers, self.path = workers, path
 
     def of(self, worker: int) -> Words:
         """The part of a worker."""
@@ -70,6 +73,19 @@ class Page:
     def lone_rows(self) -> list[lone_rows.Found]:
         """What they saw of fields with one row for all samples."""
         return [lone_rows.of_bytes(bytes(self.said(one)[timed_lines.SPACE :])) for one in range(self.workers)]
+
+
+def page_with_a_path(workers: int) -> Page:
+    """A page that other processes of this user find, as long as it exists. Raises OSError where the system has none."""
+    file = os.memfd_create("tracelyze")
+    os.ftruncate(file, _size(workers))
+    page = Page(workers, mmap.mmap(file, _size(workers)), f"/proc/{os.getpid()}/fd/{file}")
+    weakref.finalize(page, os.close, file)
+    return page
+
+
+def _size(workers: int) -> int:
+    return max(1, workers) * (WORDS * 8 + SPACE)
 
 
 class Forking:
@@ -141,6 +157,31 @@ class Notes:
             own = [_state(torch, one) for one in self._own if known or not isinstance(one, torch.Generator)]
         found.append(_digest(array("Q", own).tobytes()) if own else 0)
         return found
+
+
+def joined(path: str, workers: int, worker_init_fn: Any) -> Any:
+    """In a worker of the fork server: open the page of the training process. Returns the last argument as it is."""
+    with contextlib.suppress(OSError, ValueError), open(path, "r+b", buffering=0) as file:
+        Forking.page = Page(workers, mmap.mmap(file.fileno(), _size(workers)))
+    return worker_init_fn
+
+
+_JOIN: Final = (
+    f"getattr(__import__('sys').modules.get({__name__!r}), 'joined', lambda *given: given[-1])(path, workers, function)"
+)
+"""What a worker evaluates as it is given its arguments; without hooks in it, nothing but the script's own function."""
+
+
+class Joining:
+    """Stands for a loader's worker_init_fn while the fork server starts its workers: pickled, it becomes that function
+    in the worker, which opens the page as it unpickles it."""
+
+    def __init__(self, page: Page, worker_init_fn: Any) -> None:
+        self._page, self._function = page, worker_init_fn
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        page = self._page
+        return eval, (_JOIN, {"path": page.path, "workers": page.workers, "function": self._function})
 
 
 def tell(seen: timed_lines.TimedLines) -> None:
