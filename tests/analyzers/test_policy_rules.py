@@ -131,6 +131,25 @@ def acted(distances: list[float], **more: Any) -> dict[str, Any]:
 FAR, STALE = [0.12, 0.09, 0.2, 0.11, 0.3, 0.08] * 2, {"own": False, "same": False}
 
 
+def test_a_copy_that_takes_the_weights_without_their_adapters(make: Any) -> None:
+    """A server that samples loads plain weights, into which nobody merged what the adapters have learned."""
+    load = {"name": "GPT2LMHeadModel", "site": 2, "given": 29, "expected": 29, "missing": 0, "unexpected": 0}
+    line = {"site": 2, "role": "load_state_dict", "file": "a.py", "line": 54, "function": "push_weights"}
+    sites = [line | {"source": "self.model.load_state_dict(state)"}]
+    more = acted(FAR, **STALE, adapters=True, detached=True, largest=20.0)
+    models = [{"model": 0, "name": "GPT2LMHeadModel"}, {"model": 1, "name": "PeftModel"}]
+    tables = {"loads": [load | {"step": 2 * at} for at in range(12)], "models": models}
+    finding = make.check(SAMPLER, make.process(more=more | tables, sites=sites))[2]
+    assert finding.title.startswith("The copy that acts never takes over the policy's adapters: ")
+    assert (finding.location.line, "policy.merge_adapter()" in finding.fix_code) == (54, True)
+    own = make.check(SAMPLER, make.process(more=more | {"loads": tables["loads"]}, sites=sites))[2]
+    assert "peft" not in own.fix_code
+    merged = acted(
+        FAR, own=False, same=False, adapters=True, detached=True, largest=20.0, state=[float(n) for n in range(12)]
+    )
+    assert make.check(SAMPLER, make.process(more=merged | tables, sites=sites))[0] == "passed", "its weights do change"
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

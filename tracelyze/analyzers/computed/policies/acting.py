@@ -38,6 +38,7 @@ class Apart:
     stale: bool  # A copy of the policy acts, whose weights never changed; else the policy as it is.
     dropouts: bool  # Dropout was active, where it acted or where it is trained.
     detached: bool = False  # The loss is weighed by the ratio as by a constant.
+    adapters: bool = False  # The copy holds what stands still in the policy beside its adapters.
 
 
 def apart(process: Process, limits: Limits) -> list[Apart | Passed | Skipped]:
@@ -71,7 +72,8 @@ def _apart(looks: list[dict[str, Any]], limits: Limits) -> Apart | Passed | Skip
         return Passed(f"before the first update on them, the ratio of actions was {middle} from 1 (median)")
     if detached and max(one["largest"] for one in looks) <= _MIXED:
         return Passed("no weight is far above 1: some actions are drawn at random, which the weights correct for")
-    return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged), detached)
+    adapters = copied and all(one.get("adapters") for one in looks)
+    return Apart(steps, distances, stale, any(max(one["dropouts"]) for one in judged), detached, adapters)
 
 
 def _acted(look: dict[str, Any]) -> bool:

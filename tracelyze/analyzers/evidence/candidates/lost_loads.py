@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 _INTO: Final = re.compile(r"(?P<copy>[\w.]+)\.load_state_dict\(")
 _COPIES: Final = re.compile(r"(?P<copy>[\w.]+) = (?:copy\.)?deepcopy\((?P<model>[\w.]+)\)")
 _MAKING: Final = ("freeze", "reference", "eval-mode")  # roles of lines that may make a copy, too
+_MERGED: Final = """\
+policy.merge_adapter()    # peft: adds what the adapters have learned to the weights
+...                       # the copy takes the weights, as it does today
+policy.unmerge_adapter()"""
 _OF: Final = re.compile(r"(?P<model>[\w.]+)\.state_dict\(\)")
 
 
@@ -26,10 +30,14 @@ class LostLoad:
     said: str = ""
     fix: str = "Load the policy's weights into the copy before each rollout."
     code: str = "acting.load_state_dict(policy.state_dict())   # before each rollout"
+    untaken: str = "weights"
 
 
-def of(process: Process, least: float) -> LostLoad:
-    """The only line that loads, if it ran at `least` so often, and no load of that model found any of its weights."""
+def of(process: Process, least: float, adapters: bool = False) -> LostLoad:
+    """The only line that loads, if it ran at `least` so often, and no load of that model found any of its weights.
+    `adapters`: the copy has what the policy has beside them."""
+    if adapters:
+        return _unmerged(process)
     loads = [row for row in process.tables["loads"].records() if row["expected"]]
     lost = [row for row in loads if row["missing"] == row["expected"]]
     found = {row["name"] for row in loads if row["missing"] < row["expected"]}
@@ -42,6 +50,20 @@ def of(process: Process, least: float) -> LostLoad:
     silent = ", and strict=False raises no error" if "strict" in place.source else ""
     fix = f"Give line {place.line} the names as the copy has them, and let it raise an error where one is missing."
     return LostLoad(place, f"{said}{silent}.", fix, _whole(process, place))
+
+
+def _unmerged(process: Process) -> LostLoad:
+    """The only line that loads weights again and again, those beside the adapters."""
+    sites = [row["site"] for row in process.tables["loads"].records() if row["expected"]]
+    again = {one for one in sites if one is not None and sites.count(one) > 1}
+    merged = any((name or "").startswith("Peft") for name in process.tables["models"].text("name"))
+    return LostLoad(
+        process.site(next(iter(again))) if len(again) == 1 else None,
+        " It holds the weights beside the policy's adapters, and only these adapters are trained.",
+        "Merge the adapters into the weights before the copy takes them, and take them out again after it.",
+        _MERGED if merged else "",
+        "adapters",
+    )
 
 
 def _made(process: Process) -> LostLoad:

@@ -89,9 +89,9 @@ def _before_updates(process: Process, seen: acting.Apart, limits: Limits) -> Fin
     middle = float(np.median(seen.distances))
     backward = process.longest.backward_location if process.optimizations else None
     what = f"{percent(middle)} (median of {plural(len(seen.distances), 'look')})"
-    copy = lost_loads.of(process, limits["looks"]) if seen.stale else None
+    copy = lost_loads.of(process, limits["looks"], seen.adapters) if seen.stale else None
     if copy is not None:
-        title = f"The copy that acts never takes over the policy's weights: {percent(middle)} apart"
+        title = f"The copy that acts never takes over the policy's {copy.untaken}: {percent(middle)} apart"
         why = f"A copy of the policy acts, and its weights never change. Before any update it is {what} off.{copy.said}"
         fix, fix_code = copy.fix, copy.code
     else:

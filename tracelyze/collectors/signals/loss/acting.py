@@ -169,6 +169,7 @@ class Acting(Signal):
             "model": policy.model.number,
             "own": bool(own),
             "detached": found.detached,
+            "adapters": not own and not _is_alike(_module(acted[0]), _module(policy)),
             "dropouts": [max(one.dropouts for one in acted), policy.dropouts],
         }
         row = {"time": self.context.now(), "step": self.progress.steps, "kind": "policy-acted", "name": "", "text": ""}
@@ -196,10 +197,17 @@ class Acting(Signal):
 
 
 def _is_copy(call: Call, policy: Call) -> bool:
-    """Whether another model has the shapes of the policy's."""
+    """Whether another model has the shapes of the policy's, or those of what stands still in it beside its adapters: a
+    server that samples holds the weights without these, which are merged into them."""
     module, own = _module(call), _module(policy)
     if module is None or own is None or module is own:
         return False
+    still = [one.shape for one in own.parameters() if not one.requires_grad]
+    return _is_alike(module, own) or [one.shape for one in module.parameters()] == still != []
+
+
+def _is_alike(module: Any, own: Any) -> bool:
+    """Whether two modules have weights, and of the same shapes."""
     shapes = [one.shape for one in module.parameters()]
     return bool(shapes) and shapes == [one.shape for one in own.parameters()]
 
