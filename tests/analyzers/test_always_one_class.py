@@ -170,3 +170,27 @@ def test_the_line_is_the_one_that_the_example_changes(make, source: str, place: 
     assert finding.location.line == place
     written = source.replace(", shuffle=True", "").replace(", True", "").replace(")", ", sampler=sampler)")
     assert (written in finding.fix_code) == (place == 63), "torch takes no sampler beside shuffle=True"
+
+
+@pytest.mark.parametrize(
+    ("weight", "line", "added", "told"),
+    [
+        (3 / 61, "crit = nn.BCEWithLogitsLoss(pos_weight=n_pos / n_neg)", "pos_weight=n_neg / n_pos", True),
+        (3 / 61, "crit = nn.CrossEntropyLoss(weight=shares)", None, True),
+        (0.5, "crit = nn.BCEWithLogitsLoss(pos_weight=half / all)", None, True),  # no ratio of the classes
+        (61 / 3, "crit = nn.BCEWithLogitsLoss(pos_weight=n_neg / n_pos)", None, False),
+        (1.0, "crit = nn.BCEWithLogitsLoss(pos_weight=one)", None, False),
+        (None, "crit = nn.BCEWithLogitsLoss(pos_weight=n_pos / n_neg)", None, False),  # not recorded
+    ],
+)
+def test_weights_that_make_the_rare_class_rarer(make, weight, line, added, told) -> None:
+    process = skewed(make, weight_of_one=weight)
+    made = {"site": 70, "role": "optimizer", "file": "a.py", "line": 9, "function": "main", "source": line}
+    made |= {"excerpt": f"    {line}", "excerpt_line": 9}
+    tables = {name: list(process.tables[name].records()) for name in ("batches", "loss_calls")}
+    finding = make.check("class-imbalance", make.process(sites=[made], more=tables))[2]
+    assert ("rarer still" in finding.summary) == finding.fix.startswith("Turn the ratio over") == told
+    assert (finding.diff.added if finding.diff else None) == (added and [f"    crit = nn.BCEWithLogitsLoss({added})"])
+    if told:
+        assert finding.location.line == 9
+        assert finding.diff or "\nweight = torch.tensor([1.0, 20.3])" in finding.fix_code

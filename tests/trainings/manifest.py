@@ -900,6 +900,13 @@ SETTINGS: Final = (
         fast=True,
     ),
     pair("churn_table", "few-leave", "class-imbalance", consequences=STUCK),
+    pair(
+        "churn_table",
+        "weighed-down",
+        "class-imbalance",
+        consequences=STUCK,
+        lines=("measure = nn.BCEWithLogitsLoss(pos_weight=y.mean() / (1 - y.mean()))",),
+    ),
     pair("churn_table", "blank-held", "validation-nonfinite", lines=("measure(model(x[:held]), y[:held])",)),
     pair("idle_gauges", "idle-held", "validation-nonfinite", lines=("return (rows - low) / (high - low)",)),
     pair("churn_table", "tight-clip", "clipping-always-active", fast=True),

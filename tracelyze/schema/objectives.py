@@ -40,6 +40,7 @@ LOSS_CALLS: Final = Table(
         Column("target_lowest", "float64", "", "smallest class or label in the batch, of one label per sample"),
         Column("target_highest", "float64", "", "largest of them"),
         Column("value", "float64", "", "the loss, where it is one number"),
+        Column("weight_of_one", "float64", "times", "losses of two classes: how much class 1 counts against class 0"),
         Column("ignored", "float64", "share", "class targets that are ignore_index and do not count"),
         Column("ignore_index", "float64", "", "class target that does not count, where it was told"),
         Column("varies", "float64", "", "deviation of the prediction (of classes: their shares) from sample to sample"),

@@ -1,7 +1,7 @@
 """Who leaves, and what will be used tomorrow: a table of customers, and windows of a series.
 
 Faults: `label-column` leaves the label in the table when it is standardised. `label-written-out` does so with a number
-and a loss that is written out. `few-leave` is a table of which one customer in twenty leaves. `blank-held`
+and a loss that is written out. `few-leave` is a table of which one customer in twenty leaves; `weighed-down` makes them count for less still. `blank-held`
 has a gap in the rows that are held out; `tight-clip` clips to a thousandth. `open-window` has windows that end in the value to be foretold. `keys` and
 `queries` are attention over the windows, healthy and with a softmax over the queries.
 """
@@ -47,7 +47,11 @@ def windows(beyond):
 def customers(fault):
     table = torch.randn(2000, 7)
     leaves = table[:, 0] + table[:, 1] + 1.5 * torch.randn(2000)
-    target = leaves if fault == "label-written-out" else (leaves > (3.4 if fault == "few-leave" else 0)).float()
+    target = (
+        leaves
+        if fault == "label-written-out"
+        else (leaves > (3.4 if fault in ("few-leave", "weighed-down") else 0)).float()
+    )
     if fault in ("label-column", "label-written-out"):
         table = torch.cat([table, target[:, None]], 1)
     return (table - table.mean(0)) / table.std(0), target[:, None]
@@ -66,6 +70,8 @@ def main():
     else:
         model = Recurrent() if of_series else nn.Sequential(nn.Linear(x.shape[1], 32), nn.ReLU(), nn.Linear(32, 1))
     measure = F.mse_loss if of_series or fault == "label-written-out" else F.binary_cross_entropy_with_logits
+    if fault == "weighed-down":
+        measure = nn.BCEWithLogitsLoss(pos_weight=y.mean() / (1 - y.mean()))
     held = len(x) // 5
     if fault == "blank-held":
         x[7, 3] = float("nan")

@@ -21,6 +21,21 @@ def options(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return dict(zip(("weight", "size_average", "ignore_index"), args[2:], strict=False)) | dict(kwargs)
 
 
+def weight_of_one(
+    torch: Any, function: str, given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How much class 1 counts against class 0, where a loss of two classes is given weights for them."""
+    if function == "binary_cross_entropy_with_logits":
+        weight = kwargs.get("pos_weight")
+        if not isinstance(weight, torch.Tensor) or weight.numel() != 1 or weight.device != given.device:
+            return {}
+        return {"weight_of_one": weight.detach().reshape(()).double()}
+    weight = options(args, kwargs).get("weight") if function in ("cross_entropy", "nll_loss") else None
+    if not isinstance(weight, torch.Tensor) or weight.shape != (2,) or weight.device != given.device:
+        return {}
+    return {"weight_of_one": (weight[1] / weight[0]).detach().double()}
+
+
 def some(tensor: Any, classes: int | None) -> Any:
     """A view of the first samples and positions of a batch, with all classes (dimension `classes`)."""
     kept = tensor.dim() - 1 if classes == -1 else classes

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed import class_shares
-from tracelyze.analyzers.computed.targets import one_answer
+from tracelyze.analyzers.computed.targets import one_answer, weighed_down
 from tracelyze.analyzers.evidence import pictures, recorded_text, timing
 from tracelyze.analyzers.evidence.datasets import held_generators
 from tracelyze.analyzers.evidence.editing import loader_arguments
@@ -25,8 +24,6 @@ class BalancedTrainer(Trainer):  # in place of Trainer
     def _get_train_sampler(self, *args):
         return sampler"""
 DRAWN = "index = torch.multinomial(weights, batch_size, replacement=True)  # the samples of a batch"
-WEIGHED: Final = re.compile(r"\bpos_weight=(?!=)|(?:[Ll]oss|entropy)\w*\([^#]*\bweight=(?!=)")
-"""A loss that is called, or made, with weights of classes."""
 WEIGH = ". Unless you already do, weight the classes in the loss, or sample the rare ones more often."
 
 
@@ -63,9 +60,10 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     rare = f", and only {fewest:,} of class {least}" if exact else ""
     part = percent(share) if exact else f"at least {percent(share)}"
     line = process.location("loss") or optimization.loss_location
-    weighed = (line is not None and "weight" in line.source) or bool(recorded_text.matching(process, WEIGHED))
+    weighed = (line is not None and "weight" in line.source) or bool(recorded_text.matching(process, weighed_down.MADE))
     always = one_answer.always(process, most, share, limits)
     drawn = one_answer.drawn(process, most, share, limits) if exact else None
+    down = weighed_down.find(process, most, counts) if exact else None
     so = f" After the first third of the run it answered {most} for nearly every sample checked."
     return Finding(
         rule=RULE.id,
@@ -77,13 +75,20 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             f"Of {sum(counts.values()):,} targets checked, {part} are of class {most}{rare}. A model that always "
             f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from the "
             f"other classes so rarely that they may never be learned.{so * always}"
-            f"{drawn.said if drawn else ''}"
+            f"{drawn.said if drawn else ''}{down.said if down else ''}"
         ),
         fix=one_answer.FIX
         if drawn
+        else weighed_down.FIX
+        if down
         else "Judge the model by precision and recall, or by the area under the curve"
         + (": the loss is given a weight." if weighed else WEIGH),
-        fix_code=_sampled(process, optimization.loader) if exact or weighed else class_shares.weighed(process),
+        fix_code=down.code
+        if down
+        else _sampled(process, optimization.loader)
+        if exact or weighed
+        else class_shares.weighed(process),
+        diff=down.diff if down else None,
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -91,7 +96,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
             *([Evidence("classes met", len(counts), "classes")] if exact else []),
             Evidence("targets looked at", sum(counts.values()), "targets", *limits.against("targets"), role="basis"),
         ],
-        location=(drawn.place if drawn else None)
+        location=(drawn.place if drawn else down.place if down else None)
         or (class_shares.sampled_at(optimization, line) if exact or weighed else line),
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),

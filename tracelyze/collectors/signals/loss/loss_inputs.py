@@ -51,8 +51,8 @@ class LossInputs(Signal):
         "loss_calls",
         "step function site loader training reduction input_shape target_shape target_integer made_by made_dim "
         "made_whole made_from lowest highest sum_error log_sum_error target_lowest target_highest value ignored "
-        "varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target pad_same "
-        "pad_elsewhere ignore_index autocast",
+        "weight_of_one varies target_varies ids_compared ids_equal ids_ahead sees_later pad_share pad_rows pad_target "
+        "pad_same pad_elsewhere ignore_index autocast",
         *next_seen.COLUMNS,
         *rows_of_ids.COLUMNS,
         *two_models.COLUMNS,
@@ -107,6 +107,7 @@ class LossInputs(Signal):
         found = self._values(function, given, target, value)
         with torch.no_grad():
             found |= loss_targets.columns(torch, function, given, target, args, kwargs)
+            found |= loss_targets.weight_of_one(torch, function, given, args, kwargs)
         if row["training"] and function in SEQUENCE_LOSSES and row["reduction"] != "none":
             found |= self._sequence_values(row, given, target, args, kwargs)
         if row["training"]:
