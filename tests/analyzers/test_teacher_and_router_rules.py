@@ -231,6 +231,24 @@ def test_since_when_a_gate_has_favourites(make: Any) -> None:
     assert make.check(ROUTER, late)[2].first_step == 20
 
 
+def test_a_gate_that_collapses_after_most_looks(make: Any) -> None:
+    """Looks get rarer: three of twelve lie in the last two thirds of the run."""
+    steps = [1, 10, 15, 23, 33, 50, 75, 113, 140, 150, 250, 350]
+    idle = [0.0] * 9 + [5.0, 6.0, 6.0]
+    gone = gate(make, 0.0, 0.6, looks=12, step=steps, idle=idle, busiest=[4.0] * 10 + [2.0] * 2)
+    finding = make.check(ROUTER, gone)[2]
+    assert finding.first_step == 150
+    assert finding.summary.startswith("Since step 150, 6 of the 8 experts")
+    for changed in (
+        {"idle": [0.0] * 10 + [6.0, 6.0]},  # two looks
+        {"busiest": [float(number) for number in range(12)]},  # batches of one domain each
+        {"step": [*steps[:9], 250, 300, 350]},  # of 400 steps: less than half of the run
+        {"idle": [0.0] * 9 + [5.0, 0.0, 6.0]},
+    ):
+        columns = {"step": steps, "idle": idle, "busiest": [4.0] * 10 + [2.0] * 2} | changed
+        assert make.check(ROUTER, gate(make, 0.0, 0.6, looks=12, **columns))[0] == "passed", changed
+
+
 def test_a_gate_of_a_small_batch(make: Any) -> None:
     assert make.check(ROUTER, gate(make, 7.0, 0.97, elements=400))[0] == "fired"  # 50 tokens for 8 experts
     assert make.check(ROUTER, gate(make, 1.0, 0.3, elements=400))[0] == "passed"

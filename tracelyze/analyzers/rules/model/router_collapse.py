@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
-from tracelyze.analyzers.evidence.loss.balance import balance_bias, balance_entropy, balance_term, balance_weight
+from tracelyze.analyzers.evidence.loss.balance import (
+    balance_bias,
+    balance_entropy,
+    balance_term,
+    balance_weight,
+    idle_experts,
+)
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import end_of_name, percent, plural
@@ -52,23 +58,15 @@ def check(process: Process, limits: Limits) -> Outcome:
             else "no gate of experts was seen",
             "needs-more" if gates else "not-applicable",
         )
-    bad = {name: rows for name, rows in judged.items() if _collapsed(rows, limits)}
+    bad = {name: rows for name, rows in judged.items() if idle_experts.favoured(rows, limits)}
+    bad |= {
+        name: gone
+        for name in judged
+        if name not in bad and (gone := idle_experts.at_last(process, gates[name], limits))
+    }
     if not bad:
         return Passed(f"{plural(len(judged), 'gate')} of experts: tokens are shared out among most of them")
     return [_finding(process, bad, gates, len(judged), limits)]
-
-
-def _collapsed(rows: list[Row], limits: Limits) -> bool:
-    idle = float(np.median([row["idle"] / row["experts"] for row in rows]))
-    favourites = {row["busiest"] for row in rows}  # another one in each batch: batches of one domain each
-    return idle >= limits["idle"] and len(favourites) <= max(1, len(rows) // 2)
-
-
-def _since(rows: list[Row], limits: Limits) -> int:
-    """The step of the first look since which most experts were idle in all looks; 1 if they were from the start."""
-    idle = [row["idle"] / row["experts"] >= limits["idle"] for row in rows]
-    first = next((index for index in range(len(rows)) if all(idle[index:])), len(rows) - 1)
-    return int(rows[first]["step"]) if first else 1
 
 
 def _finding(
@@ -79,19 +77,21 @@ def _finding(
     idle = round(float(np.median([row["idle"] for row in rows])))
     busiest = float(np.median([row["busiest_share"] for row in rows]))
     optimization = process.longest if process.optimizations else None
-    begin = min(_since(looks[one], limits) for one in bad)
+    begin = min(idle_experts.since(looks[one], limits) for one in bad)
     seen = optimization.backward_location if optimization is not None else None
     turned = balance_term.taken_off(process) or balance_entropy.added(process) or balance_bias.raised(process)
     mistake = turned or balance_weight.zero(process)
     alike = "is" if len(bad) == 1 else "are"
     others = f" ({len(bad)} of {gates} gates {alike} like this)" if gates > 1 else ""
+    gone = rows[0]["step"] == idle_experts.since(looks[name], limits) > 1
+    when = f"Since step {rows[0]['step']:,}" if gone else "In the later half of the measurements"
     return Finding(
         rule=RULE.id,
         severity="warning",
         confidence="certain" if busiest >= limits["certain"] else "likely",
         title=f"Router collapse: {idle} of {experts} experts of {end_of_name(name, 34)} get almost no tokens",
         summary=(
-            f"In the later half of the measurements, {idle} of the {experts} experts behind {name} were chosen for "
+            f"{when}, {idle} of the {experts} experts behind {name} were chosen for "
             f"less than a tenth of an even share of the tokens, and one for {percent(busiest)} of them"
             f"{others}. Experts that get no tokens learn nothing, and their parameters are wasted."
         ),
