@@ -338,6 +338,11 @@ def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     replay = make.process(climbing(make, 1e5), more=acting)
     assert make.check("host-memory-leak", replay)[0] == "passed", "a replay buffer that fills"
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), more=acting))[0] == "fired"
+    fills = {"site": 9, "role": "fills", "file": "a.py", "line": 4, "function": "store", "source": "memory.append(s)"}
+    bounded = make.process(climbing(make, 1e6), sites=[*SITES, fills])
+    assert make.check("host-memory-leak", bounded)[0] == "passed", "one of bounded length"
+    both = make.process(climbing(make, 1e6), sites=[*SITES, fills, fills | {"site": 10, "role": "grows", "line": 6}])
+    assert make.check("host-memory-leak", both)[0] == "fired"
     assert make.check("memory-leak", make.process(climbing(make, 1e6)))[0] == "passed"
     one_epoch = [{"loader": 0, "dataset": "Cached", "length": 400, "num_workers": 0}]
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), loaders=one_epoch))[0] == "passed"

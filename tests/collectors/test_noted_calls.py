@@ -74,6 +74,7 @@ def test_the_append_that_keeps_graphs(collect: Collect, tmp_path, how: str, line
 
 HOARDS = """
 import sys
+from collections import deque, namedtuple
 import torch
 from torch import nn
 how = sys.argv[1]
@@ -81,6 +82,7 @@ torch.manual_seed(0)
 net = nn.Linear(4, 2)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 losses, seen, window = [], [], []
+memory, Step = deque(maxlen=5000), namedtuple("Step", "state action")
 for step in range(260):
     x = torch.rand(8, 4)
     optimizer.zero_grad()
@@ -92,6 +94,8 @@ for step in range(260):
         seen.append({"step": step, "batch": torch.ones(64, 1024)})
     elif how == "slowly":
         seen.append(torch.ones(16, 1024))
+    elif how == "replay":
+        memory.append(Step(torch.ones(64, 1024), step))
     elif how == "elsewhere":
         window.append(torch.ones(64, 1024))
         seen = seen + [torch.ones(64, 1024)]
@@ -105,6 +109,7 @@ for step in range(260):
         ("hoards", ['seen.append({"step": step, "batch": torch.ones(64, 1024)})']),
         ("slowly", ["seen.append(torch.ones(16, 1024))"]),  # 10 MiB in the run: host-memory-leak speaks from 8 on
         ("elsewhere", []),
+        ("replay", []),
         ("no", []),
     ],
 )
@@ -113,6 +118,7 @@ def test_the_append_that_takes_memory(collect: Collect, tmp_path, how: str, line
     script.write_text(HOARDS, encoding="utf-8")
     (process,) = collect(sys.executable, str(script), how).run.processes
     assert [one.source for one in process.locations("grows")] == lines
+    assert len(process.locations("fills")) == (how == "replay"), "a deque of bounded length is no leak"
     assert not [row for row in process.events.records() if row["kind"] == "collector-error"]
 
 

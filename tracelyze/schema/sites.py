@@ -59,6 +59,7 @@ RAN: Final = {
     "keeps": "keeps graphs: appends to a list that grows with every step, or adds to a value",
     "keeps-parts": "the same, of entries that hold tensors with graphs",
     "grows": "appends to a list that grows with every step, of large entries",
+    "fills": "appends to a deque of bounded length that grows, of large entries",
     "caches": "has functools keep results without a bound",
     "sampled": "the training thread was here when a second was over",
     "exception": "raised what ended the program or a thread",

@@ -49,6 +49,9 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("what grows are pages of files that are mapped, which the system takes back when it needs them")
     if not leaks.is_large(series, climb) and style.acts(process):
         return Passed("host memory climbs a little, as it does while a replay buffer fills")
+    fills = script_lines.only(process, "fills")
+    if fills is not None and not any(process.locations(role) for role in ("grows", "caches", "kept")):
+        return Passed(f"host memory climbs while line {fills.line} fills a deque of bounded length")
     return [_of_process(optimization, series, climb, limits)]
 
 

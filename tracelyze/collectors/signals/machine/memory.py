@@ -104,8 +104,10 @@ class Memory(Signal):
             self._lists.check()
 
     def _is_large(self, entry: Any) -> bool:
-        parts = entry[:NESTED] if type(entry) in (tuple, list) else (entry,)
-        if type(entry) is dict:
+        parts = entry[:NESTED] if type(entry) is list else (entry,)
+        if issubclass(type(entry), tuple):  # a named one as well
+            parts = list(tuple.__iter__(entry))[:NESTED]
+        elif type(entry) is dict:
             parts = list(entry.values())[:NESTED]
         return sum(self._bytes(one) for one in parts) >= LARGE
 

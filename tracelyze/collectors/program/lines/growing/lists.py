@@ -14,6 +14,7 @@ from tracelyze.collectors.program.lines.noted_calls import NotedCalls, in_script
 BACKWARDS = 3  # after which a list that grows with every step has done so
 MOST_BACKWARDS = 24  # after which one has that grows between bunches of steps, as an agent's memory does
 LONG = 10  # entries: a list that a step makes for itself is seldom as long, and does not grow from step to step
+FILLS = "fills"  # the role of a line that appends to a deque of bounded length, where others are of the role "grows"
 WITHIN = 2  # what `counts` says of an entry that holds what is looked for, and is none itself
 MAX_BETWEEN = 3  # frames of a library between the script and the append: of a meter, not of a trainer
 
@@ -30,6 +31,7 @@ class GrowingLists:
         self._backwards = 0
         self._appends: dict[tuple[int, CodeType, int], list[tuple[int, int]]] = {}
         self._within: set[tuple[int, CodeType, int]] = set()
+        self._bounded: set[tuple[int, CodeType, int]] = set()
 
     def begin(self) -> bool:
         """Whether appends are noted from here on; not where somebody else profiles the program."""
@@ -56,6 +58,8 @@ class GrowingLists:
                     self._appends.setdefault(key, []).append((self._backwards, len(grown)))
                     if counted == WITHIN:
                         self._within.add(key)
+                    if type(grown) is deque and grown.maxlen is not None:
+                        self._bounded.add(key)
         return False
 
     def _tell(self) -> bool:
@@ -66,7 +70,7 @@ class GrowingLists:
             grows = all(later > earlier for (_, earlier), (_, later) in itertools.pairwise(lengths))
             if grows and lengths[0][0] < lengths[-1][0]:
                 told = True
-                self._sites.at(self._role, code, line)
+                self._sites.at(FILLS if self._role == "grows" and key in self._bounded else self._role, code, line)
                 if key in self._within:
                     self._sites.at(f"{self._role}-parts", code, line)
         return told
