@@ -634,6 +634,45 @@ def test_backward_into_the_step_before(make, call: str, kind: str, detached: str
     assert "retain_graph=True silences" in finding.fix
 
 
+OUTSIDE = """\
+def main():
+    codes = torch.tanh(encode(x))
+    for epoch in range(3):
+        for one in codes.split(8):
+            loss = net(one).mean()
+            loss.backward()"""
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "found"),
+    [
+        ("codes = torch.tanh(encode(x))", 1, True),
+        ("codes = torch.tanh(encode(x)).detach()", 1, False),
+        ("codes = torch.tanh(encode(x))", 30, False),  # a later backward ran into it for another reason
+        ("net(x)", 1, False),  # once to see its shapes
+        ("shown = net(x)", 1, False),  # which is called in the loop as well
+    ],
+)
+def test_a_graph_that_is_made_outside_of_the_loop(make, line: str, step: int, found: bool) -> None:
+    lines = [line.lstrip() for line in OUTSIDE.replace("codes = torch.tanh(encode(x))", line).splitlines()]
+    rows = [("training-call", 2), ("epochs", 3), ("loop", 4), ("training-call", 5), ("exception", 6)]
+    place = {"file": "a.py", "function": "main"}
+    sites = [
+        place | {"site": at, "role": role, "line": at, "source": lines[at - 1]}
+        | {"excerpt_line": at, "excerpt": "    " + lines[at - 1]}
+        for role, at in rows
+    ]  # fmt: skip
+    ended = {"kind": "exception", "name": "RuntimeError", "step": step, "time": 1.0, "file": "a.py", "line": 6}
+    ended |= {"text": "Trying to backward through the graph a second time.", "source": "loss.backward()"}
+    models = [{"model": 0, "name": "Linear", "called_as": "encode"}, {"model": 1, "name": "Net", "called_as": "net"}]
+    process = make.process(sites=sites, events=[ended], end=Exit("exception", 1), models=models)
+    finding = make.check("crash", process)[2]
+    assert (finding.location.line, "Here line 2 calls encode" in finding.summary) == (
+        (2, True) if found else (6, False)
+    )
+    assert finding.fix_code.startswith("with torch.no_grad():\n    codes = ") == found
+
+
 SCALER = {"losses_scaled": [1] * COUNT, "scaler_use": [2] * COUNT}
 
 

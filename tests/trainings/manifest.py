@@ -1013,6 +1013,9 @@ END_OF_RUN: Final = (
         lines=("print(f\"epoch {epoch} train {metrics['train']:.4f} val {metrics['val']:.4f}\")",),
     ),
     pair("gru_sentiment", "unknown-token", "crash", exit_code=1, lines=("self.embedding(tokens), lengths",)),
+    faulty(
+        "crash_features_outside", "crash", exit_code=1, lines=("inputs = torch.tanh(features(signals))",), fast=True
+    ),
     faulty("crash_inplace_sigmoid", "crash", exit_code=1, lines=("loss.backward()",)),
     faulty("crash_gan_step_between", "crash", exit_code=1, lines=("loss_g.backward()",)),
     faulty(

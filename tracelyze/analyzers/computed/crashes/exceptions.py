@@ -119,6 +119,11 @@ def of_shapes(family: Family | None) -> bool:
     return family is not None and family.name == SHAPES
 
 
+def of_graphs(family: Family | None) -> bool:
+    """Whether a backward ran into a graph that an earlier one has freed."""
+    return family is not None and family.name == BACKWARD_TWICE
+
+
 def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
     """A changed line that mends it, and the place of that line."""
     return (None, None) if family is None or family.name != BATCH_OF_ONE else batch_of_one.left_out(process)
