@@ -352,6 +352,40 @@ def test_host_memory_that_climbs_beyond_the_first_epoch(make) -> None:
     assert make.check("host-memory-leak", make.process(climbing(make, 1e6), samples=pages))[0] == "passed"
 
 
+@pytest.mark.parametrize(
+    ("each", "second", "line"),
+    [
+        (
+            8,
+            "module.register_forward_hook(once)",
+            12,
+        ),  # of two lines, the one that registers those which are there most
+        (8, "module.register_forward_hook(probe)", None),
+        (0.1, "module.register_forward_hook(once)", None),  # too few
+    ],
+)
+def test_hooks_that_pile_up_take_memory(make, each: float, second: str, line: int | None) -> None:
+    hooks = [
+        {"time": float(at), "step": 80 * at, "kind": "hooks", "value": each * (80 * at + 1), "name": "<lambda>"}
+        | {"file": "train.py", "line": 11, "source": "probe = lambda *given: seen(given, scale)"}
+        for at in range(6)
+    ]  # fmt: skip
+    rows = [(12, "handle = module.register_forward_hook(probe)", "forward"), (40, second, "attach")]
+    sites = [
+        {"site": 90 + at, "role": "module-hook", "file": "train.py", "line": at, "function": name, "source": text}
+        | {"excerpt_line": at, "excerpt": f"    {text}"}
+        for at, text, name in rows
+    ]  # fmt: skip
+    process = make.process(climbing(make, 1e5), sites=[*SITES, *sites], more={"events": hooks})
+    finding = make.check("host-memory-leak", process)[2]
+    assert (finding.location and finding.location.line) == line
+    assert ("number of hooks" in finding.summary, finding.confidence) == (
+        (True, "likely") if each > 1 else (False, "possible")
+    )
+    if line:
+        assert "\nhandles.append(module.register_forward_hook(probe))  # each" in finding.fix_code
+
+
 def test_a_metric_that_keeps_what_it_is_given_is_reset(make) -> None:
     line = "self.auc.update(scores, target.long())"
     grows = {"site": 9, "role": "grows", "file": "a.py", "line": 4, "function": "observe", "source": line}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.computed.data import validation
-from tracelyze.analyzers.computed.throughput import contention, hooks_added, outliers, workload
+from tracelyze.analyzers.computed.growing import hooks_added
+from tracelyze.analyzers.computed.throughput import contention, outliers, workload
 from tracelyze.formatting import percent
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import worker_memory
+from tracelyze.analyzers.computed.growing import what_grows
 from tracelyze.analyzers.computed.optimization import leaks, style
 from tracelyze.analyzers.computed.optimization.leaks import MIB, MemoryClimb, Series
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
-from tracelyze.analyzers.evidence.editing.storing import caches, entries
+from tracelyze.analyzers.evidence.editing.storing import entries
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
@@ -49,33 +50,27 @@ def check(process: Process, limits: Limits) -> Outcome:
         return Passed("what grows are pages of files that are mapped, which the system takes back when it needs them")
     if not leaks.is_large(series, climb) and style.acts(process):
         return Passed("host memory climbs a little, as it does while a replay buffer fills")
-    fills = script_lines.only(process, "fills")
-    if fills is not None and not any(process.locations(role) for role in ("grows", "caches", "kept")):
+    fills = what_grows.filling(process)
+    if fills is not None:
         return Passed(f"host memory climbs while line {fills.line} fills a deque of bounded length")
     return [_of_process(optimization, series, climb, limits)]
 
 
 def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, limits: Limits) -> Finding:
     begin = timing.step_at(optimization, climb.first)
-    kept = script_lines.only(optimization.process, "kept")
-    grows = script_lines.only(optimization.process, "grows")
-    told = script_lines.said(kept, "puts something into what the dataset itself holds, while it reads")
-    told = f" `{grows.source}` appends to a list that grew from step to step." if grows else told
-    cached = None if grows else script_lines.only(optimization.process, "caches")
-    told = f" `{cached.source}` keeps the results of {cached.function}, more of them until the end." if cached else told
-    place, left = grows or cached or kept, climb.seconds_left
-    remedy = caches.bounded(optimization.process, cached) if cached else None
-    remedy = remedy or entries.bounded(optimization.process, place, dataset=not grows) or Remedy(FIX)
+    culprit, left = what_grows.of(optimization.process), climb.seconds_left
+    remedy = culprit.remedy or Remedy(FIX)
     urgent = left is not None and left < limits["horizon"] * climb.seconds_so_far
     rest = f" At this pace memory is exhausted after {duration(left)} more." if left is not None else ""
     return Finding(
         rule=RULE.id,
         severity="critical" if urgent else "warning",
-        confidence="likely" if leaks.is_large(series, climb) else "possible",
+        confidence="likely" if leaks.is_large(series, climb) or culprit.seen else "possible",
         title=f"Host memory of the training process grows by {size(climb.slope)} per step",
         summary=(
             f"Resident memory has grown by {size(climb.growth)} since step {begin:,}, at an even pace, beyond the "
-            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step." + told
+            f"first pass over the data.{rest} No autograd graph is kept: something else grows with every step."
+            + culprit.told
         ),
         fix=remedy.fix,
         fix_code=remedy.code,
@@ -84,7 +79,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, begin, limits),
-        location=place,
+        location=culprit.place,
         charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
     )

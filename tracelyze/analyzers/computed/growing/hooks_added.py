@@ -11,6 +11,9 @@ from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from tracelyze.analyzers.recorded.run import Process
 
 FIX: Final = (
@@ -26,6 +29,7 @@ ABOVE: Final = (
 )
 _LOOPS: Final = ("backward", "training-call", "step", "loop", "loader", "epochs")
 _FEWEST: Final = 4  # derived: looks with more hooks each time; a model that is wrapped once shows two
+_HELD: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?:lambda\b|(?:\w+\.)?partial\()")
 _TIMES: Final = 2.0  # derived: the hooks that were there at first are fewer than what came
 
 
@@ -44,8 +48,8 @@ class Added(NamedTuple):
         where = f" Line {self.registered.line} registers them" if self.registered is not None else ""
         where += f", and line {self.called.line} calls `{self.function}`" if self.called is not None else ""
         return (
-            f"What grew is the number of hooks on the model's modules: {self.first} after step {self.step:,}, "
-            f"{self.last} at the end. Each of them runs at every call, until it is removed.{where and f'{where}.'}"
+            f"What grew is the number of hooks on the model's modules: {self.first:,} after step {self.step:,}, "
+            f"{self.last:,} at the end. Each of them runs at every call, until it is removed.{where and f'{where}.'}"
         )
 
     @property
@@ -65,7 +69,10 @@ class Added(NamedTuple):
         """The call that the loop is to do without, else the one whose handle is to be kept."""
         if self.called is not None:
             return f"{self.called.source}  # once, above the loop, and no longer on line {self.called.line}"
-        return f"{self.kept}\n...  # what the hook is for\nhandle.remove()" if self.kept else FIX_CODE
+        removed = (
+            "for handle in handles:\n    handle.remove()" if self.kept.startswith("handles.") else "handle.remove()"
+        )
+        return f"{self.kept}\n...  # what the hook is for\n{removed}" if self.kept else FIX_CODE
 
 
 def of(process: Process) -> Added | None:
@@ -74,9 +81,20 @@ def of(process: Process) -> Added | None:
     counts = [int(row["value"]) for row in rows]
     if len(counts) < _FEWEST or counts[-1] < _TIMES * counts[0]:
         return None
-    line = script_lines.only(process, "module-hook")
+    line = script_lines.only(process, "module-hook") or _registering(process, rows[-1])
     called = _called(process, line) if line is not None else None
     return Added(counts[0], counts[-1], int(rows[0]["step"]), line, called, _with_its_handle(process, line))
+
+
+def _registering(process: Process, commonest: Mapping[str, Any]) -> Location | None:
+    """The only line that registers the hook which is there most often: by its name, by that of the variable that holds
+    it, or in the line that defines it."""
+    lines = [one for one in process.locations("module-hook") if one.file == commonest["file"]]
+    held = _HELD.match(commonest["source"] or "")
+    name = held["name"] if held is not None else str(commonest["name"])
+    named = re.compile(rf"\(.*\b{re.escape(name)}\b") if name.isidentifier() else None
+    found = [one for one in lines if one.line == commonest["line"] or (named and named.search(one.source))]
+    return found[0] if len(found) == 1 else None
 
 
 def _called(process: Process, registered: Location) -> Location | None:
@@ -97,11 +115,16 @@ def _called(process: Process, registered: Location) -> Location | None:
 
 
 def _with_its_handle(process: Process, registered: Location | None) -> str:
-    """The script's own statement that registers a hook, where it drops the handle, with a name for that."""
+    """The script's own statement that registers a hook, where it drops the handle, with a name for that; where it keeps
+    it, as one of a list."""
     own = own_statement.at(process, registered)
     statement = own.parsed.statement if own is not None else None
-    if own is None or not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+    if own is None or not isinstance(statement, ast.Expr | ast.Assign) or not isinstance(statement.value, ast.Call):
         return ""
     called = statement.value.func
     registers = isinstance(called, ast.Attribute) and called.attr.startswith("register_")
+    if registers and isinstance(statement, ast.Assign):
+        return (
+            f"handles.append({own.dedented(own.parsed.text_of(statement.value))})  # each of them, not the last alone"
+        )
     return f"handle = {own.dedented(own.text)}" if registers else ""
