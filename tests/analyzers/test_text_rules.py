@@ -58,6 +58,27 @@ def test_padding_with_an_id_of_its_own_is_not_what_masks_the_end(make) -> None:
     assert "attention_mask" in shared.fix
 
 
+def test_a_template_whose_generation_block_ends_too_early(make) -> None:
+    """It marks turns: that all answers have one length does not mean that the script wants it so."""
+    alike = UNTAUGHT | {"end_id": 0.0, "end_least": 0.0, "end_symbol": 2, "targets_least": 7.0, "targets_most": 7.0}
+    asked = {"site": 30, "role": "setting", "file": "a.py", "line": 83, "function": "main"}
+    asked |= {"source": "assistant_only_loss=True, packing=False,"}
+    lines = ['"{% generation %}"', "\"{{ message['content'] }}\"", '"{% endgeneration %}"', "\"{{ ' <|im_end|>' }}\""]
+    block = {"site": 31, "role": "template-end", "file": "a.py", "line": 28, "function": "<module>", "source": lines[2]}
+    block |= {"excerpt": "\n".join(lines), "excerpt_line": 26}
+    status, _, finding = make.check(EOS, process(make, **alike, sites=[asked, block]))
+    assert (status, finding.confidence, finding.location.line) == ("fired", "certain", 28)
+    assert "the chat template says what counts" in finding.summary
+    assert finding.fix_code.endswith(f"{lines[3]}\n{lines[2]}")
+    elsewhere = make.check(EOS, process(make, **alike, sites=[asked]))[2]
+    assert (elsewhere.location.line, "your end symbol" in elsewhere.fix_code) == (83, True)
+    assert make.check(EOS, process(make, **alike))[0] == "passed", "answers of one length need no end"
+    off = asked | {"source": "assistant_only_loss=False, packing=False,"}
+    assert make.check(EOS, process(make, **alike, sites=[off, block]))[0] == "passed"
+    taught = alike | {"stop_id": 2.0, "stop_same": 1.0, "behind_counts": 1.0}
+    assert make.check(EOS, process(make, **taught, sites=[asked, block]))[0] == "passed", "the end is within the block"
+
+
 @pytest.mark.parametrize(
     ("rule", "columns", "severity", "confidence"),
     [

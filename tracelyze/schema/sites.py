@@ -87,6 +87,7 @@ WRITTEN: Final = {
     "array-cast": "makes floats of an array",
     "ends": "compares with an end symbol",
     "ignored": "holds the number that losses ignore, -100",
+    "template-end": "ends what counts as a target in a chat template",
     "mask-given": "gives the model its attention mask",
     "labels-given": "gives labels in a dictionary",
     "shift": "shifts by one position",

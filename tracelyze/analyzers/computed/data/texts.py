@@ -80,8 +80,9 @@ class End:
     padding: int | None = None
 
 
-def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
-    """The end that is never a target, or why the model can learn where a text ends, or why that is not known."""
+def end(rows: list[Row], limits: Limits, known: set[int], by_template: bool = False) -> End | str:
+    """The end that is never a target, or why the model can learn where a text ends, or why that is not known. Answers
+    of one length need none, unless a template says what is a target: it marks turns, whatever their length."""
     looked = plural(len(rows), "batch")
     recorded = all(row["behind_id"] is not None for row in rows)  # older recordings do not have it
     last, behind = constant(rows, "end_id"), constant(rows, "behind_id") if recorded else None
@@ -111,7 +112,8 @@ def end(rows: list[Row], limits: Limits, known: set[int]) -> End | str:
     taught = not word and (inside or padded or not written or not recorded)
     if stop is not None and (stop in known or (taught and not named)):
         return f"the last target that counts is id {stop} in most rows of {looked}"
-    if len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1:
+    alike = len({row[name] for row in rows for name in ("targets_least", "targets_most")}) == 1
+    if alike and not (by_template and int(last) in known):
         return "all rows have the same number of targets that count: where to stop is not to be learned"
     if int(last) not in known and not written:
         return f"rows end in id {last:.0f}, which may be nothing but padding: nothing shows that it ends a text"

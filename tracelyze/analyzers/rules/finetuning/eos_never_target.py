@@ -8,6 +8,7 @@ from tracelyze.analyzers.computed.data import loss_calls, texts
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.datasets import masked_end
+from tracelyze.analyzers.evidence.datasets.targets import masked_by_template
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent
@@ -25,7 +26,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     found: list[Finding] = []
     reasons: list[str] = []
     for line, rows in texts.lines(process, limits):
-        end = texts.end(rows, limits, texts.symbols(process, "end_symbol"))
+        templated = masked_by_template.setting(process) is not None
+        end = texts.end(rows, limits, texts.symbols(process, "end_symbol"), templated)
         if isinstance(end, texts.End):
             found.append(_finding(process, line, rows, end, limits))
         else:
@@ -34,7 +36,9 @@ def check(process: Process, limits: Limits) -> Outcome:
 
 
 def _finding(process: Process, line: Line, rows: list[Row], end: texts.End, limits: Limits) -> Finding:
-    remedy = masked_end.remedy(process, end.symbol, end.padding, script_lines.only(process, "padding", SHARED))
+    remedy = masked_by_template.remedy(process) or masked_end.remedy(
+        process, end.symbol, end.padding, script_lines.only(process, "padding", SHARED)
+    )
     likely, last = end.stop is None or end.word, ""  # else the last target may be an end symbol itself
     if end.stop is not None:
         last = f" The last target that counts is id {end.stop} in most rows, which stands "

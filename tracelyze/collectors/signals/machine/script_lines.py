@@ -26,7 +26,7 @@ from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import epoch_loops, extents
 from tracelyze.collectors.program.lines.named import best_models, equalities, reward_calls, roles, singular
-from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions
+from tracelyze.collectors.program.lines.settings import given_masks, named_arguments, regions, templates
 from tracelyze.collectors.program.lines.settings.constants import Constants
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
@@ -202,6 +202,7 @@ class ScriptLines(Signal):
             ("autocast-text", regions.lines),
             ("array-cast", arrays.casts),
             ("ignored", ignored.lines),
+            ("template-end", templates.ends),
             ("optimizers-returned", named_calls.optimizers_returned),
         ):
             for line in read(code)[:MAX_SITES]:

@@ -19,7 +19,8 @@ NAMES: Final = frozenset({
 })  # fmt: skip
 OF_LOSSES: Final = frozenset({"ignore_index"})  # given to a loss, in the loop or where the loss is made
 OF_PROFILERS: Final = frozenset({"active", "activities", "on_trace_ready"})  # given to torch's, or to its schedule
-LOOKED_FOR: Final = NAMES | OF_LOSSES | OF_PROFILERS
+OF_TEMPLATES: Final = frozenset({"assistant_only_loss"})  # has the chat template say what is a target
+LOOKED_FOR: Final = NAMES | OF_LOSSES | OF_PROFILERS | OF_TEMPLATES
 LONGEST_CALL: Final = 200  # lines
 REWARDS: Final = "reward_funcs"  # the functions that trl's trainers call for rewards, whatever these are called
 

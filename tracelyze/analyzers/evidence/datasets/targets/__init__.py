@@ -1,0 +1,1 @@
+"""What a script leaves out of its targets, and where it says so."""
