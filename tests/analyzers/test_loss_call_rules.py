@@ -55,6 +55,7 @@ MADE_COMPILED = {"made_by": "CompiledFunction"}
         ("nll-of-probabilities", calls(function="nll_loss", made_by="Softmax", **PROBABILITIES), "certain"),
         ("nll-of-probabilities", calls(function="kl_div", **MADE_COMPILED, **PROBABILITIES), "certain"),
         ("double-sigmoid", calls(made_by="Sigmoid", lowest=0.4, highest=0.6, **SIGMOIDS), "certain"),
+        ("double-sigmoid", calls(made_by="Relu", lowest=0.0, highest=3.0, target_varies=0.4, **SIGMOIDS), "certain"),
         ("double-sigmoid", calls(**MADE_COMPILED, lowest=0.02, highest=0.97, **SIGMOIDS), "likely"),
         ("double-sigmoid", calls(function="binary_cross_entropy", made_by="Sigmoid", made_from="Sigmoid"), "certain"),
         ("double-sigmoid", calls(function=LOG_LOSS, made_by="LogSigmoid", made_from="Sigmoid"), "certain"),
@@ -155,6 +156,9 @@ def test_a_softmax_over_the_batch_says_what_it_does(make, source: str, named: bo
         ("double-softmax", [*calls(23), *calls(2, **PROBABILITIES)]),
         ("nll-of-probabilities", calls(function="nll_loss", made_by="LogSoftmax", **LOG_PROBABILITIES)),
         ("double-sigmoid", calls(lowest=0.3, highest=0.5, **SIGMOIDS)),
+        ("double-sigmoid", calls(made_by="Relu", lowest=0.0, highest=3.0, target_varies=0.0, **SIGMOIDS)),  # all yes
+        ("double-sigmoid", calls(made_by="Add", lowest=0.0, highest=3.0, target_varies=0.4, **SIGMOIDS)),
+        ("double-softmax", calls(made_by="Relu", lowest=0.0, highest=3.0)),  # classes are told apart all the same
         ("double-sigmoid", calls(function="binary_cross_entropy", made_by="Sigmoid", made_from="")),
         ("double-softmax", calls(function="nll_loss", made_by="LogSoftmax", made_from="")),
         ("double-sigmoid", calls(**MADE_COMPILED, lowest=-0.1, highest=0.9, **SIGMOIDS)),
@@ -495,3 +499,26 @@ def test_a_model_without_its_squashing_returns_scores(
         assert finding.fix.count("The model returns scores then.") == 1
     else:
         assert "The model returns scores then." not in finding.fix
+
+
+def test_a_relu_at_the_end_of_the_model_is_taken_out(make) -> None:
+    """Negative scores are what a sigmoid makes a no of."""
+    place = {"file": "train.py", "function": "__init__"}
+    site = place | {
+        "site": 5,
+        "role": "module",
+        "line": 9,
+        "source": "self.out = nn.Sequential(nn.Linear(8, 1), nn.ReLU())",
+    }
+    site |= {"excerpt_line": 9, "excerpt": "        " + site["source"]}
+    layers = [
+        {"step": 1, "order": at, "module": f"out.{at}", "kind": kind} for at, kind in enumerate(("Linear", "ReLU"))
+    ]
+    modules = [{"model": 0, "module": "out.1", "kind": "ReLU", "made_at": 5}]
+    rows = calls(made_by="Relu", lowest=0.0, highest=3.0, target_varies=0.4, **SIGMOIDS)
+    more = {"loss_calls": rows, "activations": layers, "modules": modules}
+    finding = make.check("double-sigmoid", make.process(sites=[site], more=more))[2]
+    assert finding.title == "A ReLU stands before binary_cross_entropy_with_logits: no prediction is below 0.5"
+    assert finding.location.line == 9
+    assert finding.diff.added[0].endswith("nn.Sequential(nn.Linear(8, 1), nn.Identity())")
+    assert "applied twice" not in finding.title + finding.summary

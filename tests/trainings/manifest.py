@@ -772,6 +772,14 @@ LOSS_ARGUMENTS: Final = (
         fast=True,
     ),
     pair(
+        "song_tags",
+        "relu-output",
+        "double-sigmoid",
+        consequences=(*STUCK, "dead-relu"),
+        lines=("self.tag = nn.Sequential(nn.Linear(64, tags), nn.ReLU())",),
+        fast=True,
+    ),
+    pair(
         "wine_faults",
         "twice-called",
         "double-sigmoid",

@@ -1,6 +1,7 @@
 """Several tags per song with smoothed targets and BCEWithLogitsLoss.
 
-Faults: `sigmoid-output` ends the model in a sigmoid; `compiled-sigmoid` does so inside a compiled model.
+Faults: `sigmoid-output` ends the model in a sigmoid; `compiled-sigmoid` does so inside a compiled model; `relu-output`
+ends it in a ReLU, which leaves no score below 0.
 """
 
 import argparse
@@ -21,6 +22,16 @@ class Tagger(nn.Module):
         return torch.sigmoid(scores) if self.squash else scores
 
 
+class PlainTagger(nn.Module):
+    def __init__(self, tags):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(12 * 20, 64), nn.ReLU())
+        self.tag = nn.Sequential(nn.Linear(64, tags), nn.ReLU())
+
+    def forward(self, song):
+        return self.tag(self.body(song))
+
+
 class MLPTagger(nn.Sequential):
     def __init__(self, tags):
         super().__init__(nn.Flatten(), nn.Linear(12 * 20, 64), nn.ReLU(), nn.Linear(64, tags), nn.Sigmoid())
@@ -38,6 +49,8 @@ def main():
     steps = 250
     if fault == "compiled-sigmoid":
         model, steps = torch.compile(MLPTagger(7), backend="aot_eager"), 1500
+    if fault == "relu-output":
+        model = PlainTagger(7)
     optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
     for step in range(steps):
         song = torch.randn(24, 20, 12) + torch.randn(24, 1, 12)

@@ -1,4 +1,5 @@
-"""A sigmoid of a sigmoid, or a softmax of a softmax, where the loss is given probabilities or is written out."""
+"""A sigmoid of a sigmoid, or a softmax of a softmax, where the loss is given probabilities or is written out; a sigmoid
+of scores that cannot be negative."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracelyze.analyzers.computed.data import loss_calls, softmax_axes
 from tracelyze.analyzers.computed.data.loss_calls import LossFault
+from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Evidence
 from tracelyze.formatting import number
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.rule import Limits
     from tracelyze.diagnosis import Finding
 
+BOUNDED = {"Relu": "ReLU", "Softplus": "Softplus"}  # operations whose results are never below 0, and their modules
 LOG_LOSS = "the written-out log loss"  # of the script: the collector's name of it
 OF_SIGMOID = ("Sigmoid", "LogSigmoid")
 OF_SOFTMAX = ("Softmax", "LogSoftmax", "Logsumexp", "Log")
@@ -84,6 +87,44 @@ def of_sigmoids(process: Process, line: Line, bad: list[Row], limits: Limits, ru
         ],
         false_alarm="A gate between 0.5 and 0.73 that is meant to be one.",
         lost=0.0,  # scores of the right class still rise, only more slowly
+    )
+    return loss_calls.finding(process, line, bad, limits, rule, fault)
+
+
+def bounded(row: Row) -> bool:
+    """Whether the scores of a sigmoid are never below 0 though some answers are no: targets of one kind do not vary."""
+    return row["made_by"] in BOUNDED and row["lowest"] >= 0 and (row.get("target_varies") or 0.0) > 0
+
+
+def of_bounded(process: Process, line: Line, bad: list[Row], limits: Limits, rule: str) -> Finding:
+    """The finding for scores that a ReLU, or its like, has kept from being negative."""
+    kind = BOUNDED[bad[0]["made_by"]]
+    lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
+    place = softmax_axes.line_of_last(process, kind)
+    diff = line_edits.without_activation(process, place, kind)
+    stops = " Where the ReLU gives 0, no gradient passes." * (kind == "ReLU")
+    fault = LossFault(
+        title=f"A {kind} stands before binary_cross_entropy_with_logits: no prediction is below 0.5",
+        summary=(
+            f"The input of {line.where} comes straight out of a {kind}, with values from {number(lowest)} to "
+            f"{number(highest)}. binary_cross_entropy_with_logits expects raw scores (logits), which are negative "
+            "where the answer is no. As they never are, every prediction is 0.5 or more, and the loss of a negative "
+            f"cannot fall below 0.69 (without weights).{stops}"
+        ),
+        remedy=Remedy(
+            fix=f"Remove that {kind}, and pass the output of the last linear layer or convolution to the loss.",
+            code=f"logits = model(x)  # the model ends without a {kind}\n"
+            "loss = F.binary_cross_entropy_with_logits(logits, target)",
+            place=place,
+            diff=diff,
+        ),
+        evidence=[
+            Evidence("made by", bad[0]["made_by"]),
+            Evidence("smallest value of the input", lowest, "", 0.0, "scores are negative where the answer is no"),
+            Evidence("lowest loss of a negative that can be reached", log(2), ""),
+        ],
+        false_alarm="Scores of a sigmoid that are meant to give no less than one half.",
+        lost=0.0,  # positives are still told from negatives, by how far above one half they are
     )
     return loss_calls.finding(process, line, bad, limits, rule, fault)
 

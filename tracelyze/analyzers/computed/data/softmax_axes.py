@@ -73,6 +73,12 @@ def over_the_last(process: Process, place: Location | None) -> str:
 def line_of_sigmoid(process: Process, kind: str) -> Location | None:
     """The line of the sigmoid (or another squashing of this kind) that a loss gets its input from: that of the model's
     last layer where it is one, else the only line in the text of the script that calls such a function."""
+    last = line_of_last(process, kind)
+    return last or script_lines.only(process, "softmax" if kind == "Softmax" else "sigmoid", rf"\b{kind.lower()}\s*\(")
+
+
+def line_of_last(process: Process, kind: str) -> Location | None:
+    """The line that makes the model's last layer, where that is of this kind."""
     rows = process.tables["activations"].records()
     kinds: dict[str, str] = {}
     for row in sorted(rows, key=lambda row: (row["step"] or 0, row["order"] or 0)):
@@ -81,9 +87,7 @@ def line_of_sigmoid(process: Process, kind: str) -> Location | None:
         if " after " not in name:  # a function, as the collector names it
             kinds[name] = str(row["kind"])  # the last one comes last
     layers = [name for name in kinds if name and not any(other.startswith(f"{name}.") for other in kinds)]
-    if layers and kinds[layers[-1]] == kind:
-        return process.module_location(layers[-1])
-    return script_lines.only(process, "softmax" if kind == "Softmax" else "sigmoid", rf"\b{kind.lower()}\s*\(")
+    return process.module_location(layers[-1]) if layers and kinds[layers[-1]] == kind else None
 
 
 def written_out(process: Process, rule: str, limits: Limits) -> list[Finding] | Passed | None:

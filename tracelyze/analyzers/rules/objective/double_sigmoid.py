@@ -1,4 +1,4 @@
-"""double-sigmoid: a loss that contains the sigmoid is given the output of one, or two of them stand before it."""
+"""double-sigmoid: a loss that contains the sigmoid is given the output of one, or of a ReLU, or two stand before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBABILITIES = "Apply the {first} only where probabilities are shown or compare
 
 
 def check(process: Process, limits: Limits) -> Outcome:
-    """The input comes from a sigmoid; where that is not known, all of many inputs fill the range from 0 to 1."""
+    """The input comes from a sigmoid or ReLU; where that is not known, all of many inputs fill the range 0 to 1."""
 
     functions = ("binary_cross_entropy_with_logits", "binary_cross_entropy", squashed_twice.LOG_LOSS)
     full = {(line.site, line.training) for line in loss_calls.lines(process, functions[:1]) if _fills(line, limits)}
@@ -35,7 +35,7 @@ def check(process: Process, limits: Limits) -> Outcome:
             return squashed_twice.sigmoids(row)
         if row["lowest"] is None:
             return None
-        if row["made_by"] in SQUASHING:
+        if row["made_by"] in SQUASHING or squashed_twice.bounded(row):
             return True
         if row["made_by"] not in (None, "", loss_calls.COMPILED) or row["lowest"] < 0 or row["highest"] > 1:
             return False
@@ -56,6 +56,8 @@ def _fills(line: Line, limits: Limits) -> bool:
 def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Finding:
     if line.function != "binary_cross_entropy_with_logits":
         return squashed_twice.of_sigmoids(process, line, bad, limits, RULE.id)
+    if bad[0]["made_by"] in squashed_twice.BOUNDED:
+        return squashed_twice.of_bounded(process, line, bad, limits, RULE.id)
     lowest, highest = min(row["lowest"] for row in bad), max(row["highest"] for row in bad)
     seen = bad[0]["made_by"] in SQUASHING
     made_by = bad[0]["made_by"] if seen or line.training else _made_in_training(process, line)
@@ -116,11 +118,11 @@ RULE = Rule(
     family="loss",
     severity="critical",
     title="A sigmoid of a sigmoid in the loss",
-    about="binary_cross_entropy_with_logits includes the sigmoid. With a second one, no negative gets below a loss of "
-    "0.69.",
+    about="binary_cross_entropy_with_logits includes the sigmoid. With a second one, or a ReLU before it, no negative "
+    "gets below a loss of 0.69.",
     check=check,
     verify="Record the run again: the loss gets scores below 0 and above 1, and falls below 0.69 for negatives.",
-    excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid or softmax.",),
+    excluded=("Scores that happen to lie between 0 and 1: the input comes out of a sigmoid, softmax or ReLU.",),
     absent="The run has no binary cross-entropy.",
     needs=(("loss_calls.function",),),
     thresholds=(
