@@ -702,8 +702,10 @@ def test_a_step_has_the_time_of_its_own_training(make) -> None:
     steps |= {"optimizer": [0] * 50 + [1] * 400, "time": [0.1 * (index + 1) for index in range(450)]}
     rows = [row | {"optimizer": 1} for row in sixteen(0.95, [0.94] * len(gaps()))]
     optimizers = [{"optimizer": index, "name": "AdamW"} for index in (0, 1)]
-    process = make.process(steps=steps, more={"parameters": rows, "optimizers": optimizers})
+    calls = [{"site": at, "role": "training-call", "file": "t.py", "line": at, "source": "model(x)"} for at in (71, 95)]
+    process = make.process(steps=steps, sites=calls, more={"parameters": rows, "optimizers": optimizers})
     finding = make.check("lost-updates", process)[2]
+    assert "every call of this model" in finding.fix, "one of these lines may call another one, of float32"
     begin = finding.first_step
     assert round(finding.first_second, 1) == round(5 + 0.1 * begin, 1), "the first training took five seconds"
 

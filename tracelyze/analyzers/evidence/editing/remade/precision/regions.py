@@ -45,6 +45,8 @@ def said(process: Process) -> str:
     numbers = sorted(line for _, line in places)
     if len(numbers) < 2 or len({file for file, _ in places}) > 1:
         return ""
+    if len(process.optimizations) > 1:  # some of these lines call another model, which may have float32 weights
+        return " The region has to hold every call of this model, in validation as well."
     told = listed(map(str, numbers), _SHOWN)
     return f" The region has to hold every call of the model, in validation as well: lines {told}."
 
