@@ -191,6 +191,9 @@ def test_weights_that_make_the_rare_class_rarer(make, weight, line, added, told)
     finding = make.check("class-imbalance", make.process(sites=[made], more=tables))[2]
     assert ("rarer still" in finding.summary) == finding.fix.startswith("Turn the ratio over") == told
     assert (finding.diff.added if finding.diff else None) == (added and [f"    crit = nn.BCEWithLogitsLoss({added})"])
+    other = {"function": "cross_entropy", "training": True, "step": 9, "input_shape": "64x2", "target_shape": "64"}
+    several = tables | {"loss_calls": [*tables["loss_calls"], other]}
+    assert "rarer still" not in make.check("class-imbalance", make.process(sites=[made], more=several))[2].summary
     if told:
         assert finding.location.line == 9
         assert finding.diff or "\nweight = torch.tensor([1.0, 20.3])" in finding.fix_code

@@ -24,6 +24,7 @@ MADE: Final = re.compile(r"\bpos_weight=(?!=)|(?:[Ll]oss|entropy)\w*\([^#]*\bwei
 """A loss that is called, or made, with weights of classes."""
 ARGUMENTS: Final = ("pos_weight", "weight")
 BINARY: Final = "binary_cross_entropy_with_logits"
+OF_CLASSES: Final = (BINARY, "binary_cross_entropy", "cross_entropy", "nll_loss")
 CLASSES: Final = ("0", "1")
 ALIKE: Final = 2.0  # derived: times; the classes are counted in a part of the targets that the script counts
 FIX: Final = "Turn the ratio over: the weight of a rare class is the samples of the other one over its own."
@@ -40,12 +41,14 @@ class WeighedDown:
 
 
 def find(process: Process, most: str, counts: Counter[str]) -> WeighedDown | None:
-    """Weights under which the rare one of two classes counts for less than the frequent one, in each call looked at."""
+    """Weights under which the rare one of two classes counts for less than the frequent one, in each training call of a
+    loss over classes."""
     names = {name.removesuffix(".0") for name in counts}
     table = process.tables["loss_calls"]
     if names != set(CLASSES) or not table.has("weight_of_one"):
         return None
-    weights = table["weight_of_one"][(table["training"] == 1) & np.isfinite(table["weight_of_one"])]
+    of_classes = np.isin([str(name) for name in table.text("function")], OF_CLASSES)
+    weights = table["weight_of_one"][of_classes & (table["training"] == 1)]  # one without: that of another task, maybe
     lowers = weights < 1 if most.removesuffix(".0") == "0" else weights > 1
     if not len(weights) or not lowers.all() or (weights <= 0).any():
         return None
