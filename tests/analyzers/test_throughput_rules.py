@@ -98,6 +98,21 @@ def test_slow_steps_in_which_a_file_of_weights_was_written(make, every: int, upt
     assert (finding.confidence == "likely") == ("Line 60" in said)
 
 
+@pytest.mark.parametrize(("every", "said"), [(50, True), (100, False), (4, False)])
+def test_slow_steps_beside_evaluations(make, every: int, said: bool) -> None:
+    """Not of half of them alone; and not where a model is asked in many steps."""
+    taken = seconds(400, SAVES)
+    end = ends(taken)
+    passes = list(range(every - 1, 400, every))
+    evals = make.evals(len(passes)) | {
+        "time_start": [end[index] - 0.004 for index in passes],
+        "time_end": [end[index] - 0.002 for index in passes],
+        "after_step": passes,
+    }
+    _, _, finding = make.check("slow-steps", make.process(steps(make, seconds=taken, time=end), evals=evals))
+    assert ("The model was evaluated in each of them" in finding.summary) == said
+
+
 def test_slow_steps_at_one_distance_where_some_begin_an_epoch(make) -> None:
     """First steps of epochs are not judged, so the row of slow ones has gaps. What comes by chance has none of it."""
     slow = dict.fromkeys(range(20, 500, 20), 0.4)

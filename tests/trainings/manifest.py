@@ -393,6 +393,12 @@ MEMORY: Final = (
     faulty("running_total_loss", LEAK_EITHER, consequences=LEAKING, fast=True),
     faulty("predictions_kept", LEAK_EITHER, consequences=LEAKING),
     faulty("activation_cache", LEAK_EITHER, consequences=LEAKING),
+    faulty(
+        "list_never_emptied",
+        LEAK_EITHER,
+        consequences=LEAKING,
+        lines=("readings = []",),
+    ),
     faulty("hook_keeps_activations", LEAK_EITHER, consequences=LEAKING),
     faulty("retained_graphs", f"retain-graph|{LEAK_EITHER}", consequences=LEAKING),
     faulty("log_probs_kept", LEAK_EITHER, consequences=LEAKING),

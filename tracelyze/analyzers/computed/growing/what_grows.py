@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.computed.growing import hooks_added
 from tracelyze.analyzers.evidence import script_lines
-from tracelyze.analyzers.evidence.editing.storing import caches, entries
+from tracelyze.analyzers.evidence.editing.storing import caches, entries, left_full
 from tracelyze.analyzers.evidence.remedy import Remedy
 
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ _OFTEN: Final = 0.5  # derived: hooks a step; a few an epoch take next to nothin
 
 class Culprit(NamedTuple):
     """`told`: behind a sentence on how memory grows; empty where nothing is known. `seen`: its number was seen to grow
-    with the steps."""
+    with the steps. `seen_at`: the line that makes it grow, where the one to change is another."""
 
     told: str
     place: Location | None
     remedy: Remedy | None
     seen: bool = False
+    seen_at: Location | None = None
 
 
 def of(process: Process) -> Culprit:
@@ -32,6 +33,10 @@ def of(process: Process) -> Culprit:
     kept, grows = script_lines.only(process, "kept"), script_lines.only(process, "grows")
     if grows is not None:
         told = f" `{grows.source}` appends to a list that grew from step to step."
+        full = left_full.of(process, grows)
+        if full is not None:
+            remedy = Remedy(full.fix, full.code, diff=full.diff)
+            return Culprit(told + full.said, full.place, remedy, seen_at=grows)
         return Culprit(told, grows, entries.bounded(process, grows, dataset=False))
     cached = script_lines.only(process, "caches")
     if cached is not None:

@@ -176,12 +176,28 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     if alone is not None:
         sentence = f"The program was seen in line {alone.line} in {plural(looks, 'sample')} of these steps, and in "
         sentence += "none of the others."
+    beside = _beside_evaluations(optimization, found) if alone is None else ""
+    fix = "checkpoints, logging, garbage collection, another program, a disk."
     return _seen(optimization, found) or Reason(
         UNKNOWN,
         0.0,
-        sentence,
-        "Look at what runs in these steps only: checkpoints, logging, garbage collection, another program, a disk.",
+        beside or sentence,
+        f"Look at what runs in these steps only: {'metrics, plots, reports, ' if beside else ''}{fix}",
         alone,
+    )
+
+
+def _beside_evaluations(optimization: Optimization, found: Slow) -> str:
+    """A sentence about evaluations in nearly all of the slow steps, and in few others; empty where there are none."""
+    times = optimization.steps
+    evaluated = validation.seconds_within_steps(optimization.process, times["time"], times["seconds"]) > 0
+    within = int(evaluated[found.rows].sum())
+    if within < ON_TIME * len(found.rows) or not len(found.rows) or evaluated.mean() >= 1 - ON_TIME:
+        return ""
+    of = "each" if within == len(found.rows) else f"{within} of the {len(found.rows)}"
+    return (
+        f"The model was evaluated in {of} of them. The time of its calls is left out here: what the script does beside "
+        "them takes this long."
     )
 
 

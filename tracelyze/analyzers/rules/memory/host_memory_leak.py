@@ -80,6 +80,7 @@ def _of_process(optimization: Optimization, series: Series, climb: MemoryClimb, 
         first_second=timing.second_at(optimization, climb.first),
         evidence=leaks.evidence(series, climb, begin, limits),
         location=culprit.place,
+        seen_at=culprit.seen_at,
         charts=pictures.memory(optimization, []),
         false_alarm="A buffer that is still filling when the run ends (replay memory, cache) looks the same.",
     )

@@ -21,7 +21,7 @@ from tracelyze.collectors.program.lines import (
     slices,
     slopes,
 )
-from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, replaced_parts, unread
+from tracelyze.collectors.program.lines.assigned import averages, dropped, ignored, rebinding, replaced_parts, unread
 from tracelyze.collectors.program.lines.computed import arrays, rounding
 from tracelyze.collectors.program.lines.growing import kept
 from tracelyze.collectors.program.lines.loops import epoch_loops, extents
@@ -198,6 +198,7 @@ class ScriptLines(Signal):
             ("length", slices.lengths),
             ("slope", slopes.without_graph),
             ("balance", moved_biases.moves),
+            ("left-alone", rebinding.left_alone),
             ("part-text", replaced_parts.lines),
             ("autocast-text", regions.lines),
             ("array-cast", arrays.casts),

@@ -1,4 +1,5 @@
-"""Lines of an optimizer's own step that compute an update and leave the parameter as it was, read off its bytecode."""
+"""Lines that change a name and leave what it stood for as it was, read off the bytecode: of an optimizer's own step, a
+parameter; of other functions, what a loop goes over."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from tracelyze.collectors.program.lines.instructions import METHODS, by_line, na
 COPIES: Final = frozenset({"reshape", "flatten", "contiguous", "clone", "float", "double", "half", "bfloat16", "to"})
 SUMS: Final = frozenset({"sub", "add", "addcdiv", "addcmul", "subtract"})  # of which an underscore writes in place
 VIEWS: Final = frozenset({"detach", "view", "view_as", "squeeze", "unsqueeze", "transpose", "permute", "t"})
+_IN_HEADS: Final = ("UNPACK_SEQUENCE", "EXTENDED_ARG", "NOP", "CACHE")  # between a FOR_ITER and its variables
+_LOCAL_STORES: Final = ("STORE_FAST", "STORE_NAME", "STORE_DEREF")
 
 
 def rebound(code: CodeType) -> list[int]:
@@ -67,3 +70,24 @@ def _dropped(code: CodeType) -> set[int]:
             found.add(line)
         before = one.opname
     return found
+
+
+def left_alone(code: CodeType) -> list[int]:
+    """Lines that give the variable of a `for` another value, `values = []`, that nothing reads: what the loop goes over
+    still holds the old one."""
+    found: dict[str, list[tuple[int, int]]] = {}  # by name: the place of the instruction, and its line
+    variables, read = set[str](), dict[str, int]()
+    in_head = False
+    for place, (line, one) in enumerate(by_line(code)):
+        stored = names_stored(one)
+        if one.opname == "FOR_ITER":
+            in_head = True
+        elif in_head and stored:
+            variables.update(stored)
+        elif one.opname not in _IN_HEADS:
+            in_head = False
+            for name in variables.intersection(stored) if one.opname in _LOCAL_STORES else ():
+                found.setdefault(name, []).append((place, line))
+        if one.opname.startswith("LOAD_") and type(one.argval) is str:
+            read[one.argval] = place
+    return sorted({line for name, stores in found.items() for at, line in stores if read.get(name, -1) < at})
