@@ -58,10 +58,15 @@ def test_layers_in_several_places(make) -> None:
     )[2]
     assert finding.title.startswith("In 2 places"), "no row of three layers"
     assert finding.location.line == 3
-    assert finding.fix_code == "self.act = TABLE.get(name, nn.GELU())"
-    assert "blocks.0.act" in finding.summary
-    assert finding.fix.startswith("Make blocks.0.act an activation, and those like it, or")
+    assert finding.fix_code == "self.act = TABLE[name]  # raises an error for an unknown name"
+    assert "Line 3 gives one for each name that it does not find: look at `name`." in finding.summary
+    assert finding.fix.startswith("Give line 3 a name that it finds")
     for source, code in (
+        (
+            "self.act = getattr(nn, cfg.act, nn.Identity)()",
+            "self.act = getattr(nn, cfg.act)()  # raises an error for an unknown name",
+        ),
+        ("self.act = nn.Identity()  # for now", "self.act = nn.GELU()  # for now"),
         ("self.act = act_layer()", "self.act = nn.GELU()"),  # a class that turned out to be Identity
         ("self.act = make(kind)", "x = torch.relu(self.up(x))\nx = self.down(x)"),
     ):
@@ -151,6 +156,12 @@ def test_an_identity_behind_the_layers_is_not_between_them(make) -> None:
         idle = {"model": 0, "module": f"net.{at}", "kind": "Identity"}
         found = make.check("linear-stack", make.process(more={"activations": named, "modules": [idle]}))[2]
         assert (f"net.{at}, in the same module, is an Identity" in found.summary) is expected
+    rows = [row | {"module": str(2 * row["order"]), "fed_by": str(2 * row["order"] - 2) if row["order"] else None}
+            for row in stack((6, 64, None), (64, 64, "0"), (64, 3, "2"))]  # fmt: skip
+    idle = [{"model": 0, "module": str(at), "kind": "Identity"} for at in (1, 3)]
+    found = make.check("linear-stack", make.process(more={"activations": rows, "modules": idle}))[2]
+    assert "Module 1, between them, is an Identity" in found.summary, "one between each two of a row"
+    assert found.fix.startswith("Make module 1 an activation")
 
 
 def test_layers_that_belong_together(make) -> None:

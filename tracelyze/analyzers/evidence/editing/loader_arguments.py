@@ -121,6 +121,8 @@ def of_row(loader: Mapping[str, Any], **given: object) -> str:
         arguments["shuffle"] = True
     elif loader.get("sampler") not in _DRAWN_BY_TORCH:
         arguments["sampler"] = "sampler"
+    if loader.get("collated_by") is not None:
+        arguments["collate_fn"] = "collate_fn"
     if loader.get("num_workers"):
         arguments["num_workers"] = loader["num_workers"]
     arguments |= {name: True for name in ("pin_memory", "drop_last") if loader.get(name)}

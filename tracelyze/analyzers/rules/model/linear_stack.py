@@ -97,10 +97,10 @@ def _finding(
             f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}. "
             "Stacked linear maps are one linear map: the extra layers cost time and add nothing, and the model cannot "
             "learn anything nonlinear there."
-            + (f" {idle}, in the same module, is an Identity and changes nothing." if idle else "")
+            + (activated.idle_told(process, idle) if idle else "")
             + (row.said if row else "")
         ),
-        fix=f"Make {idle} an activation{_others(redundant)}, or replace the layers by one."
+        fix=activated.idle_remedy(process, idle, _others(redundant))
         if idle
         else (row and row.fix) or "Put an activation between the layers, or replace them with one layer.",
         fix_code=(row.code if row else activated.in_place_of(process, idle)) or activated.in_forward(redundant),

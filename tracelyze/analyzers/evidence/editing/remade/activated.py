@@ -147,11 +147,60 @@ def idle_between(process: Process, later: str, first: str) -> str:
     modules = process.tables["modules"].records() if later.rpartition(".")[0] == holder else []
     idle = [str(one["module"]) for one in modules if one["kind"] == "Identity"]
     beside = sorted({name for name in idle if name.rpartition(".")[0] == holder})
-    if len(beside) != 1:
-        return ""
-    places = [name.rpartition(".")[2] for name in (first, beside[0], later)]
-    numbers = [int(one) for one in places if one.isdigit()]
-    return "" if len(numbers) == len(places) and numbers != sorted(numbers) else beside[0]
+    ends = [_number(one) for one in (first, later)]
+    if None not in ends and all(_number(one) is not None for one in beside):
+        beside = [one for one in beside if (ends[0] or 0) < (_number(one) or 0) < (ends[1] or 0)]
+    return beside[0] if len(beside) == 1 else ""
+
+
+def _number(module: str) -> int | None:
+    """The place of a module in a row of numbered ones."""
+    name = module.rpartition(".")[2]
+    return int(name) if name.isdigit() else None
+
+
+def idle_told(process: Process, idle: str) -> str:
+    """Sentences on an Identity, and on the line that makes one of a name which it does not find."""
+    own = own_statement.at(process, process.module_location(idle))
+    found = _with_fallback(own) if own is not None else None
+    where = "between them" if idle.isdigit() else "in the same module"
+    said = f" {_called(idle)}, {where}, is an Identity and changes nothing."
+    if own is None or found is None:
+        return said
+    name = own.parsed.text_of(found[1])
+    return f"{said} Line {own.line} gives one for each name that it does not find: look at `{name}`."
+
+
+def idle_remedy(process: Process, idle: str, others: str) -> str:
+    """What to do about it; `others`: words for more of them."""
+    own = own_statement.at(process, process.module_location(idle))
+    if own is not None and _with_fallback(own) is not None:
+        return f"Give line {own.line} a name that it finds, and let an unknown one raise an error."
+    name = _called(idle)
+    name = name.lower() if name != idle else name
+    return f"Make {name} an activation{others}, or replace the layers by one."
+
+
+def _called(module: str) -> str:
+    return f"Module {module}" if module.isdigit() else module
+
+
+def _with_fallback(own: OwnStatement) -> tuple[ast.Call, ast.expr, str] | None:
+    """`TABLE.get(name, nn.Identity)` or `getattr(nn, name, nn.Identity)`: the only such call of a statement, the name,
+    and the call without what it falls back to."""
+    found = []
+    for call in own.parsed.calls("get", "getattr"):
+        *given, last = call.args or [ast.Constant(None)]
+        makes = last.func if isinstance(last, ast.Call) else last
+        if call.keywords or name_of(makes) != "Identity":
+            continue
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and len(given) == 1:
+            table, key = own.parsed.operand(call.func.value), own.parsed.text_of(given[0])
+            found.append((call, given[0], f"{table}[{key}]"))
+        elif isinstance(call.func, ast.Name) and len(given) == 2:  # of what, and which
+            of, key = map(own.parsed.text_of, given)
+            found.append((call, given[1], f"getattr({of}, {key})"))
+    return found[0] if len(found) == 1 else None
 
 
 def in_place_of(process: Process, idle: str) -> str:
@@ -160,6 +209,9 @@ def in_place_of(process: Process, idle: str) -> str:
     call = own.only_call("Identity") if own is not None else None
     if own is None or not own.is_whole:
         return ""
+    found = _with_fallback(own)
+    if found is not None:
+        return own.dedented(own.parsed.with_parts({found[0]: found[2]})) + "  # raises an error for an unknown name"
     if call is not None:
         return own.dedented(own.parsed.with_parts({call: own.parsed.text_of(call).replace("Identity", "GELU")}))
     said = own.parsed.statement  # self.act = act_layer(), of a class that turned out to be Identity
