@@ -98,7 +98,8 @@ for epoch in range(10):
     right = (scores.argmax(1) == y[400:]).float().mean()
     if watched == "nothing":
         right = scores[:0].mean()  # of no samples: NaN
-    sched.step(validation if watched == "loss" else right.item() if watched in ("accuracy", "nothing") else 1.0 + epoch)
+    value = validation if watched == "loss" else right.item() if watched in ("accuracy", "nothing") else 1.0 + epoch
+    sched.step(value)
 """
 
 

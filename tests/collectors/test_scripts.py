@@ -127,8 +127,9 @@ def test_workers_of_a_loader_do_not_speak_for_the_training(collect: Collect, tmp
         "    def __getitem__(self, index):\n"
         "        tracelyze.log(index=index)\n"
         "        return torch.zeros(2)\n"
-        "for batch in DataLoader(Data(), num_workers=1):\n"
-        "    tracelyze.log(loss=batch.sum())\n"
+        "if __name__ == '__main__':\n"
+        "    for batch in DataLoader(Data(), num_workers=1):\n"
+        "        tracelyze.log(loss=batch.sum())\n"
     )
     collected = collect(sys.executable, str(script))
     process = only(collected.folder)
