@@ -495,6 +495,7 @@ def test_schedules_that_fit(make, rates: list[float], row: dict[str, Any], end: 
         (0.5, 0.81234567, "sched.step(value)", "passed"),  # a half is one of any even number
         (0.0, 88 / 210, "sched.step(value)", "passed"),
         (88 / 210, 39 / 210, "sched.step(value)", "passed"),
+        (1.0, 10.0, "sched.step(value)", "passed"),  # a perplexity that rises
     ],
 )
 def test_a_plateau_of_a_share_that_rises(make, first: float, last: float, stepped: str, status: str) -> None:

@@ -130,6 +130,8 @@ def _is_of_errors(optimization: Optimization, row: Row) -> bool:
 def _are_shares(optimization: Optimization, values: tuple[float, float], limits: Limits) -> bool:
     """Whether these are whole numbers of samples, as shares (or percentages) of one number of samples: of those that an
     evaluation pass looks at, or, to the last bit, of any other: a pass over a graph may be judged by some nodes."""
+    if values[1] > 1 and all(value == round(value) for value in values):
+        return False  # percents of any hundred samples, or a count
     shares = tuple(value / PERCENT for value in values) if values[1] > 1 else values
     counts = optimization.process.evals["samples"]
     counts = np.unique(counts[np.isfinite(counts) & (counts >= limits["samples"])])
