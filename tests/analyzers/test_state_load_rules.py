@@ -310,3 +310,19 @@ def test_best_models_that_are_others(make: Any) -> None:
     assert kept_by_name(make, IN_LOOP, AFTER, evals=VALIDATED[:0])[0] == "passed"
     assert kept_by_name(make, IN_LOOP | {"source": "best_model = average"}, AFTER)[0] == "passed"
     assert kept_by_name(make, IN_LOOP | {"source": "best_loss = loss"}, AFTER)[0] == "passed"
+
+
+@pytest.mark.parametrize(("undone", "status"), [(10, "fired"), (6, "fired"), (3, "passed")])
+def test_a_load_that_the_next_step_undoes(make, undone: int, status: str) -> None:
+    row = {"name": "Net", "site": 3, "step": 250, "steps": 1, "changed": 10, "undone": undone}
+    event = {"kind": "undone-load", "name": "Net", "text": json.dumps(row), "time": 5.0, "step": 251}
+    site = {"site": 3, "role": "load_state_dict", "file": "a.py", "line": 12, "function": "load"}
+    sites = [site | {"source": "model.load_state_dict(state)"}]
+    loads = [{"time": 4.0, "step": 250, "module": 0, "name": "Net", "site": 3, "given": 20, "expected": 20,
+              "missing": 0, "unexpected": 0, "own": 0}]  # fmt: skip
+    process = make.process(facts=HEARD, events=[event], sites=sites, more={"loads": loads})
+    found = make.check("weights-not-loaded", process)
+    assert found[0] == status
+    if status == "fired":
+        assert (found[2].location.line, found[2].first_step, found[2].confidence) == (12, 251, "certain")
+        assert ("all of them" in found[2].summary) == (undone == 10)

@@ -1069,6 +1069,14 @@ END_OF_RUN: Final = (
     ),
     faulty("average_not_restored", "resume-discontinuity", lines=("torch.load(path)",)),
     faulty("best_model_by_name", "snapshot-aliased", lines=("self.best_model = model",)),
+    pair(
+        "weights_in_two_formats",
+        "copied-before",
+        "weights-not-loaded",
+        consequences=("resume-discontinuity",),
+        lines=("model.load_state_dict(torch.load(path))",),
+        fast=True,
+    ),
     faulty(
         "pretrained_under_a_prefix",
         "weights-not-loaded",

@@ -33,6 +33,7 @@ EVENT_KINDS: Final = {
     "kept-state": "weights that a module handed out were saved or loaded after steps that changed them, as JSON",
     "resumed": "who steps first after a model took in a file, with which rate and schedule, as JSON",
     "loaded-weights": "how much of what a load set was left when the weights were used first, as JSON",
+    "undone-load": "the step after a load put back the weights that were there before it, as JSON",
     "pretrained-mode": "a model is trained in the eval mode that from_pretrained left it in, as JSON",
     "train-not-called": "its own train() that freezes parts was not called before training; value: 1 where eval() was "
     "called, 2 more where parameters are frozen, and statistics are not, and 4 more where it sets modes alone",

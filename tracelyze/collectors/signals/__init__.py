@@ -60,6 +60,7 @@ CLASSES: Final = (
     "machine.profiler_windows.ProfilerWindows",
     "machine.compilations.Compilations",
     "model.state_loads.StateLoads",
+    "model.undone_loads.UndoneLoads",
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",
     "model.followers.copies.Copies",

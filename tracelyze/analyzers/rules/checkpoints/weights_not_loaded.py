@@ -1,11 +1,11 @@
-"""weights-not-loaded: load_state_dict(strict=False) found hardly any of the model's weights, without a word."""
+"""weights-not-loaded: load_state_dict(strict=False) found hardly any of the model's weights, or a step undid it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
-from tracelyze.analyzers.signatures.states import merged_states, prefixes
+from tracelyze.analyzers.signatures.states import merged_states, prefixes, undone_loads
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
 
@@ -28,6 +28,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     merged = [
         merged_states.finding(process, row, RULE.id, limits) for row in merged_states.loads(process, loads, limits)
     ]
+    merged += undone_loads.of(process, RULE.id, limits)
     return [_finding(process, row, limits) for row in lost] + merged or Passed(_looked_at(loads))
 
 
@@ -111,7 +112,8 @@ RULE = Rule(
     severity="critical",
     title="Weights were not loaded",
     about="load_state_dict(strict=False) silently skips names that do not match. A prefix is enough (module. from "
-    "DataParallel, _orig_mod. from torch.compile), and nothing is loaded. Merging dictionaries by name does the same.",
+    "DataParallel, _orig_mod. from torch.compile), and nothing is loaded. Merging dictionaries by name does the same. "
+    "An optimizer with copies of the weights may write back those from before the load.",
     check=check,
     verify="load_state_dict succeeds with strict=True, and the first loss is at the level of the trained weights.",
     excluded=(
@@ -127,6 +129,7 @@ RULE = Rule(
         Threshold(
             "layers", 2, "layers", "layers with another input size: a first layer or a position table may differ"
         ),
+        Threshold("undone", 0.5, "share", "derived: most of them; a step that trains puts back none"),
         Threshold("unexpected", 0.9, "share", "one shard of a checkpoint misses much, but holds nothing unexpected"),
     ),
     not_when="New heads, adapters, position tables; files loaded in parts; a later load that supplies everything.",

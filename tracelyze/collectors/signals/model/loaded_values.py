@@ -70,11 +70,11 @@ class LoadedValues:
         self._loaded = [one for one in self._loaded if one.module() not in (None, module)]
         if len(self._loaded) >= LOOKS:
             return
-        found = [(name, one) for name, one in self._weights(module) if name not in missing]
+        found = [(name, one) for name, one in weights_of(self._torch, module) if name not in missing]
         if found and may_compute(self._torch, found[0][1].is_cuda):
             found = [(name, one) for name, one in found if one.device == found[0][1].device]
             with unseen(self._torch), self._torch.no_grad():
-                values = self._elements([one for _, one in found])
+                values = samples(self._torch, [one for _, one in found])
             sizes = [[name, tuple(one.shape)] for name, one in found]
             self._loaded.append(_Loaded(module, [name for name, _ in found], values, sizes, row))
 
@@ -97,24 +97,8 @@ class LoadedValues:
         """Write what has arrived."""
         self._pending.release(wait)
 
-    def _weights(self, module: Any) -> Iterator[tuple[str, Any]]:
-        """The weights of a module, by the names that they had before an adapter was put around their layers."""
-        for name, one in list(module.named_parameters())[:MAX_TENSORS]:
-            real = is_plain(self._torch, one) and one.is_floating_point()
-            if real and one.dim() > 1 and one.numel() >= FEWEST:  # Biases and norms are often constant.
-                yield name.replace(".base_layer.", "."), one
-
-    def _elements(self, tensors: list[Any]) -> Any:
-        """Shape [tensors, ELEMENTS], by their places in the tensor whatever the order in memory; NaN beyond its end."""
-        some = []
-        for tensor in tensors:
-            flat = tensor.detach().reshape(-1)[:: max(1, tensor.numel() // ELEMENTS)][:ELEMENTS].float()
-            missing = ELEMENTS - flat.numel()
-            some.append(self._torch.nn.functional.pad(flat, (0, missing), value=float("nan")) if missing else flat)
-        return self._torch.stack(some)
-
     def _look(self, loaded: _Loaded, module: Any) -> None:
-        now = dict(self._weights(module))
+        now = dict(weights_of(self._torch, module))
         same = [
             index for index, (name, shape) in enumerate(loaded.sizes) if name in now and tuple(now[name].shape) == shape
         ]
@@ -134,25 +118,15 @@ class LoadedValues:
                 return  # to fetch them would mean to wait
             before = before.pin_memory().to(device, non_blocking=True)
         with unseen(self._torch), self._torch.no_grad():
-            after = self._elements([now[loaded.names[index]] for index in same])
+            after = samples(self._torch, [now[loaded.names[index]] for index in same])
             facts = self._facts(before[same], after)
         self._pending.put([row], Readback(self._torch, facts, _summary))
 
     def _facts(self, before: Any, after: Any) -> Any:
         """Shape [3, tensors]: elements compared, how many are equal and not zero, and their correlation (NaN: none)."""
-        torch = self._torch
-        there = torch.isfinite(before) & torch.isfinite(after)
-        count = there.sum(1).clamp(min=1)
+        count = (self._torch.isfinite(before) & self._torch.isfinite(after)).sum(1).clamp(min=1)
         equal = ((before == after) & (after != 0)).sum(1)
-        first, second = (self._centred(one, there, count) for one in (before, after))
-        spread = (first.square().sum(1) * second.square().sum(1)).sqrt()
-        correlation = (first * second).sum(1) / spread.clamp(min=1e-30)
-        varied = first.square().sum(1) > 0
-        return torch.stack([count.float(), equal.float(), correlation.masked_fill(~varied, float("nan"))])
-
-    def _centred(self, values: Any, there: Any, count: Any) -> Any:
-        values = values.masked_fill(~there, 0.0)
-        return (values - (values.sum(1) / count)[:, None]).masked_fill(~there, 0.0)
+        return self._torch.stack([count.float(), equal.float(), correlations(self._torch, before, after)])
 
     def _record(self, _table: str, row: dict[str, Any]) -> None:
         if row.get("compared"):
@@ -168,3 +142,37 @@ def _summary(row: dict[str, Any], read: list[float]) -> None:
     elements = sum(count for count, _ in gone)
     row.update(compared=len(known), gone=len(gone), elements=int(elements))
     row["correlation"] = sum(count * one for count, one in gone) / elements if elements else 1.0
+
+
+def weights_of(torch: Any, module: Any) -> Iterator[tuple[str, Any]]:
+    """The weights of a module, by the names that they had before an adapter was put around their layers."""
+    for name, one in list(module.named_parameters())[:MAX_TENSORS]:
+        real = is_plain(torch, one) and one.is_floating_point()
+        if real and one.dim() > 1 and one.numel() >= FEWEST:  # Biases and norms are often constant.
+            yield name.replace(".base_layer.", "."), one
+
+
+def samples(torch: Any, tensors: list[Any]) -> Any:
+    """Shape [tensors, ELEMENTS], by their places in the tensor whatever the order in memory; NaN beyond its end."""
+    some = []
+    for tensor in tensors:
+        flat = tensor.detach().reshape(-1)[:: max(1, tensor.numel() // ELEMENTS)][:ELEMENTS].float()
+        missing = ELEMENTS - flat.numel()
+        some.append(torch.nn.functional.pad(flat, (0, missing), value=float("nan")) if missing else flat)
+    return torch.stack(some)
+
+
+def correlations(torch: Any, before: Any, after: Any) -> Any:
+    """Shape [tensors]; NaN where the first are all alike."""
+    there = torch.isfinite(before) & torch.isfinite(after)
+    count = there.sum(1).clamp(min=1)
+    first, second = (_centred(one, there, count) for one in (before, after))
+    spread = (first.square().sum(1) * second.square().sum(1)).sqrt()
+    correlation = (first * second).sum(1) / spread.clamp(min=1e-30)
+    varied = first.square().sum(1) > 0
+    return correlation.masked_fill(~varied, float("nan"))
+
+
+def _centred(values: Any, there: Any, count: Any) -> Any:
+    values = values.masked_fill(~there, 0.0)
+    return (values - (values.sum(1) / count)[:, None]).masked_fill(~there, 0.0)
