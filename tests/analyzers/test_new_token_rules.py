@@ -25,6 +25,24 @@ def test_rows_that_stay_as_they_were(make: Any) -> None:
         assert "meaningless" not in finding.summary, "they may be the mean of the others"
 
 
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("embedding.weight.register_hook(lambda grad: grad * keep)", True),
+        ("embedding.weight.register_hook(lambda grad: grad.clamp(-1, 1))", False),
+        ("embedding.weight.register_hook(masked)", False),
+    ],
+)
+def test_the_hook_that_multiplies_the_gradient_by_a_mask(make: Any, source: str, named: bool) -> None:
+    hook = {"site": 9, "role": "hook", "file": "a.py", "line": 76, "function": "protect", "source": source}
+    rows = [{**ROW, "step": step, "used": 6.0, "unchanged": 6.0, "trainable": True} for step in (0, 10, 100)]
+    finding = make.check(RULE, make.process(more={"new_rows": rows}, sites=[hook]))[2]
+    assert finding.location.line == 76
+    assert ("multiplies a gradient by `keep`" in finding.summary) is named
+    assert (finding.fix_code == "keep[50:] = 1.0  # above line 76: new rows train") is named
+    assert ("Make the optimizer after" in finding.fix) is not named
+
+
 def test_the_rows_of_a_second_training_have_its_time(make: Any) -> None:
     first, second = make.steps(50), make.steps(200)
     steps = {name: [*first[name], *second[name]] for name in first}

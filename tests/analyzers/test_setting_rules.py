@@ -77,6 +77,7 @@ def test_a_title_names_one_or_two_tensors(make, names: str, count: int, title: s
         ("opt = torch.optim.Adam(model.trunk.parameters())", "heads.b.weight", {}, False),  # a part was meant
         ("opt = torch.optim.Adam([p for p in model.parameters() if p.ndim > 1])", "heads.b.weight", {}, False),
         ("opt = torch.optim.Adam(groups)", "heads.b.weight", {}, False),
+        ("opt = torch.optim.Adam(model.parameters())", "heads.b.parametrizations.weight.original0", {}, True),
         ("opt = torch.optim.Adam(model.parameters())", "other.weight", {}, False),  # registered nowhere
         ("opt = torch.optim.Adam(model.parameters())", "a tensor [8, 8]", {}, False),
     ],
@@ -95,7 +96,8 @@ def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more
     )
     finding = make.check("frozen-parameters", process)[2]
     assert ("Line 50 makes the optimizer of `model.parameters()`" in finding.summary) is later
-    assert ("Line 39 makes their layers." in finding.summary) is later
+    assert ("Line 39 makes their layers." in finding.summary) is (later and "parametrizations" not in names)
+    assert ("weight_norm" in finding.fix) is ("parametrizations" in names)
     assert ("Python list" not in finding.summary + finding.fix_code) is later
 
 

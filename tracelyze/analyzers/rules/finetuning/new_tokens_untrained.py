@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracelyze.analyzers.computed.gradients.trainable import masked_rows
 from tracelyze.analyzers.evidence import pictures, script_lines, timing
 from tracelyze.analyzers.evidence.candidates import adapters
 from tracelyze.analyzers.evidence.editing.remade import frameworks
@@ -102,6 +103,9 @@ def _held(process: Process, row: Row) -> _Held:
             adapted,
             script_lines.only(process, "freeze") or wrapped,
         )
+    masked = masked_rows.remedy(process, row["before"], row["rows"])
+    if masked is not None:
+        return _Held(masked.why, masked.fix, masked.code, masked.place)
     return _Held(
         "The weight is trainable, but nothing updates these rows: their gradient is masked, or the optimizer holds "
         "another tensor.",

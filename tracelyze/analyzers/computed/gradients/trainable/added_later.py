@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence.editing import own_statement
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tracelyze.diagnosis import Location
 
 
+_PARAMETRIZED: Final = ".parametrizations."  # in the names that torch.nn.utils.parametrize gives
+
+
 class AddedLater(NamedTuple):
     """`given`: what the optimizer was made of, as it is written; the line that makes it, and the one that makes the
     layers, where they are known."""
@@ -21,10 +24,13 @@ class AddedLater(NamedTuple):
     given: str
     optimizer: Location
     made_at: Location | None
+    code: str = ""
+    """The optimizer's own line, where each of the tensors took the place of a weight, as weight_norm has it."""
 
     @property
     def said(self) -> str:
-        where = f" Line {self.made_at.line} makes their layers." if self.made_at is not None else ""
+        does = "puts them in the place of weights" if self.code else "makes their layers"
+        where = f" Line {self.made_at.line} {does}." if self.made_at is not None else ""
         return (
             f"Line {self.optimizer.line} makes the optimizer of `{self.given}`, all that the model held by then: these "
             f"came into it later.{where}"
@@ -32,6 +38,11 @@ class AddedLater(NamedTuple):
 
     @property
     def fix(self) -> str:
+        if self.code:
+            return (
+                f"Parametrize the layers (weight_norm, spectral_norm) before line {self.optimizer.line} makes the "
+                "optimizer: it holds the weights that were replaced, which nothing uses any more."
+            )
         return (
             f"Add all layers before line {self.optimizer.line} makes the optimizer, or give it those that come later. "
             "Set requires_grad_(False) on parameters that should stay fixed."
@@ -58,7 +69,9 @@ def of(optimization: Optimization, names: Sequence[str]) -> AddedLater | None:
         return None
     places = {process.module_location(name.rpartition(".")[0]) for name in names}
     made_at = places.pop() if len(places) == 1 else None
-    return AddedLater(given, optimization.made_at, made_at)
+    replaced = all(_PARAMETRIZED in f".{name}" for name in names)
+    code = f"{own.dedented(own.text)}  # here: below the line that parametrizes the model" if replaced else ""
+    return AddedLater(given, optimization.made_at, made_at, code)
 
 
 def _last(name: str) -> str:

@@ -144,7 +144,7 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     alone = other is None and row["missed"] and row["shared_model"] == row["missed"]  # other tensors of it are held
     later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
-        return _Cause(later.said, later.fix, _ADDED, later.optimizer)
+        return _Cause(later.said, later.fix, later.code or _ADDED, later.optimizer)
     return _Cause(why, FIX, _IN_LIST if tensor_names.is_nameless(names) else _MADE_LATER, other)
 
 
