@@ -1009,6 +1009,13 @@ SETTINGS: Final = (
     faulty(
         "letters_read_early", "corrupted-copy", consequences=MISFED, lines=("self.slots[number].clone()",), fast=True
     ),
+    pair(
+        "stages_of_sand",
+        "one-buffer",
+        "corrupted-copy",
+        consequences=MISFED,
+        lines=("sent.append(dist.isend(self.outgoing, 1))",),
+    ),
     faulty("shared_memory_feed", "corrupted-copy", consequences=MISFED, lines=("share_memory_()",)),
     pair("worker_stream", "whole-file", "duplicated-batches", lines=("for line in mine:",), fast=True),
     pair("worker_stream", "asks-early", "duplicated-batches", lines=("worker = get_worker_info()",), fast=True),

@@ -156,6 +156,7 @@ WRITTEN: Final = {
     "scaler-text": "makes a GradScaler",
     "byte-scaled": "makes numbers of bytes, such as of an image",
     "group-text": "makes the process group",
+    "sends": "begins to send to another rank",
     "under-way": "begins a transfer between ranks",
     "wait-text": "calls wait: what stands around it is read with such a transfer",
     "listing": "lists files",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.computed.ranks import early_reads
-from tracelyze.analyzers.computed.ranks.under_way import early_takes
+from tracelyze.analyzers.computed.ranks.under_way import early_takes, refilled_sends
 from tracelyze.analyzers.evidence import pictures, script_lines
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Threshold, missing
@@ -21,14 +21,18 @@ ORDINALS = ("first", "second", "third", "fourth")
 
 def check(process: Process, limits: Limits) -> Outcome:
     """Inputs that held something else after the backward than when the model was called, and that autograd had saved.
-    Those that it had not are no longer needed by then, and may be filled again. Else buffers that are read early."""
+    Those that it had not are no longer needed by then, and may be filled again. Else buffers that are read early, or
+    filled while they are sent."""
     outcome = _changed(process, limits)
     if isinstance(outcome, list):
         return outcome
     early, taken = early_reads.find(process), early_takes.find(process)
     if early is not None:
         return [early_reads.finding(process, RULE.id, early)]
-    return outcome if taken is None else [early_takes.finding(process, RULE.id, taken)]
+    if taken is not None:
+        return [early_takes.finding(process, RULE.id, taken)]
+    sent = refilled_sends.find(process)
+    return outcome if sent is None else [refilled_sends.finding(process, RULE.id, sent)]
 
 
 def _changed(process: Process, limits: Limits) -> Outcome:
@@ -115,6 +119,7 @@ RULE = Rule(
         Threshold("often", 0.02, "share", "of the steps that were looked at; what is rarer spoils few gradients"),
     ),
     not_when="Buffers refilled after the step, or before the backward once the model has copied or converted them; "
-    "in-place operations of torch; counters and weights with fewer than four elements; receives read after their wait.",
+    "in-place operations of torch; counters and weights with fewer than four elements; receives read, and sent buffers "
+    "filled, after their wait.",
     references=("https://docs.pytorch.org/docs/stable/generated/torch.from_numpy.html",),
 )

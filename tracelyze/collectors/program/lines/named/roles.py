@@ -50,6 +50,7 @@ CALLED: Final[Mapping[str, frozenset[str]]] = {
     "scaler-text": frozenset({"GradScaler"}),
     "byte-scaled": frozenset({"uint8", "ToTensor", "to_tensor", "convert_image_dtype", "ToDtype"}),
     "group-text": frozenset({"init_process_group"}),
+    "sends": frozenset({"isend"}),
     "under-way": frozenset({"irecv", "all_reduce", "broadcast", "all_gather_into_tensor", "reduce_scatter_tensor"}),
     "wait-text": frozenset({"wait"}),  # of requests, among others
     "listing": frozenset({"listdir", "scandir", "glob", "iglob", "rglob", "iterdir"}),
