@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers import causality, context, naming, overview, several
+from tracelyze.analyzers.computed.schedules import range_tests
 from tracelyze.analyzers.ranks import agreement
 from tracelyze.analyzers.recorded import clocks, run_directory
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, failed, missing
@@ -163,6 +164,7 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
         launcher=process.facts.get("launcher"),
         rows=len(process.steps),
     )
+    trials = range_tests.before_others(process.trainings)
     for rule in plan.chosen():
         if ended_only and not rule.about_the_end:
             continue
@@ -173,8 +175,12 @@ def judge(process: Process, plan: Plan, ended_only: bool = False) -> Summary:
             if gathered is not None:
                 summary.gathered[rule.id] = gathered
             continue
-        for index, training in enumerate([process] if rule.judges_whole else process.trainings):
-            summary.add(rule, outcome_of(rule, training, plan), training, index, plan)
+        if rule.judges_whole:
+            summary.add(rule, outcome_of(rule, process, plan), process, 0, plan)
+            continue
+        for index, training in enumerate(process.trainings):
+            outcome = Skipped(range_tests.SAID, "not-applicable") if trials[index] else outcome_of(rule, training, plan)
+            summary.add(rule, outcome, training, index, plan)
         if len(process.steps) > LONG:
             process.forget()
     if not ended_only:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.once import measured_once
+from tracelyze.analyzers.computed.schedules import range_tests
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
@@ -31,6 +32,8 @@ def unjudgeable(optimization: Optimization) -> str | None:
         return several(optimization.process, beside)
     if acts(optimization.process):
         return "the model acts between its steps (reinforcement learning): its loss has no minimum to keep to"
+    if range_tests.begins_with_one(optimization):
+        return "the training begins with a search for a learning rate, which ends where the loss blows up"
     return _chooses_among_more(optimization.process)
 
 
