@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analyzers.test_edits import sites_of
 from tracelyze.analyzers.evidence.loss import singular_gradients
 
 COUNT = 400
@@ -524,6 +525,28 @@ def test_exploding_gradients(make) -> None:
     clipped = make.check("exploding-gradients", make.process(clips))[2]
     assert clipped.fix.endswith("Steps are clipped already, and the norm before the clip grew.")
     assert "clip_grad_norm_" not in clipped.fix_code
+
+
+@pytest.mark.parametrize(
+    ("line", "without"),
+    [
+        ("loss = torch.exp(criterion(out, y) / eta)", "loss = criterion(out, y) / eta"),
+        ("loss = criterion(out, y).exp()", "loss = criterion(out, y)"),
+        ("loss = torch.exp(-criterion(out, y))", None),  # never above 1
+        ("loss = criterion(torch.exp(out), y)", None),
+        ("loss = criterion(out, y)", None),
+    ],
+)
+def test_a_loss_that_is_an_exponential_explodes(make, line: str, without: str | None) -> None:
+    norm = [1.0] * 200 + [1e4] * 200
+    steps = make.steps() | {"grad_norm": norm, "loss": [1.0] * 200 + [30.0] * 200}
+    text = f"for x, y in batches:\n    out = net(x)\n    {line}\n    loss.backward()"
+    finding = make.check("exploding-gradients", make.process(steps, sites=sites_of(text, backward="loss.backward()")))[
+        2
+    ]
+    assert finding.location.line == (3 if without else 4)
+    assert (finding.fix_code == without) == (without is not None)
+    assert ("Line 3 makes the loss an exponential" in finding.summary) == (without is not None)
 
 
 def test_exploding_gradients_on_the_way_to_infinity(make) -> None:

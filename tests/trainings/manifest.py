@@ -702,6 +702,13 @@ NUMBERS: Final = (
     ),
     faulty("rate_grows_each_epoch", DIVERGES, consequences=BLOW_UP, extras=("learning-rate-schedule",)),
     faulty("rate_jumps_late", f"learning-rate-schedule|{DIVERGES}", consequences=(*BLOW_UP, *DIVERGES.split("|"))),
+    faulty(
+        "exponential_of_loss",
+        "exploding-gradients",
+        consequences=BLOW_UP,
+        lines=("loss = torch.exp(criterion(model(x), label))",),
+        fast=True,
+    ),
     faulty("critic_without_penalty", "exploding-gradients", consequences=BLOW_UP, fast=True),
     pair(
         "wave_spectra",

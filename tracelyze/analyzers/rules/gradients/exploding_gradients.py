@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.gradients import misplaced_clips
-from tracelyze.analyzers.computed.gradients.explosions import critics, loss_alongside, through_time
+from tracelyze.analyzers.computed.gradients.explosions import critics, exponentials, loss_alongside, through_time
 from tracelyze.analyzers.computed.optimization import clip_values, one_batch, style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, Passed, Rule, Skipped, Threshold, each_optimization
@@ -83,6 +83,10 @@ def _grown(
     rate = clip_values.with_lower_rate(optimization)
     code = rate.strip().replace("# and where", "# where") if bounded else FIX_CODE + rate
     batch, look = ("", "") if runaway else one_batch.told(optimization, between)
+    exponential = None if runaway else exponentials.of(optimization)
+    place = None if exponential is None else exponential.place
+    if exponential is not None:
+        batch, look, fix, code = batch + exponential.said, "", exponential.fix, exponential.code
     return Finding(
         rule=RULE.id,
         severity="critical",
@@ -103,7 +107,8 @@ def _grown(
             Evidence("late norm over early norm", ratio, "", *limits.against("ratio")),
             Evidence("learning rate there", _number(optimization.steps["lr"][first])),
         ],
-        location=misplaced_clips.line(optimization) or optimization.backward_location,
+        location=place or misplaced_clips.line(optimization) or optimization.backward_location,
+        seen_at=optimization.backward_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "leaves its level")], limit=limit)
         + pictures.loss(optimization, [Mark(float(begin), "gradients leave their level")]),
         false_alarm="A loss whose scale changes on purpose during the run.",
