@@ -84,3 +84,52 @@ def test_training_is_no_number_either(make, finite: int) -> None:
     """From the first step on, or before the first validation, after step 100."""
     steps = make.steps() | {"loss": [0.7] * finite + [math.nan] * (400 - finite)}
     assert make.check(RULE, written(make, [math.nan] * 4, steps=steps))[0] != "fired"
+
+
+FORWARD = """    def forward(self, h, padding):
+        scores = self.score(h).masked_fill(padding.unsqueeze(-1), float("-inf"))
+        share = scores.softmax(dim=1)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "named"),
+    [
+        (FORWARD, [], True),
+        (FORWARD.replace('float("-inf")', "-torch.inf"), [], True),
+        (FORWARD.replace('float("-inf")', "-1e9"), [], False),
+        (FORWARD.replace("padding.unsqueeze(-1)", "self.later[:t, :t]"), [], False),  # causal: no row is masked whole
+        (FORWARD, [("singular", "validate", 38)], False),  # it divides before the value is read
+        (FORWARD, [("singular", "evaluate", 44)], True),  # behind that
+        (FORWARD, [("singular", "main", 60), ("singular", "__init__", 8)], True),  # training divides, and is finite
+    ],
+)
+def test_a_softmax_over_nothing_but_padding(make, text: str, more: list, named: bool) -> None:
+    place = {"file": "train.py", "function": "forward", "excerpt": text, "excerpt_line": 20}
+    sites = [
+        {
+            "site": 7,
+            "role": "read-evaluated",
+            "file": "train.py",
+            "line": 40,
+            "function": "evaluate",
+            "source": "loss.item()",
+        },
+        {
+            "site": 8,
+            "role": "backward",
+            "file": "train.py",
+            "line": 61,
+            "function": "main",
+            "source": "loss.backward()",
+        },
+        place | {"site": 9, "role": "softmax", "line": 22, "source": text.split("\n")[2].strip()},
+    ]
+    for number, (role, function, line) in enumerate(more):
+        sites.append({"site": 20 + number, "role": role, "file": "train.py", "line": line, "function": function})
+    evals = make.evals() | {"losses": [0] * 4, "loss": [None] * 4, "reads": [5] * 4, "read_sum": [math.nan] * 4}
+    process = make.process(evals=evals | {"read_site": [7] * 4}, more={"sites": sites})
+    finding = make.check(RULE, process)[2]
+    assert finding.location.line == (21 if named else 40)
+    assert ("line 21 fills padding with -inf" in finding.summary) == named
+    assert ("a logarithm of 0" in finding.summary) != named
+    assert (finding.fix_code == "share = scores.softmax(dim=1).nan_to_num(0.0)") == named

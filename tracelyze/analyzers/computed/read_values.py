@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed import beside_validation
 from tracelyze.analyzers.computed.data import validation
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
+from tracelyze.analyzers.evidence.loss.masked import masked_softmaxes
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import plural
 
@@ -63,6 +64,11 @@ def finding(process: Process, rule: str) -> Finding | None:
     if called is not None:  # a callback, or a scheduler, reads what the method at that line has logged
         read = f"What the training reads back of the validation at line {called.line}"
     single = batch_of_one.ending(process, rows[0]) if nan else None
+    masked = masked_softmaxes.behind(process, place) if nan and single is None else None
+    behind = (
+        f"Behind it may be {ONE if single else ''}a logarithm of 0, a division by 0 or a mean over nothing in what the "
+        "script computes for validation."
+    )
     return Finding(
         rule=rule,
         severity="critical" if speaks else "warning",
@@ -71,19 +77,17 @@ def finding(process: Process, rule: str) -> Finding | None:
         + training.in_title,
         summary=(
             f"{read} is {kind}, first in the validation after step {begin:,}. "
-            f"{training.told}{' ' if training.told else ''}Behind it may be "
-            f"{ONE if single else ''}a logarithm of 0, a division by 0 or a mean over nothing in what the script "
-            "computes for validation."
+            f"{training.told}{' ' if training.told else ''}{masked.said if masked else behind}"
         ),
-        fix=single.fix if single else _FIX,
-        fix_code=single.code if single else _CODE,
+        fix=single.fix if single else masked_softmaxes.FIX if masked else _FIX,
+        fix_code=single.code if single else masked.code if masked else _CODE,
         first_step=begin,
         last_step=int(evals["after_step"][rows[-1]]),
         evidence=[
             Evidence("validation passes that read no number", count, "passes", 0, "a loss is a number"),
             Evidence("training loss there", float(before[-1])),
         ],
-        location=(single.line if single else None) or called or place,
+        location=(single.line if single else masked.place if masked else None) or called or place,
         diff=single.diff if single else None,
         seen_at=place,
         charts=pictures.loss(optimization, [Mark(float(begin), "validation is not finite")]),

@@ -1,0 +1,1 @@
+"""Losses of outputs for which a mask leaves nothing."""
