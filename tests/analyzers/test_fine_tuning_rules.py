@@ -208,6 +208,11 @@ WINDOWS = (
 )
 ALONE = ({**WINDOWS[0], "excerpt_line": 46, "excerpt": WINDOWS[0]["excerpt"].split("\n")[1]},)
 MAP = (shift(20, "tokenize", 'row["labels"] = row["input_ids"][1:] + [0]'),)
+FILLED = (
+    shift(34, "collate", "def collate(rows):", "collate"),
+    shift(53, "collate", "targets[:, :-1] = ids[:, 1:].masked_fill(mask[:, 1:] == 0, -100)"),
+)
+PADDED = (FILLED[0], shift(53, "collate", "targets[:, :-1] = torch.where(mask[:, :-1], ids[:, 1:], -100)"))
 HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
 
 
@@ -220,6 +225,8 @@ HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
         (BATCH, 36, '            "labels": wanted[:, :-1],'),
         (APART, 37, "    labels = wanted[:, :-1]"),
         (WINDOWS, 46, "    y = torch.stack([ids[i : i + size] for i in starts])"),
+        (FILLED, 53, "    targets[:] = ids.masked_fill(mask == 0, -100)"),
+        (PADDED, 53, None),  # something else is cut as well
         (ALONE, 46, None),  # where the ids begin is not known
         (MAP + EVALUATION + HELPER, 20, None),  # by how much the ids are cut is not known
         (HELPER + EVALUATION, 41, None),

@@ -35,6 +35,9 @@ def unshifted(process: Process, place: Location | None) -> Diff | None:
 def _same_positions(line: ParsedLine, beside: str) -> str | None:
     """None where the statement does not take all but the first once, and all but the last of the same thing or of what
     it hands over as input_ids; or where the lines beside it do not take all but the last of that thing once."""
+    filled = _filled(line)
+    if filled:
+        return filled
     parts = [node for node in ast.walk(line.tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
     windows = [(one, start) for one in parts if (start := _one_later(line, one.slice))]
     if len(windows) == 1:
@@ -54,6 +57,20 @@ def _same_positions(line: ParsedLine, beside: str) -> str | None:
         taken = rf"(?<![\w.]){re.escape(line.text_of(shifted[0].value))}\[([^\[\]]*)\]"
         slices = [one for one in re.findall(taken, beside) if _BEFORE_THE_LAST.fullmatch(one)]
     return line.with_parts({shifted[0].slice: slices[0]}) if len(slices) == 1 else None
+
+
+def _filled(line: ParsedLine) -> str:
+    """`labels[:] = ids` in place of `labels[:, :-1] = ids[:, 1:]`, also where the ids are masked by what is cut alike;
+    empty where something else is filled, or with what is cut otherwise."""
+    said = line.statement
+    into = said.targets[0] if isinstance(said, ast.Assign) and len(said.targets) == 1 else None
+    if not isinstance(said, ast.Assign) or not isinstance(into, ast.Subscript) or not isinstance(into.value, ast.Name):
+        return ""
+    taken = [node for node in ast.walk(said.value) if isinstance(node, ast.Subscript)]
+    cut = [one for one in taken if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
+    if not cut or len(cut) < len(taken) or not _BEFORE_THE_LAST.fullmatch(line.text_of(into.slice)):
+        return ""
+    return line.with_parts({into: f"{into.value.id}[:]", **{one: line.text_of(one.value) for one in cut}})
 
 
 def _one_later(line: ParsedLine, taken: ast.expr) -> str:
