@@ -1373,6 +1373,9 @@ TARGETS_AND_LAYERS: Final = (
     ),
     pair("harvest_plots", "last-soil", "batch-dimension-mismatch", lines=('soils = torch.tensor([plot["soil"]])',)),
     pair("heat_demand", "anomaly-mode", "debug-mode-left-on", lines=("set_detect_anomaly(True)",), fast=True),
+    pair(
+        "heat_demand", "profiler-again", "debug-mode-left-on", consequences=("slow-steps",), lines=("schedule(wait=1",)
+    ),
     pair("frozen_by_name", "bias", "frozen-parameters", consequences=STUCK, lines=(FREEZE,), fast=True),
     pair("frozen_by_name", "norms", "frozen-parameters", consequences=STUCK, lines=(FREEZE,)),
     pair("binary_codes", "rounded-answers", "zero-gradients", consequences=STUCK),

@@ -1,4 +1,5 @@
-"""The heat that a house needs, from its weather and its walls. `--fault`: first-house-only, anomaly-mode."""
+"""The heat that a house needs, from its weather and its walls. `--fault`: first-house-only, anomaly-mode, and
+profiler-again, whose windows follow each other to the end."""
 
 import argparse
 
@@ -7,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--fault", choices=["none", "first-house-only", "anomaly-mode"], default="none")
+parser.add_argument("--fault", choices=["none", "first-house-only", "anomaly-mode", "profiler-again"], default="none")
 FAULT = parser.parse_args().fault
 
 
@@ -44,6 +45,13 @@ class Model(nn.Module):
         return self.head(torch.relu(self.weather(batch["weather"]) + self.walls(batch["walls"])))
 
 
+def profiler():
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        schedule=torch.profiler.schedule(wait=1, warmup=1, active=8),
+    )
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -54,6 +62,9 @@ def main():
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     criterion = nn.MSELoss()
+    watcher = profiler() if FAULT == "profiler-again" else None
+    if watcher:
+        watcher.start()
     for epoch in range(8):
         model.train()
         for batch in train_loader:
@@ -61,10 +72,14 @@ def main():
             loss = criterion(model(batch), batch["demand"])
             loss.backward()
             optimizer.step()
+            if watcher:
+                watcher.step()
         model.eval()
         with torch.no_grad():
             losses = [criterion(model(batch), batch["demand"]).item() for batch in val_loader]
         print(f"epoch {epoch} train {loss.item():.3f} val {sum(losses) / len(losses):.3f}")
+    if watcher:
+        watcher.stop()
 
 
 if __name__ == "__main__":
