@@ -524,6 +524,30 @@ def test_a_step_that_passes_over_tensors_by_their_dimensions(
 
 
 @pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("p.data.reshape(-1),", True),
+        ("return p.reshape(-1), p.grad.reshape(-1)", True),
+        ("return p.reshape(-1).norm(), p.grad.reshape(-1).norm()", False),  # only measured
+    ],
+)
+def test_a_helper_of_the_step_that_hands_out_a_copy(make, line: str, told: bool) -> None:
+    sites = [
+        {"site": at, "role": role, "file": "a.py", "line": at, "function": function, "source": text}
+        for at, role, function, text in (
+            (30, "optimizer-step", "step", "def step(self, closure=None):"),
+            (56, "handed-out", "flat_views", line),
+        )
+    ]
+    own = [{"optimizer": 0, "name": "Own", "step_defined_at": 30}]
+    process = make.process(more={"parameters": looks(1.0, **STILL)}, sites=sites, optimizers=own)
+    finding = make.check("updates-not-applied", process)[2]
+    assert finding.location.line == (56 if told else 30)
+    assert ("by reshape(): where that is a copy, the parameter stays as it was." in finding.summary) is told
+    assert (".copy_(flat.reshape(" in finding.fix_code) is told
+
+
+@pytest.mark.parametrize(
     ("line", "example"),
     [
         ('p = p - group["lr"] * p.grad', 'p.copy_(p - group["lr"] * p.grad)'),

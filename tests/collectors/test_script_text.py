@@ -303,6 +303,20 @@ def test_lines_that_put_a_part_into_something_else() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
+        ("p.data.reshape(-1), p.grad.reshape(-1)", True),
+        ("p.flatten(), p.grad.flatten()", True),
+        ("p.view(-1), p.grad.reshape(-1)", False),
+        ("p.reshape(-1), k.sum()", False),  # of no gradient: nothing that a step is about to change
+    ],
+)
+def test_a_parameter_that_is_handed_out_in_another_shape(text: str, found: bool) -> None:
+    *_, function = codes(f"def flat_views(p, k):\n    return {text}")
+    assert rebinding.handed_out(function) == [2] * found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
         ("-torch.log(p)", True),
         ("p.log().mean()", True),
         ("x / x.sum()", True),

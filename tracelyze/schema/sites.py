@@ -101,6 +101,7 @@ WRITTEN: Final = {
     "autocast-text": "opens a region of autocast",
     "rebound": "computes an update and leaves the parameter as it was",
     "left-alone": "gives the variable of a for another value, which nothing reads",
+    "handed-out": "takes a parameter in another shape, beside its gradient, in a function that a step may call",
     "by-dimensions": "decides by the number of dimensions of a tensor, in a function called step",
     "unread": "scales values into a name that nothing reads, but for reports",
     "raw": "takes what such a line scales, as it was before",

@@ -42,7 +42,11 @@ REACH: Final = (
     "Line {line} calls the step, and never ran: it stands behind a condition that was never true, or in a function "
     "that was not called. Have it run after backward(), whatever that condition is for."
 )
+HERE: Final = "in the optimizer's code"
 _SUMS: Final = ("sub", "add", "addcdiv", "addcmul", "subtract")
+_HANDED_OUT: Final = re.compile(  # `p.data.reshape(-1),`, of which nothing else is computed
+    r"^(?:return\s+\(?\s*)?(?P<held>\w+(?:\.data)?)\.(?P<by>reshape|flatten)\((?:-1)?\)\s*(?:,|\)|$)"
+)
 _STEPS: Final = re.compile(r"\bopt\w*(?:\[[^\]]*\])?\.step\s*\(|\.step\s*\(\s*(?:self\.)?opt")  # or by a scaler
 
 
@@ -64,6 +68,11 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
     """Words and an example. `made_anew`: the line that makes a new tensor, written into the old one instead."""
     if at_zero:
         return FIX_AT_ZERO, CODE_AT_ZERO
+    handed = _HANDED_OUT.search(made_anew.source) if made_anew is not None else None
+    if made_anew is not None and handed is not None:
+        held = handed["held"]
+        where = f"flat: what line {made_anew.line} hands out; after the last line that changes it"
+        return FIX_COPY, f"with torch.no_grad():\n    {held}.copy_(flat.reshape({held}.shape))  # {where}"
     line = parsed_line.of(made_anew)
     own = line.statement if line is not None else None
     named = _named_copy(made_anew)
@@ -88,6 +97,9 @@ def advice(made_anew: Location | None, at_zero: bool) -> tuple[str, str]:
 
 def doing(line: Location | None) -> str:
     """What such a line does instead of changing the parameter, behind "the only place that "."""
+    handed = _HANDED_OUT.search(line.source) if line is not None else None
+    if handed is not None:
+        return f"hands {handed['held']} out by {handed['by']}(): where that is a copy, the parameter stays as it was"
     named = _named_copy(line)
     if named is not None:
         name, made = named
@@ -130,8 +142,12 @@ def _named_copy(place: Location | None) -> tuple[str, ast.Attribute] | None:
 
 def rebound(process: Process, defined: Location | None) -> Location | None:
     """The only line of the optimizer's own step, `defined` there, that gives the variable of its loop a new value, or
-    changes a copy of it."""
+    changes a copy of it; else the only one beside it that hands such a copy out."""
     if defined is None:
         return None
     lines = [one for one in process.locations("rebound") if one.file == defined.file and one.line > defined.line]
-    return lines[0] if len(lines) == 1 else None
+    if lines:
+        return lines[0] if len(lines) == 1 else None
+    apart = [one for one in process.locations("handed-out") if one.file == defined.file]
+    apart = [one for one in apart if _HANDED_OUT.search(one.source)]
+    return apart[0] if len(apart) == 1 else None

@@ -98,7 +98,7 @@ def _finding(optimization: Optimization, still: list[SampledUpdates], enough: li
             f"{begin:,} and {end:,}, are bit-for-bit identical for {shown}. "
             + own_steps.held(len(still))
             + own_steps.AT_ZERO * at_zero
-            + (passed.why if passed else script_lines.said(rebound, own_steps.doing(rebound), "in it"))
+            + (passed.why if passed else script_lines.said(rebound, own_steps.doing(rebound), own_steps.HERE))
         ),
         fix=fix,
         fix_code=code,

@@ -51,6 +51,22 @@ def rebound(code: CodeType) -> list[int]:
     return sorted(found | changed.intersection(named.values()) | _dropped(code))
 
 
+def handed_out(code: CodeType) -> list[int]:
+    """Lines of a function beside the step that take `p.reshape(-1)` of what it is given, where its gradient is taken as
+    well: the step may change a copy of the parameter."""
+    given = code.co_varnames[: code.co_argcount]
+    if "grad" not in code.co_names or not given:
+        return []
+    found: dict[int, None] = {}
+    owner = ""
+    for line, one in by_line(code):
+        method = str(one.argval) if one.opname in METHODS else ""
+        if method in ("reshape", "flatten") and owner in given:
+            found[line] = None
+        owner = owner if method == "data" else str(one.argval)
+    return list(found)
+
+
 def _dropped(code: CodeType) -> set[int]:
     """Lines that begin with the variable of a `for`, call a method of it that returns a sum, and drop that, or give it
     to the variable alone."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Final
 
-from tracelyze.collectors.program.lines.assigned.rebinding import rebound
+from tracelyze.collectors.program.lines.assigned.rebinding import handed_out, rebound
 from tracelyze.collectors.program.lines.instructions import METHODS, TAKES, by_line, names_of, names_stored
 from tracelyze.collectors.program.lines.loops.extents import loop_around
 from tracelyze.collectors.program.lines.named import dimensions
@@ -93,6 +93,8 @@ def lines(code: CodeType, datasets: frozenset[str] = frozenset()) -> list[tuple[
     if code.co_name == "step":
         found |= dict.fromkeys(("rebound", line) for line in rebound(code))
         found |= dict.fromkeys(("by-dimensions", line) for line in dimensions.decided(code))
+    else:
+        found |= dict.fromkeys(("handed-out", line) for line in handed_out(code))
     if not (known & _NAMES or known & datasets or _keyed(code)):
         return list(found)
     before, owner = None, ""
