@@ -1,4 +1,4 @@
-"""Evaluation losses that are sums, beside a training loss that is a mean."""
+"""Gradients far above max_norm because a masked loss is summed over the batch, and losses that are divided."""
 
 from __future__ import annotations
 
@@ -6,78 +6,51 @@ from typing import Any
 
 import pytest
 
-from tracelyze import schema
-from tracelyze.analyzers.recorded import summed_losses
-from tracelyze.analyzers.recorded.table import MemoryColumns, Table
+from tracelyze.analyzers.evidence.loss.means import summed_losses
+
+LOSS = """    def loss(self, x, tags, mask):
+        per_token = self.token_loss(self.model(x).transpose(1, 2), tags)
+        return (per_token * mask).sum()"""
+TRAIN = """            loss = self.loss(*batch)
+            loss.backward()"""
 
 
-def tables(training: str, evaluation: list[str]) -> dict[str, Table]:
-    calls: dict[str, list[Any]] = {
-        "training": [True] * 2 + [False] * len(evaluation),
-        "reduction": [training] * 2 + evaluation,
-    }
-    evals: dict[str, list[Any]] = {"loss": [400.0, 90.0, None], "losses": [10, 3, 0], "samples": [1000, 300, 128]}
-    return {
-        "loss_calls": Table(schema.table("loss_calls"), MemoryColumns(schema.table("loss_calls"), calls)),
-        "evals": Table(schema.EVALS, MemoryColumns(schema.EVALS, evals)),
-    }
+def process_of(make: Any, loss: str = LOSS, train: str = TRAIN, is_mean: bool = False) -> Any:
+    sites = [
+        {"site": 1, "role": "loss", "line": 21, "function": "loss", "source": loss.split("\n")[1].strip()}
+        | {"excerpt": loss, "excerpt_line": 20},
+        {"site": 2, "role": "backward", "line": 31, "function": "train_epoch", "source": "loss.backward()"}
+        | {"excerpt": train, "excerpt_line": 30},
+        {"site": 3, "role": "clip", "line": 32, "function": "train_epoch"}
+        | {"source": "clip_grad_norm_(self.model.parameters(), 1.0)"},
+    ]
+    steps = make.steps() | {"clip_max_norm": [1.0] * 400, "grad_norm": [150.0] * 400, "grad_norm_source": [2] * 400}
+    steps |= {"loss_is_mean": [is_mean] * 400}
+    return make.process(steps=steps, sites=[{"file": "train.py"} | one for one in sites])
 
 
-def losses(training: str, evaluation: list[str]) -> list[float | None]:
-    whole, notes = summed_losses.averaged(tables(training, evaluation))
-    found = [row["loss"] for row in whole["evals"].records()]
-    assert bool(notes) == (found != [400.0, 90.0, None])
-    return found
-
-
-def test_sums_are_divided_by_the_samples_of_a_call() -> None:
-    assert losses("mean", ["sum", "sum"]) == pytest.approx([4.0, 0.9, None])
-
-
-@pytest.mark.parametrize(
-    ("training", "evaluation"), [("mean", ["mean"]), ("sum", ["sum"]), ("mean", ["sum", "mean"]), ("mean", [])]
-)
-def test_what_is_comparable_or_not_known_stays(training: str, evaluation: list[str]) -> None:
-    assert losses(training, evaluation) == [400.0, 90.0, None]
-
-
-def mean_of(function: str, shape: str, target: str, integer: bool, backwards: int = 1) -> tuple[float, list[str]]:
-    """The first loss of an evaluation by a summed loss function of such tensors, and the notes."""
-    known = tables("mean", ["sum", "sum"])
-    calls: dict[str, list[Any]] = {
-        "step": [0, 1, 2, 2],
-        "training": [True, True, False, False],
-        "reduction": ["mean", "mean", "sum", "sum"],
-        "function": [function] * 4,
-        "input_shape": [shape] * 4,
-        "target_shape": [target] * 4,
-        "target_integer": [integer] * 4,
-    }
-    known["loss_calls"] = Table(schema.table("loss_calls"), MemoryColumns(schema.table("loss_calls"), calls))
-    steps = {"batch_size": [100.0] * 3, "backwards": [backwards] * 3, "loader_batches": [1] * 3}
-    known["steps"] = Table(schema.table("steps"), MemoryColumns(schema.table("steps"), steps))
-    whole, notes = summed_losses.averaged(known)
-    return next(iter(whole["evals"].records()))["loss"], notes
+def test_a_masked_loss_that_nothing_divides(make: Any) -> None:
+    _, _, finding = make.check("clipping-always-active", process_of(make))
+    assert (finding.location.line, finding.seen_at.line) == (22, 32)
+    assert finding.diff.added == ["        return (per_token * mask).sum() / mask.sum()"]
+    assert "Line 22 sums the loss over the batch" in finding.summary
 
 
 @pytest.mark.parametrize(
-    ("function", "shape", "target", "integer", "values"),
+    "change",
     [
-        ("mse_loss", "100x1x8x8", "100x1x8x8", False, 64),  # pixels
-        ("binary_cross_entropy_with_logits", "100", "100", False, 1),
-        ("cross_entropy", "100x10", "100", True, 1),  # a class for a sample
-        ("cross_entropy", "100x3x24x24", "100x24x24", True, 576),  # a class for a pixel
-        ("cross_entropy", "800x40", "800", True, 8),  # eight tokens of a sample, strung together
-        ("cross_entropy", "100x10", "100x10", False, 1),  # shares of classes
+        {"is_mean": True},
+        {"loss": LOSS + " / mask.sum()"},
+        {"loss": LOSS.replace("* mask", "* scale")},  # what it weighs by is no mask
+        {"loss": LOSS.replace("(per_token * mask).sum()", "per_token.sum()")},
+        {"train": TRAIN.replace("self.loss(*batch)", "self.loss(*batch) / 32")},
+        {"train": TRAIN.replace("loss.backward()", "(loss / count).backward()")},
     ],
 )
-def test_sums_are_divided_by_what_the_mean_of_training_goes_over(
-    function: str, shape: str, target: str, integer: bool, values: int
-) -> None:
-    loss, notes = mean_of(function, shape, target, integer)
-    assert loss == pytest.approx(4.0 / values)
-    assert notes == [summed_losses.NOTE if values == 1 else summed_losses.NOTE_OF_VALUES]
-
-
-def test_two_backwards_of_one_batch_are_no_strung_together_rows() -> None:
-    assert mean_of("cross_entropy", "100x10", "100", True, backwards=2)[0] == pytest.approx(4.0)
+def test_losses_that_are_divided_or_not_known(make: Any, change: dict[str, Any]) -> None:
+    process = process_of(make, **change)
+    finding = make.check("clipping-always-active", process)[2]
+    assert "sums the loss" not in finding.summary
+    assert finding.location.line == 32
+    if not change.get("is_mean"):
+        assert summed_losses.of(process, process.location("backward")) is None

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelyze.analyzers.computed.optimization import accumulation, clip_values
 from tracelyze.analyzers.evidence import line_edits, pictures, timing
+from tracelyze.analyzers.evidence.loss.means import summed_losses
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark, Setting
 from tracelyze.formatting import number, percent, plural, share_of
@@ -44,7 +45,8 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
             f"the norm exceeds max_norm in {percent(float((times > 1).mean()))} of the steps, "
             f"{number(float(np.median(times)))} times it in the median"
         )
-    return _finding(optimization, times, share, norm[rows], float(np.median(bound[rows])), limits)
+    found = _finding(optimization, times, share, norm[rows], float(np.median(bound[rows])), limits)
+    return summed_losses.at_its_sum(optimization, found)
 
 
 def _finding(

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _MINUS_INFINITY: Final = re.compile(r"-\s*(?:math\.|np\.|torch\.)?inf\b|float\(\s*[\"']-inf")
 _PADDING: Final = re.compile(r"pad|valid|missing|absent|empty|length", re.IGNORECASE)  # no causal mask
-_AS_IT_MADE: Final = ("__init__", "<module>")  # before the training
+_ONCE: Final = ("__init__", "<module>")  # before the training, which would have met it
 FIX: Final = (
-    "Leave samples of nothing but padding out, or choose instead of multiplying: 0 times NaN is NaN, so that a weight "
-    "of 0 does not take them out of a loss."
+    "Give samples of nothing but padding shares of 0, or leave them out. A weight of 0 in the loss does not do that: 0 "
+    "times NaN is NaN."
 )
 
 
@@ -39,7 +39,7 @@ def behind(process: Process, read: Location) -> MaskedSoftmax | None:
         one
         for role in ("singular", "singular-array")
         for one in process.locations(role)
-        if one.function not in _AS_IT_MADE
+        if one.function not in _ONCE
         and one.file_function != training
         and not (one.file_function == read.file_function and one.line > read.line)
     ]
