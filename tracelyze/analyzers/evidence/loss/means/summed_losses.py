@@ -14,18 +14,18 @@ from tracelyze.diagnosis import Location
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Diff, Finding
+    from tracelyze.diagnosis import Finding
 
 _SUMS: Final = re.compile(r"\.sum\(\)")
 _WEIGHS: Final = re.compile(r"mask|valid|weight", re.IGNORECASE)
 
 
 class Summed(NamedTuple):
-    """The line, and the statement with the sum divided by the number of its terms."""
+    """The line, and the statement with the sum divided by the number of its terms: an example, for reports may divide
+    what it returns."""
 
     place: Location
     code: str
-    diff: Diff | None
 
 
 def at_its_sum(optimization: Optimization, finding: Finding) -> Finding:
@@ -39,10 +39,10 @@ def at_its_sum(optimization: Optimization, finding: Finding) -> Finding:
     return replace(
         finding,
         summary=f"{finding.summary} Line {line} sums the loss over the batch, and nothing divides it by its terms.",
-        fix=f"Divide the sum in line {line} by the number of its terms: the norm shrinks by that number, and max_norm may "
-        "fit as it is. Look at the learning rate then.",
+        fix=f"Divide the sum in line {line} by the number of its terms: the norm shrinks by that number, and max_norm "
+        "may fit as it is. Look at the learning rate then. Where a report divides this loss already, change that too.",
         fix_code=summed.code,
-        diff=summed.diff,
+        diff=None,
         setting=None,
         location=summed.place,
         seen_at=finding.location,
@@ -67,7 +67,7 @@ def of(process: Process, training: Location | None) -> Summed | None:
     if own is None or mask is None:
         return None
     changed = own.parsed.with_parts({mask[0]: f"{own.parsed.text_of(mask[0])} / {mask[1]}.sum()"})
-    return Summed(place, own.dedented(changed), own.changed(changed))
+    return Summed(place, own.dedented(changed))
 
 
 def _divides(text: str) -> bool:
