@@ -60,7 +60,6 @@ CLASSES: Final = (
     "machine.profiler_windows.ProfilerWindows",
     "machine.compilations.Compilations",
     "model.state_loads.StateLoads",
-    "model.undone_loads.UndoneLoads",
     "model.checkpoints.Checkpoints",
     "model.running_state.RunningState",
     "model.followers.copies.Copies",

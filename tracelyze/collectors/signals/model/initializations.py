@@ -16,6 +16,7 @@ from tracelyze.collectors.program.call_sites import is_library, script_frames
 from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.loaded_values import LoadedValues
+from tracelyze.collectors.signals.model.undone_loads import UndoneLoads
 from tracelyze.collectors.signals.signal import Signal, columns_of
 from tracelyze.collectors.tensors.safe_computing import is_plain
 
@@ -48,7 +49,7 @@ class Initializations(Signal):
         "step optimizer weights repeated most parameter site loaded overwritten overwritten_site beside",
     )
     about = "How often weights were filled with random numbers before their first step; what was loaded before that."
-    cost = "5 us per weight that is filled, before it is trained; 20 us per weight that is loaded, twice"
+    cost = "5 us per weight that is filled, before it is trained; 20 us per weight that is loaded, a few times"
     inactive = ("forward", "after_step")
     pausable = ("forward", "after_step")
     needs_every_step = True
@@ -60,6 +61,7 @@ class Initializations(Signal):
         self._fills_left = MAX_FILLS
         self._loads = 0
         self._values = LoadedValues(context, self._refilled, self._filled_along)
+        self._undone = UndoneLoads(context)
         self._torch_folder = os.path.dirname(self.torch.__file__) + os.sep
 
     def filled(self, tensor: Any) -> None:
@@ -137,7 +139,14 @@ class Initializations(Signal):
         if (address := weight.data_ptr()) and self._known(address, weight.numel()) is None:
             self._weights[address] = _Weight(weight, weight.numel())
 
+    def state_loading(self, module: Any, given: Any) -> None:
+        self._undone.begins(module)
+
     def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+        self._undone.ends(module, self.program.sites.here("load_state_dict"))
+        if self._undone.waits:
+            self.activate()
+            self.resume()
         self._loaded(module, set(getattr(result, "missing_keys", None) or ()), "load_state_dict")
 
     def _loaded(self, module: Any, missing: set[str], by: str) -> None:
@@ -157,14 +166,17 @@ class Initializations(Signal):
 
     def forward(self, call: Call, args: Any, kwargs: Any) -> None:
         self._values.compare(call.model.module())
+        self._undone.called(call)
 
     def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
         self._values.release()
-        if not self._values.waits:
+        self._undone.step_ended()
+        if not self._values.waits and not self._undone.waits:
             self.pause()
 
     def finished(self) -> None:
         self._values.release(wait=True)
+        self._undone.release(wait=True)
 
     def first_step(self, tracked: Tracked) -> None:
         self._values.compare(None)

@@ -10,12 +10,9 @@ import json
 import weakref
 from typing import Any
 
-from tracelyze.collectors.internals.private_names import UNSEEN
 from tracelyze.collectors.program.call import GRAD, Call
-from tracelyze.collectors.program.optimizers import Tracked
 from tracelyze.collectors.signals.context import SignalContext
 from tracelyze.collectors.signals.model.loaded_values import FEWEST, HELD, correlations, samples, weights_of
-from tracelyze.collectors.signals.signal import Signal
 from tracelyze.collectors.storage.pending import PendingRows
 from tracelyze.collectors.tensors.readback import Readback
 from tracelyze.collectors.tensors.safe_computing import may_compute, unseen
@@ -42,46 +39,44 @@ class _Load:
         self.before = self.after = self.used = None
 
 
-class UndoneLoads(Signal):
-    name = "undone_loads"
-    needs = UNSEEN
-    columns = ()  # events of kind undone-load
-    about = "Whether the step after a load_state_dict put back the weights that were there before it (events)."
-    cost = "20 us per weight, three times, for the first loads of a process"
-    inactive = ("forward", "after_step")
-    pausable = ("forward", "after_step")
-    needs_every_step = True
+class UndoneLoads:
+    """Compares them as the model trains next, and as it is called after the step that follows. Nothing waits."""
 
     def __init__(self, context: SignalContext) -> None:
-        super().__init__(context)
+        self._context, self._torch = context, context.torch
         self._pending = PendingRows(self._record, "events")
         self._loading: _Load | None = None
         self._loads: list[_Load] = []
         self._left = MAX_LOADS
 
-    def state_loading(self, module: Any, given: Any) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything to compare, or to write."""
+        return bool(self._loads or self._pending.waiting)
+
+    def begins(self, module: Any) -> None:
+        """The module is about to take in weights."""
         self._loading = None
         if self._left:
             self._left -= 1
             names, values = self._samples(module)
             self._loading = _Load(module, names, values) if names else None
 
-    def state_loaded(self, module: Any, given: Any, result: Any) -> None:
+    def ends(self, module: Any, site: int | None) -> None:
+        """It has taken them in, at this line."""
         load, self._loading = self._loading, None
         self._loads = [one for one in self._loads if one.module() not in (None, module)]
         if load is None or load.module() is not module:
             return
         names, load.after = self._samples(module)
         if names == load.names and load.after.device == load.before.device:
-            load.step = self.progress.steps
-            load.row = {"name": type(module).__name__, "site": self.program.sites.here("load_state_dict")}
+            load.step = self._context.progress.steps
+            load.row = {"name": type(module).__name__, "site": site}
             self._loads.append(load)
-            self.activate()
-            self.resume()
 
-    def forward(self, call: Call, args: Any, kwargs: Any) -> None:
+    def called(self, call: Call) -> None:
         """The first call that trains after a load, and the first call of all after the step that follows."""
-        steps, trains = self.progress.steps, call.mode == GRAD and call.in_train and not call.replayed
+        steps, trains = self._context.progress.steps, call.mode == GRAD and call.in_train and not call.replayed
         waiting = [one for one in self._loads if one.step < steps or (trains and one.used is None)]
         model = call.model.module() if waiting else None
         parts = {id(part) for part in model.modules()} if model is not None else set()
@@ -96,41 +91,41 @@ class UndoneLoads(Signal):
                 self._loads.remove(load)
                 self._compare(load, module)
 
-    def after_step(self, tracked: Tracked, row: dict[str, Any]) -> None:
-        self._pending.release()
-        steps = self.progress.steps
+    def step_ended(self) -> None:
+        """Write what has arrived, and give up what nobody calls."""
+        self.release()
+        steps = self._context.progress.steps
         self._loads = [one for one in self._loads if one.module() is not None and steps - one.step <= GIVEN_UP]
-        if not self._loads and not self._pending.waiting:
-            self.pause()
 
-    def finished(self) -> None:
-        self._pending.release(wait=True)
+    def release(self, wait: bool = False) -> None:
+        """Write what has arrived."""
+        self._pending.release(wait)
 
     def _samples(self, module: Any) -> tuple[list[str], Any]:
-        found = list(weights_of(self.torch, module))
-        if not found or not may_compute(self.torch, found[0][1].is_cuda):
+        found = list(weights_of(self._torch, module))
+        if not found or not may_compute(self._torch, found[0][1].is_cuda):
             return [], None
         found = [(name, one) for name, one in found if one.device == found[0][1].device]
-        with unseen(self.torch), self.torch.no_grad():
-            return [name for name, _ in found], samples(self.torch, [one for _, one in found])
+        with unseen(self._torch), self._torch.no_grad():
+            return [name for name, _ in found], samples(self._torch, [one for _, one in found])
 
     def _compare(self, load: _Load, module: Any) -> None:
         names, now = self._samples(module)
         before, after, used = load.before, load.after, load.used
         if names != load.names or used is None or not now.device == used.device == after.device:
             return
-        torch = self.torch
+        torch = self._torch
         with unseen(torch), torch.no_grad():
             both = ((before, after), (used, after), (now, after), (now, before))
             pairs = [correlations(torch, one, other) for one, other in both]
             count = torch.isfinite(now).sum(1).to(pairs[0].dtype)
             facts = torch.stack([count, *pairs])
-        row = load.row | {"step": load.step, "steps": self.progress.steps - load.step}
+        row = load.row | {"step": load.step, "steps": self._context.progress.steps - load.step}
         self._pending.put([row], Readback(torch, facts, _summary))
 
     def _record(self, _table: str, row: dict[str, Any]) -> None:
         if row.get("undone"):
-            self.context.record_event("undone-load", row["name"], json.dumps(row))
+            self._context.record_event("undone-load", row["name"], json.dumps(row))
 
 
 def _summary(row: dict[str, Any], read: list[float]) -> None:
