@@ -236,3 +236,24 @@ def test_the_end_of_the_loss_is_that_of_the_training_where_the_calls_were_its_lo
     part_of_it = [row | {"value": 2.0 - 0.01 * row["step"]} for row in rows]
     _, _, finding = make.check(COPY, make.process(steps, more={"loss_calls": part_of_it}))
     assert "The loss went from 2 to 1.81 at step 20, where it was last looked at." in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("made", "loss", "edited"),
+    [
+        ("criterion = nn.CrossEntropyLoss()", "loss = criterion(scores, y)", "nn.CrossEntropyLoss(ignore_index=0)"),
+        ("self.ce = CrossEntropyLoss(label_smoothing=0.1)", "loss = self.ce(scores, y)", "0.1, ignore_index=0)"),
+        ("other = nn.CrossEntropyLoss()", "loss = criterion(scores, y)", ""),
+        ("criterion = nn.CrossEntropyLoss(", "loss = criterion(scores, y)", ""),  # the rest was not recorded
+    ],
+)
+def test_padding_is_left_out_where_the_loss_is_made(make, made: str, loss: str, edited: str) -> None:
+    """If no other target has its class."""
+    text = f"    {made}\n" + "    x = 1\n" * 3 + f"    {loss}"
+    site = {"site": 3, "role": "loss", "file": "a.py", "line": 60, "function": "main", "source": loss}
+    rows = calls(**PADDED, pad_elsewhere=0.0)
+    process = make.process(more={"loss_calls": rows}, sites=[site | {"excerpt_line": 56, "excerpt": text}])
+    _, _, finding = make.check(PADDING, process)
+    assert finding.location.line == (56 if edited else 60)
+    assert bool(finding.diff) == bool(edited)
+    assert edited in "".join(finding.diff.added if finding.diff else [])

@@ -12,6 +12,7 @@ from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.candidates import copied_labels
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.settings import made_losses
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import percent, plural
@@ -96,12 +97,12 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     known = next(iter(told)) if len(told) == 1 else None
     ignored = UNSET if known is None else int(known)
     fix = f"Give padded positions a target that the loss ignores, {'usually' if known is None else 'here'} {ignored}."
-    made = copied_labels.line(process, line.location)
-    if made is not None:
-        entry = copied_labels.entry(process, made)
-        code = copied_labels.masked(made) or (copied_labels.example(entry, ignored) if entry is not None else "")
+    copied = copied_labels.line(process, line.location)
+    if copied is not None:
+        entry = copied_labels.entry(process, copied)
+        code = copied_labels.masked(copied) or (copied_labels.example(entry, ignored) if entry is not None else "")
         code = code or OF_IDS.format(value=value, ignored=ignored)
-        return Remedy(fix, code, made, copied_labels.edit(entry, ignored) if entry is not None else None)
+        return Remedy(fix, code, copied, copied_labels.edit(entry, ignored) if entry is not None else None)
     others = {row.get("pad_elsewhere") for row in counted}
     if others != {0}:
         more = f" If no real token has class {value}, setting it as ignore_index is enough."
@@ -111,9 +112,14 @@ def _remedy(process: Process, line: Line, counted: list[Row], value: int) -> Rem
     setting = script_lines.only(process, "setting", rf"\bignore_index\s*=\s*(?:{ignored}\b{by_name})")
     own = own_statement.at(process, setting)
     text = own.with_argument(LOSSES, "ignore_index", str(value)) if own is not None else ""
-    if own is None or not text:
+    if own is not None and text:
+        return Remedy(fix + more, own.dedented(text), setting)
+    made = made_losses.over_classes(process, line.location) if ignored == UNSET else None
+    if made is None:
         return Remedy(fix + more, BY_CLASS.format(value=value, ignored=ignored))
-    return Remedy(fix + more, own.dedented(text), setting)
+    place, own = made
+    text = own.with_argument(LOSSES, "ignore_index", str(value))
+    return Remedy(fix + more, own.dedented(text), place, own.changed(text))
 
 
 RULE = Rule(
