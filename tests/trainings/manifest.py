@@ -831,7 +831,7 @@ LOSS_ARGUMENTS: Final = (
     faulty(
         "place_names_padded",
         "padding-in-loss",
-        lines=("criterion = nn.CrossEntropyLoss()",),
+        lines=("loss = criterion(scores.transpose(1, 2), names[:, 1:])",),
         fast=True,
     ),
     pair("hand_written_likelihood", "whole-rows", "padding-in-loss", lines=("loss = surprise.mean()",), fast=True),
