@@ -165,6 +165,8 @@ UNMOVED = "is to update it: see that it runs in each step, for this copy, and th
 _IF = re.compile(r"\s*if (?P<condition>[^:#]*(?:[<>]|[=!]=)[^:#]*):\s*(?:#.*)?$")  # a comparison
 _MIXES = re.compile(r"\.mul_\(.+\)\.add_\(.+\balpha\s*=")
 ANEW = "gives the loop variable a new tensor and leaves the average as it was: write into it"
+ENTRY = "puts a new tensor into the dictionary that state_dict() returned, and leaves the copy as it was: write into it"
+_ENTRY: Final = re.compile(r"^\s*(?P<state>\w+)\[(?P<key>\w+)\]\s*=(?!=).*\b(?P=state)\[(?P=key)\]")
 
 
 def remedy(process: Process, line: Location | None, updated: bool) -> tuple[str, str]:
@@ -173,7 +175,7 @@ def remedy(process: Process, line: Location | None, updated: bool) -> tuple[str,
     made = own.statement if own is not None else None
     if line is not None and own is not None and isinstance(made, ast.Assign) and _is_new(made):
         code = f"{own.text_of(made.targets[0])}.copy_({own.text_of(made.value)})  # under torch.no_grad()"
-        return f"Line {line.line} {ANEW}.", code
+        return f"Line {line.line} {ENTRY if isinstance(made.targets[0], ast.Subscript) else ANEW}.", code
     fix = f"{LOWER if updated else UPDATE}: it averages over about 1 / (1 - decay) steps."
     if line is not None and not updated:
         return f"Line {line.line} {UNMOVED}. {_condition(process, line)}{fix}", ""
@@ -196,7 +198,18 @@ def mixing(process: Process) -> Location | None:
     if known is not None:
         return known
     found = recorded_text.matching(process, _MIXES)
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 else _of_a_dictionary(process)
+
+
+def _of_a_dictionary(process: Process) -> Location | None:
+    """The only line that mixes into an entry of what state_dict() returned, where no recorded line loads that."""
+    found = recorded_text.matching(process, _ENTRY)
+    name = _ENTRY.match(found[0].source) if len(found) == 1 else None
+    if name is None:
+        return None
+    text = "\n".join(recorded_text.everything(process))
+    taken = re.search(rf"\b{name['state']}\s*=\s*[\w.]+\.state_dict\(\)", text)
+    return found[0] if taken and not re.search(rf"\bload_state_dict\(\s*{name['state']}\b", text) else None
 
 
 def written_into(process: Process, line: Location | None) -> Diff | None:
@@ -216,8 +229,10 @@ def written_into(process: Process, line: Location | None) -> Diff | None:
 
 
 def _is_new(made: ast.Assign) -> bool:
-    """Whether a variable is given what is computed of it: by operators, or by a method that leaves it as it is."""
+    """Whether a variable, or an entry of one, is given what is computed of it: by operators, or by a method that leaves
+    it as it is."""
     target, value = made.targets[0], made.value
+    target = target.value if isinstance(target, ast.Subscript) else target
     name, first = target.id if isinstance(target, ast.Name) else "", ""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         first, value = value.func.attr, value.func.value
