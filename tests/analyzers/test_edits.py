@@ -214,6 +214,25 @@ def test_a_scaled_loss_that_is_dropped_goes_into_the_backward(make: Any, above: 
 
 
 @pytest.mark.parametrize(
+    ("above", "expected"),
+    [
+        ("scaled = scaler.scale(loss)", "scaled.backward()"),
+        ("scaled = scaler.scale(loss)  # for float16\n        print(1)", "scaled.backward()"),
+        ("scaled = scaler.scale(other)", "scaler.scale(loss).backward()"),
+        ("scaled = scaler.scale(loss)\n        loss = loss + other", "scaler.scale(loss).backward()"),
+        ("if other:\n            scaled = scaler.scale(loss)", "scaler.scale(loss).backward()"),
+    ],
+)
+def test_a_scaled_loss_that_has_a_name_is_the_one_of_the_backward(make: Any, above: str, expected: str) -> None:
+    backward = f"{above}\n        loss.backward()"
+    source = LOOP.format(backward=backward, middle="pass", step="scaler.step(optimizer)")
+    training = make.process(sites=sites_of(source, backward="loss.backward()", step="scaler.step")).optimizations[0]
+    repaired = statements(applied(source, edits.scale_the_loss(training)))
+    assert expected in repaired
+    assert "loss.backward()" not in repaired
+
+
+@pytest.mark.parametrize(
     ("call", "repaired"),
     [
         ("DataLoader(data, batch_size=8)", "DataLoader(data, batch_size=8, num_workers=4)"),

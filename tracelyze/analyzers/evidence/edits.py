@@ -137,16 +137,37 @@ def step_by_scaler(optimization: Optimization) -> Diff | None:
 
 
 def scale_the_loss(optimization: Optimization) -> Diff | None:
-    """The backward of the scaled loss in place of the plain one, and of a line above it that scales in vain."""
+    """The backward of the scaled loss in place of the plain one: by its name where a line above gives it one, or in
+    place of a line above that scales in vain."""
     step, backward = _only(optimization.process, "step"), _only(optimization.process, "backward")
     there = backward and recorded_text.line_at(optimization.process, backward)
     match, stepped = there and BACKWARD.fullmatch(there[1]), step and SCALER_STEP.fullmatch(step.source)
     if not backward or not there or not match or not stepped or not _same_function(step, backward):
         return None
     scaled = f"{there[0]}{stepped['scaler']}.scale({match['loss']})"
+    name = scaled_above(optimization.process, backward, f"{stepped['scaler']}.scale", match["loss"])
+    if name:
+        return Diff(backward.file, backward.line, ["".join(there)], [f"{there[0]}{name}.backward()"])
     above = recorded_text.around(optimization.process, backward).get(backward.line - 1, "")
     in_vain = [above] if above == scaled else []
     return Diff(backward.file, backward.line - len(in_vain), [*in_vain, "".join(there)], [f"{scaled}.backward()"])
+
+
+def scaled_above(process: Process, backward: Location, scale: str, loss: str) -> str:
+    """The name that a line above this backward, in the same block, gives the scaled loss, as `s = scaler.scale(loss)`;
+    empty where none does, or where the name or the loss may be another's by then."""
+    text = recorded_text.around(process, backward)
+    indent, at = recorded_text.indent_of(text.get(backward.line, "")), backward.line - 1
+    named = re.compile(rf"(?P<name>[A-Za-z_][\w.]*)\s*=\s*{re.escape(scale)}\({re.escape(loss)}\)\s*(?:#.*)?")
+    between: list[str] = []
+    while (line := text.get(at)) is not None and (not line.strip() or recorded_text.indent_of(line) >= indent):
+        found = named.fullmatch(line.strip()) if recorded_text.indent_of(line) == indent else None
+        if found and found["name"] != loss:
+            anew = re.compile(rf"(?<![\w.])(?:{re.escape(found['name'])}|{re.escape(loss)})\s*[-+*/]?=(?!=)")
+            return "" if any(anew.search(one) for one in between) else found["name"]
+        between.append(line)
+        at -= 1
+    return ""
 
 
 def without_softmax(process: Process, loss: Location | None) -> Diff | None:

@@ -94,7 +94,9 @@ def plain(optimization: Optimization) -> Plain | None:
     call = _called(own.parsed)
     if call is None:
         return None
-    text = own.parsed.with_parts({call.func: f"{scalers.pop()}({one.code}).backward"})
+    scale = scalers.pop()
+    scaled = edits.scaled_above(process, one.place, scale, one.code) or f"{scale}({one.code})"
+    text = own.parsed.with_parts({call.func: f"{scaled}.backward"})
     return Plain(one.place, own.dedented(text), own.changed(text))
 
 
