@@ -214,6 +214,7 @@ def crowded(own: float, workers: int = 0, theirs: float = 0.0, work: float = 0.1
         (0.04, 0.06, {}, crowded(0.75), "fired"),  # slow on any machine
         (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.0), "fired"),
         (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.8), "passed"),  # its workers found no processor
+        (0.03, 0.05, {"num_workers": 2}, crowded(0.0, 2, 0.45, work=0.01), "passed"),  # 31 us of work in a sample
         (0.2, 0.25, {"num_workers": 2}, crowded(0.0, 2, 0.8), "fired"),  # and yet each batch takes long
         (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0), "passed"),  # on its way from the worker
         (0.008, 0.01, {"num_workers": 1}, crowded(0.0, 1, 0.0, work=0.8), "fired"),  # 8 ms of work in each batch
@@ -250,6 +251,34 @@ def test_loading_that_is_slow_by_itself_is_told_on_a_crowded_machine_too(make) -
     samples = crowded(0.0, 2, 0.7, work=0.6)
     made = make.check("dataloader-bottleneck", loading(make, 0.2, 0.22, num_workers=2, samples=samples))[2]
     assert made.severity == "warning", "132 ms of work in each worker beside 20 ms of computation"
+
+
+def test_what_a_sample_takes_a_worker_is_told_where_it_is_known(make) -> None:
+    """How long a worker took is known from above only: it waits for a disk, for others, for room in the queue."""
+    line = {
+        "site": 5,
+        "role": "seen",
+        "file": "t.py",
+        "line": 9,
+        "function": "__getitem__",
+        "source": "def load(self):",
+    }
+
+    def told(samples: dict[str, object] | None) -> Any:
+        process = loading(make, 0.2, 0.25, num_workers=2, samples=samples, read_by=5)
+        sites = make.process(sites=[line]).tables["sites"]
+        process = replace(process, tables={**process.tables, "sites": sites})
+        return make.check("dataloader-bottleneck", process)[2]
+
+    known, unknown = told(crowded(0.0, 2, 0.0)), told(None)
+    assert "A sample takes a worker 1.56 ms of its processor. Samples are made by line 9: def load(self)." in (
+        known.summary
+    )
+    assert "A sample takes" not in unknown.summary
+    assert "Samples are made by line 9: def load(self)." in unknown.summary
+    for finding in (known, unknown):
+        assert finding.title == "Training waits for data 80% of the time: 200 ms of 250 ms a step"
+        assert "loading time per sample, at most" in {one.name for one in finding.evidence}
 
 
 def test_a_crowd_of_its_own_workers_is_no_excuse(make) -> None:
@@ -300,7 +329,7 @@ def on_device(make, wait: float, idle: float, seconds: float, **loader):
 def test_dataloader_bottleneck_of_a_device_that_stands_idle(make) -> None:
     _, _, finding = make.check("dataloader-bottleneck", on_device(make, 0.04, 0.035, 0.06))
     assert "device" in finding.title
-    assert finding.evidence[0].name == "share of time the device was idle for data"
+    assert finding.evidence[0].name == "median share of time the device was idle for data"
     assert finding.evidence[0].value == pytest.approx(0.035 / 0.06, rel=0.05)
     assert "num_workers=8" in finding.fix_code
     saving = next(e.value for e in finding.evidence if e.name == "predicted saving per step")

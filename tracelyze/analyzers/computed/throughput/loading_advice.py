@@ -26,13 +26,14 @@ def of(way: str, predicted: Prediction, process: Process, loader: Mapping[str, A
     """The fix, and a sentence on what it brings."""
     guard = "" if forks(process) else f" {GUARD}"
     gain = percent(predicted.share)
+    most = "up to " if loader.get("num_workers") else ""  # what a sample takes a worker is known from above only
     if way == RESTART:
         return RESTART_FIX, "The loader is asked for a new iterator in nearly every step; only its first batch is used."
     if open_files.reads_all(loader):
         return open_files.fix(loader, ""), "For each sample a whole array is read and unpacked."
     if way == CHEAPER:
         return CHEAPER_FIX, (
-            f"If loading a sample cost no more than reading it from memory, a step would be {gain} shorter."
+            f"If loading a sample cost no more than reading it from memory, a step would be {most}{gain} shorter."
         )
     count = predicted.workers
     if draws_itself(process, loader):

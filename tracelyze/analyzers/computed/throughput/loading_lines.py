@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tracelyze.analyzers.computed.throughput import loading_advice, open_files
+from tracelyze.analyzers.computed.throughput.waiting import of_a_sample
 from tracelyze.analyzers.evidence.script_lines import MODULE
 from tracelyze.diagnosis import Location
 from tracelyze.formatting import duration, percent
@@ -61,10 +62,9 @@ def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, m
         change = process.site(waiting.loader.get("opened_at")) or change
     if slow is None or waiting.per_sample is None or way == loading_advice.RESTART:
         return Place(change)
-    # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
-    words = "most of it in {}, above all at line" if timed is not None else "mostly in {}, seen most often at line"
-    how = words.format(slow.function) if line is not None else "made by line"
-    told = f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
+    told = (
+        _of_workers(waiting, slow, timed is not None) if waiting.workers else _of_a_sample(waiting, line, slow, timed)
+    )
     left = (waiting.idle - predicted.saved) / max(waiting.step - predicted.saved, 1e-9)
     if line is None or open_files.reads_all(waiting.loader):
         return Place(change, told=told)
@@ -76,6 +76,27 @@ def place(process: Process, waiting: Waiting, predicted: Prediction, way: str, m
     apart = reader is not None and reader.function not in (line.function, MODULE)
     result = f"what {reader.function} (line {reader.line}) makes" if reader is not None and apart else "the result"
     return Place(line, told=told, first=_CHEAPER.format(left=percent(left), result=result), loader=change)
+
+
+def _of_a_sample(waiting: Waiting, line: Location | None, slow: Location, timed: Location | None) -> str:
+    """How long a sample takes the process itself, and where."""
+    # Python lets others look where a call lets go of its lock, which need not be the line that takes longest.
+    words = "most of it in {}, above all at line" if timed is not None else "mostly in {}, seen most often at line"
+    how = words.format(slow.function) if line is not None else "made by line"
+    return f" A sample takes {duration(waiting.per_sample)}, {how} {slow.line}: {slow.source.rstrip(':')}."
+
+
+def _of_workers(waiting: Waiting, slow: Location, timed: bool) -> str:
+    """What a sample takes a worker of its processor, where that is known: how long it took it is not known, since a
+    worker may have waited, for a disk, for others or for room in the queue of its batches."""
+    used = of_a_sample(waiting)
+    takes = f" A sample takes a worker {duration(used)} of its processor." if used > 0 else ""
+    where = (
+        f"Most of the time of a batch goes into {slow.function}, above all line"
+        if timed
+        else "Samples are made by line"
+    )
+    return f"{takes} {where} {slow.line}: {slow.source.rstrip(':')}."
 
 
 def of_a_batch(process: Process, waiting: Waiting) -> Location | None:

@@ -33,10 +33,10 @@ class Waiting:
     nothing was computed: all of it on the CPU, on a device (`on_device`) only what its queue did not hide. `step` is
     the wall time of a step without evaluation passes; `compute` what remains of it without `idle`. `share` is the
     summed idle time over the summed time, in the median over stretches of the run: a loader that is too slow is so all
-    the time, a few long hiccups are not it. `work` is the time that one process needs to make the step's data,
-    `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an iterator was made anew
-    for nearly every step, although the loader has more to give. `crowded`: the part of the time that other programs
-    held the processors.
+    the time, a few long hiccups are not it. `work` is the time that one process needs to make the step's data, with
+    workers at most; `per_sample` that time for one sample, None where the batch size is unknown. `restarts`: an
+    iterator was made anew for nearly every step, although the loader has more to give. `crowded`: the part of the time
+    that other programs held the processors.
     """
 
     rows: Mask
@@ -57,6 +57,11 @@ class Waiting:
     def workers(self) -> int:
         """Worker processes of the loader."""
         return int(self.loader.get("num_workers") or 0)
+
+    @property
+    def part(self) -> float:
+        """The mean idle time as a part of the mean step: what the two times say that are told beside it."""
+        return self.idle / self.step if self.step > 0 else 0.0
 
     @property
     def made(self) -> float:
@@ -160,15 +165,23 @@ def undisturbed(seen: Waiting) -> Waiting:
 
 def slow(seen: Waiting, limits: Limits) -> bool:
     """Whether a sample is known to take whoever makes it long, without the time that others took."""
-    return _sample(seen) / MICROSECOND >= limits["costly"] * limits["sample"]
+    return of_a_sample(seen) / MICROSECOND >= limits["costly"] * limits["sample"]
 
 
 def is_light(seen: Waiting, lost: float | None, limits: Limits) -> bool:
     """Whether nothing but a light transform is waited for, and the run lost little time so far, in seconds."""
-    return 0 < _sample(seen) / MICROSECOND < limits["light"] and (lost or 0.0) < limits["lost"] and not seen.restarts
+    return (
+        0 < of_a_sample(seen) / MICROSECOND < limits["light"] and (lost or 0.0) < limits["lost"] and not seen.restarts
+    )
 
 
-def _sample(seen: Waiting) -> float:
+def is_of_others(seen: Waiting, limits: Limits) -> bool:
+    """Whether light samples are late because others held the processors: without them the training waits little."""
+    crowd = max(seen.crowded.own, seen.crowded.workers)
+    return crowd >= limits["crowd"] and is_light(seen, None, limits) and share_alone(seen) < limits["share"]
+
+
+def of_a_sample(seen: Waiting) -> float:
     """Seconds that a sample takes whoever makes it, without the time that others took; 0 where that is not known."""
     if not seen.workers:
         return undisturbed(seen).per_sample or 0.0

@@ -35,12 +35,14 @@ def check(process: Process, limits: Limits) -> Outcome:
     own = waiting.undisturbed(seen)
     sample = limits["sample"] * 1e-6  # seconds
     who = "the device was idle for" if seen.on_device else "a step waited"
-    measured = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.share)})"
+    measured = f"{who} {duration(seen.idle)} of {duration(seen.step)} for data ({percent(seen.part)})"
     share = limits["grave" if seen.loader.get("iterable") else "share"]
     if own.share < share or own.idle < limits[_least(seen, limits)]:
         return Passed(measured)
     if not seen.restarts and own.per_sample is not None and own.per_sample < sample:
         return Passed(f"{measured}, but only {duration(own.per_sample)} per sample: handing it over would cost as much")
+    if waiting.is_of_others(seen, limits):
+        return Passed(f"{measured}, while others held the processors: samples are light")
     cores = cpus if isinstance(cpus := process.facts.get("cpus"), int) else None
     workers = waiting.predict(own, cores, limits["handover"], int(limits["workers"]))
     cheaper = waiting.cheaper(own, sample)
@@ -72,7 +74,7 @@ def _finding(
         severity="info" if waiting.is_light(seen, cost.seconds, limits) else contention.severity(
             crowd, gain, predicted.share >= limits["grave"], waiting.slow(seen, limits), idle_alone, limits),
         confidence="possible" if stream else "certain" if not seen.workers and alone else "likely",
-        title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.share)} of the time: "
+        title=f"{'The device' if seen.on_device else 'Training'} waits for data {percent(seen.part)} of the time: "
         f"{duration(seen.idle)} of {duration(seen.step)} a step",
         summary=(
             f"A step takes {duration(seen.step)} on average, and {advice.waits(seen)} for the next batch "
@@ -83,11 +85,12 @@ def _finding(
         fix_code=place.example(advice.code(way, predicted, optimization.process, seen.loader)),
         first_step=begin, last_step=timing.last_step(optimization),
         evidence=[
-            Evidence("share of time the device was idle for data" if seen.on_device else
-                     "share of time spent waiting", seen.share, "share", *limits.against("share")),
+            Evidence("median share of time the device was idle for data" if seen.on_device else
+                     "median share of time spent waiting", seen.share, "share", *limits.against("share")),
             Evidence("mean wait per step", seen.idle * 1e3, "ms", limits[_least(seen, limits)] * 1e3,
                      limits.source(_least(seen, limits))),
-            Evidence("loading time per sample", None if seen.per_sample is None else seen.per_sample * 1e6, "us",
+            Evidence("loading time per sample" + ", at most" * bool(seen.workers),
+                     None if seen.per_sample is None else seen.per_sample * 1e6, "us",
                      *limits.against("sample")),
             Evidence("predicted saving per step" + (" on free processors" if crowd >= limits["others"] else ""),
                      predicted.share, "share", *limits.against("saving")),
