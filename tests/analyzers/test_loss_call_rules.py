@@ -501,6 +501,39 @@ def test_a_model_without_its_squashing_returns_scores(
         assert "The model returns scores then." not in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("shown", "behind", "evaluated", "named"),
+    [
+        ("p = net(x)", "print(p > 0.5)", False, True),
+        ("p = net(x)", "loss = link_loss(p, y).item()", False, False),
+        ("val = criterion(net(x), y)", "print(val)", False, False),
+        ("p = net(x)", "val = measure(p, y)", True, False),  # a call of the same loss, further in
+    ],
+)
+def test_a_validation_whose_result_goes_to_the_loss_reads_no_probabilities(
+    make, shown: str, behind: str, evaluated: bool, named: bool
+) -> None:
+    texts = [
+        (5, "sigmoid", 23, "decode", "return torch.sigmoid(score)", ""),
+        (6, "evaluation", 59, "validate", shown, f"\n        {behind}"),
+        (3, "loss", 47, "main", "loss = bce(net(x), y)", ""),
+    ]
+    lines = [
+        {"site": site, "role": role, "file": "train.py", "line": line, "function": function, "source": source}
+        | {"excerpt": f"        {source}{more}", "excerpt_line": line}
+        for site, role, line, function, source, more in texts
+    ]
+    given: dict[str, Any] = {"lowest": 0.4, "highest": 0.6, **SIGMOIDS}
+    found = calls(made_by="Sigmoid", **given) + calls(2, **given | {"training": False, "made_by": None}) * evaluated
+    evals = make.evals() | {"site": [6] * 4, "model": [0] * 4}
+    process = make.process(sites=lines, evals=evals, more={"loss_calls": found})
+    finding = make.check("double-sigmoid", process)[2]
+    assert finding.fix.startswith(
+        "Remove the first sigmoid, and pass the scores before it (`score` in line 23) to the loss. The model returns"
+    )
+    assert ("line 59" in finding.fix) == named
+
+
 def test_a_relu_at_the_end_of_the_model_is_taken_out(make) -> None:
     """Negative scores are what a sigmoid makes a no of."""
     place = {"file": "train.py", "function": "__init__"}

@@ -66,8 +66,8 @@ def of_sigmoids(process: Process, line: Line, bad: list[Row], limits: Limits, ru
         "contains a sigmoid, and the scores that it is given come" if inside else "is given a sigmoid whose input comes"
     )
     remedy = Remedy(
-        fix="Take one of both out: let the model end in its last linear layer, and pass what that gives to "
-        "binary_cross_entropy_with_logits. Apply the sigmoid only where probabilities are shown or compared.",
+        fix="Take both out: pass the scores before the first one to binary_cross_entropy_with_logits, which contains "
+        "the sigmoid. Apply the sigmoid only where probabilities are shown or compared.",
         code="logits = model(x)  # the model ends without a sigmoid\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         place=own or place,
@@ -112,7 +112,7 @@ def of_bounded(process: Process, line: Line, bad: list[Row], limits: Limits, rul
             f"cannot fall below 0.69 (without weights).{stops}"
         ),
         remedy=Remedy(
-            fix=f"Remove that {kind}, and pass the output of the last linear layer or convolution to the loss.",
+            fix=f"Remove that {kind}, and pass the scores before it to the loss.",
             code=f"logits = model(x)  # the model ends without a {kind}\n"
             "loss = F.binary_cross_entropy_with_logits(logits, target)",
             place=place,
@@ -139,8 +139,8 @@ def of_softmaxes(process: Process, line: Line, bad: list[Row], limits: Limits, r
         classes > 1
     )
     remedy = Remedy(
-        fix="Take the first softmax out: pass the scores of the last linear layer to cross_entropy, which contains the "
-        "softmax. Apply it by hand only where probabilities are shown or compared.",
+        fix="Take the first softmax out: pass the scores before it to cross_entropy, which contains the softmax. "
+        "Apply it by hand only where probabilities are shown or compared.",
         code="logits = model(x)  # the model ends without a softmax\nloss = F.cross_entropy(logits, target)",
         place=softmax_axes.line_in_model(process, "Softmax", line),
     )

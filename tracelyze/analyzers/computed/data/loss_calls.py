@@ -61,6 +61,11 @@ def lines(process: Process, functions: Collection[str]) -> list[Line]:
     return [line for line in _all_lines(process) if line.function in functions]
 
 
+def in_evaluation(process: Process, function: str) -> bool:
+    """Whether a line that does not train calls this function."""
+    return any(not line.training for line in lines(process, (function,)))
+
+
 def only_place(process: Process, functions: Collection[str]) -> Location | None:
     """The only line at which the training calls one of these functions."""
     places = list(dict.fromkeys(line.location for line in lines(process, functions) if line.training))

@@ -67,11 +67,13 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     of_model = None if of_loss or line_edits.of_a_part(line.location) else squashed
     of_model_diff = line_edits.without_activation(process, of_model, made_by if first == "softmax" else "Sigmoid")
     elsewhere = PROBABILITIES.format(first=first)
-    elsewhere = scores_elsewhere.said(process, of_model, first) if of_model_diff else elsewhere
+    validated = loss_calls.in_evaluation(process, line.function)
+    elsewhere = scores_elsewhere.said(process, of_model, first, validated) if of_model_diff else elsewhere
+    name = scores_elsewhere.named(of_model, first) if of_model_diff else ""
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     remedy = Remedy(
-        fix=f"Remove the {'first sigmoid' if first == 'sigmoid' else first}, and pass the output of the last linear "
-        f"layer to the loss. {elsewhere}",
+        fix=f"Remove the {'first sigmoid' if first == 'sigmoid' else first}, and pass the scores before it{name} to "
+        f"the loss. {elsewhere}",
         code=f"logits = model(x)  # the model ends without a {first}\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
         place=squashed,

@@ -59,12 +59,14 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
         or squashed_names.given_scores(process, line.location, "softmax")
     )
     elsewhere = "Apply the softmax only where probabilities are shown or compared."
-    elsewhere = scores_elsewhere.said(process, change, "softmax") if change and diff else elsewhere
+    validated = loss_calls.in_evaluation(process, line.function)
+    elsewhere = scores_elsewhere.said(process, change, "softmax", validated) if change and diff else elsewhere
+    name = scores_elsewhere.named(change, "softmax") if diff else ""
     remedy = Remedy(
         fix=MIXED
         if mixed
         else ("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
-        + f"Pass the scores of the last linear layer to the loss. {elsewhere}",
+        + f"Pass the scores before the softmax{name} to the loss. {elsewhere}",
         code=MIXED_CODE if mixed else _whole_model(line, change is not None and diff is not None),
         place=change,
         diff=diff,
