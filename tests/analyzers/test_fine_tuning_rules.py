@@ -206,6 +206,13 @@ WINDOWS = (
         "    y = torch.stack([ids[i + 1 : i + 1 + size] for i in starts])"
     },
 )
+FROM_ONE = (
+    {**shift(40, "__init__", "self.labels = stream[1 : usable + 1].view(-1, size)"), "excerpt_line": 39}
+    | {
+        "excerpt": "    self.inputs = stream[:usable].view(-1, size)\n"
+        "    self.labels = stream[1 : usable + 1].view(-1, size)"
+    },
+)
 ALONE = ({**WINDOWS[0], "excerpt_line": 46, "excerpt": WINDOWS[0]["excerpt"].split("\n")[1]},)
 MAP = (shift(20, "tokenize", 'row["labels"] = row["input_ids"][1:] + [0]'),)
 FILLED = (
@@ -225,6 +232,7 @@ HELPER = (shift(12, "log_probs", "picked = logp.gather(2, ids[:, 1:, None])"),)
         (BATCH, 36, '            "labels": wanted[:, :-1],'),
         (APART, 37, "    labels = wanted[:, :-1]"),
         (WINDOWS, 46, "    y = torch.stack([ids[i : i + size] for i in starts])"),
+        (FROM_ONE, 40, "    self.labels = stream[:usable].view(-1, size)"),
         (FILLED, 53, "    targets[:] = ids.masked_fill(mask == 0, -100)"),
         (PADDED, 53, None),  # something else is cut as well
         (ALONE, 46, None),  # where the ids begin is not known
@@ -261,11 +269,30 @@ def test_labels_that_are_shifted_twice_without_a_model_that_shifts(make, source:
 def test_the_labels_without_the_shift_have_the_names_of_the_line(make) -> None:
     call = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "main", "source": "trainer.train()"}
     for number, (line, shown) in enumerate(
-        (("labels = torch.cat([ids[1:], ids[:1]])", "labels = ids.clone()"), ("y = row[1:] + [0]", "y = list(row)"))
+        (
+            ("labels = torch.cat([ids[1:], ids[:1]])", "labels = ids.clone()"),
+            ("y = row[1:] + [0]", "y = list(row)"),
+            ("self.labels = stream[1 : n + 1].view(-1, size)", "labels = input_ids.clone()"),
+            ("y = np.stack([tokens[i + 1 : i + 1 + size] for i in at])", "labels = input_ids.copy()"),
+            ("y = row[1:]\n    row = torch.tensor(rows[index])", "y = row.clone()"),
+        )
     ):
-        site = shift(20 + number, "__getitem__", line) | {"site": 10}
+        site = shift(20 + number, "__getitem__", line) | {"site": 10, "source": line.split("\n")[0]}
         process = make.process(sites=[call, site], more={"loss_calls": loss_rows(calls(make, ids_ahead=1.0))})
         assert shown in make.check("labels-shifted-twice", process)[2].fix_code
+
+
+@pytest.mark.parametrize(
+    ("more", "ignored"), [("", False), ("\n    y[:3] = -100", True), ("\n    y = torch.full((3,), -100)", True)]
+)
+@pytest.mark.parametrize("function", ["main", "__getitem__"])
+def test_ignored_labels_are_named_where_the_script_has_some(make, more: str, ignored: bool, function: str) -> None:
+    call = {"site": 1, "role": "loss", "file": "a.py", "line": 41, "function": "main"}
+    call |= {"source": "loss = model(input_ids=x, labels=y).loss"}
+    site = shift(20, function, "y = row[1:] + [0]") | {"site": 10, "excerpt": f"    y = row[1:] + [0]{more}"}
+    process = make.process(sites=[call, site], more={"loss_calls": loss_rows(calls(make, ids_ahead=1.0))})
+    finding = make.check("labels-shifted-twice", process)[2]
+    assert ("-100" in finding.fix) == ("-100" in finding.fix_code) == ignored
 
 
 def test_labels_of_the_next_position(make) -> None:

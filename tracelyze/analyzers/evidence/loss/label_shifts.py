@@ -20,7 +20,10 @@ _CALL: Final = re.compile(r"\binput_ids=(?P<ids>\w+), .*\blabels=(?P<labels>\w+)
 
 
 _IDS: Final = "input_ids"  # as models of transformers call what they are given
-_TENSORS: Final = re.compile(r"\[[^\[\]]*,\s*1\s*:[^\[\]]*\]")  # labels[:, 1:], of a batch
+_TENSORS: Final = re.compile(r"\[[^\[\]]*,\s*1\s*:[^\[\]]*\]|\btorch\.|\.(?:view|clone|unsqueeze|long)\(")
+"""Of a line that cuts a tensor: labels[:, 1:] of a batch, or what only a tensor can do."""
+_ARRAYS: Final = re.compile(r"\bnp\.|\bnumpy\.|\.astype\(")
+_IGNORED: Final = re.compile(r"(?<![\w.)\]])-\s?100\b(?!\.)")  # the target that a loss leaves out
 
 
 def unshifted(process: Process, place: Location | None) -> Diff | None:
@@ -42,6 +45,9 @@ def _same_positions(line: ParsedLine, beside: str) -> str | None:
     windows = [(one, start) for one in parts if (start := _one_later(line, one.slice))]
     if len(windows) == 1:
         return _same_window(line, *windows[0], beside)
+    whole = [(one, end) for one in parts if (end := _to_one_later(line, one.slice))]
+    if len(whole) == 1:
+        return _from_the_first(line, *whole[0], beside)
     shifted = [one for one in parts if _BEHIND_THE_FIRST.fullmatch(line.text_of(one.slice))]
     if len(shifted) != 1:
         return None
@@ -90,6 +96,22 @@ def _same_window(line: ParsedLine, shifted: ast.Subscript, start: str, beside: s
     return line.with_parts({shifted.slice: found.pop()}) if len(found) == 1 else None
 
 
+def _to_one_later(line: ParsedLine, taken: ast.expr) -> str:
+    """`size` of all up to one later, `[1 : size + 1]`; empty for other slices."""
+    upper = taken.upper if isinstance(taken, ast.Slice) else None
+    if not isinstance(taken, ast.Slice) or not isinstance(upper, ast.BinOp) or not isinstance(upper.op, ast.Add):
+        return ""
+    ones = [one for one in (taken.lower, upper.right) if isinstance(one, ast.Constant) and one.value == 1]
+    return line.text_of(upper.left) if len(ones) == 2 and isinstance(upper.left, ast.Name | ast.Attribute) else ""
+
+
+def _from_the_first(line: ParsedLine, shifted: ast.Subscript, end: str, beside: str) -> str | None:
+    """The statement with the beginning of the same thing that a line beside it takes, `[:size]`."""
+    taken = rf"(?<![\w.]){re.escape(line.text_of(shifted.value))}\[(\s*0?\s*:\s*{re.escape(end)}\s*)\]"
+    found = set(re.findall(taken, beside))
+    return line.with_parts({shifted.slice: found.pop()}) if len(found) == 1 else None
+
+
 def _as_ids(line: ParsedLine) -> list[ast.expr | None]:
     """What the statement hands over as input_ids: by the key of a dictionary or the name of an argument."""
     found: list[ast.expr | None] = []
@@ -113,13 +135,31 @@ def _named(change: Location) -> tuple[str, str]:
     return (said.targets[0].id, taken.pop()) if len(taken) == 1 else ("labels", _IDS)
 
 
-def example(call: Location | None, change: Location | None) -> str:
+def ignores(process: Process) -> bool:
+    """Whether the script is seen to set labels to -100."""
+    return any(_IGNORED.search(text) for text in recorded_text.everything(process))
+
+
+def _copy(process: Process, change: Location, ids: str) -> str:
+    """A copy of the ids, as a tensor, an array or a list makes one; what they are is told by the line that cuts them,
+    or by one of its function that makes what it cuts."""
+    line = parsed_line.of(change)
+    cut = [node.value for node in ast.walk(line.tree) if isinstance(node, ast.Subscript)] if line is not None else []
+    names = "|".join(re.escape(line.text_of(one)) for one in cut) if line is not None else ""
+    makes = re.compile(rf"(?<![\w.])(?:{names})\s*=(?!=)") if names else None
+    own = recorded_text.of_function(process, change).values() if makes else ()
+    said = [change.source, *(text for text in own if makes and makes.search(text))]
+    if any(_TENSORS.search(text) for text in said):
+        return f"{ids}.clone()"
+    return f"{ids}.copy()" if any(_ARRAYS.search(text) for text in said) else f"list({ids})"
+
+
+def example(process: Process, call: Location | None, change: Location | None) -> str:
     """The labels as a copy of what the model is given, by the names of the line that calls it."""
+    then = "; then -100 where it stands today" if ignores(process) else ""
     if call is not None and change is not None and call.file_function != change.file_function:
-        tensors = _TENSORS.search(change.source) or "torch." in change.source
         name, ids = _named(change)
-        copied = f"{ids}.clone()" if tensors else f"list({ids})"
-        return f"{name} = {copied}  # in place of the shift in line {change.line}; then -100 where it stands today"
+        return f"{name} = {_copy(process, change, ids)}  # in place of the shift in line {change.line}{then}"
     given = _CALL.search(call.source) if call is not None else None
     ids, labels = (given["ids"], given["labels"]) if given else ('batch["input_ids"]', 'batch["labels"]')
-    return f"# right above the call of the model: no shift; then -100 where it stands today\n{labels} = {ids}.clone()"
+    return f"# right above the call of the model: no shift{then}\n{labels} = {ids}.clone()"

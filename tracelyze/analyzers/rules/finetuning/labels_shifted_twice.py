@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
 _LOSS = re.compile(r"cross_entropy|nll_loss|crit\w*\(|loss\w*\(")
 _HANDS_OVER = re.compile(r"\.train\(|\blabels\s*=|\*\*")
-OF_TRANSFORMERS = (
-    "Pass labels aligned with their input ids, keeping -100 for padding and prompts: transformers models shift them "
-    "internally."
-)
+OF_TRANSFORMERS = "Pass labels aligned with their input ids{}: transformers models shift them internally."
+IGNORED = ", keeping -100 where it stands today"
 ONCE = "Shift the labels once, either in the data or in front of the loss: the target at position t is the id at t + 1."
 ONCE_CODE = "inputs, targets = tokens[:, :-1], tokens[:, 1:]  # here or in the data, and nowhere else"
 TWICE = {
@@ -64,8 +62,8 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     share, library = min(row["ids_ahead"] for row in bad), _of_transformers(process, line)
     change = script_lines.shifting(process) or script_lines.only(process, "labels")
     remedy = Remedy(
-        fix=OF_TRANSFORMERS if library else ONCE,
-        code=label_shifts.example(line.location, change) if library else ONCE_CODE,
+        fix=OF_TRANSFORMERS.format(IGNORED * label_shifts.ignores(process)) if library else ONCE,
+        code=label_shifts.example(process, line.location, change) if library else ONCE_CODE,
         place=change,
         diff=label_shifts.unshifted(process, change),
     )
