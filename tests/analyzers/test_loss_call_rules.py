@@ -555,3 +555,87 @@ def test_a_relu_at_the_end_of_the_model_is_taken_out(make) -> None:
     assert finding.location.line == 9
     assert finding.diff.added[0].endswith("nn.Sequential(nn.Linear(8, 1), nn.Identity())")
     assert "applied twice" not in finding.title + finding.summary
+
+
+@pytest.mark.parametrize(
+    ("branch", "made", "place", "added", "said"),
+    [
+        (
+            [
+                "if head is None:",
+                "    self.act = nn.Identity()",
+                'elif head == "softmax":',
+                "    self.act = nn.Softmax(dim=1)",
+            ],
+            'net = Net(3, head="softmax")',
+            40,
+            "net = Net(3, head=None)",
+            'Line 40 asks for it with "softmax". Ask for None there.',
+        ),
+        (
+            ['if head == "softmax":', "    self.act = nn.Softmax(dim=1)"],
+            'net = Net(3, "softmax")',
+            40,
+            None,
+            "no activation there",
+        ),
+        (
+            ['if head == "softmax":', "    self.act = nn.Softmax(dim=1)"],
+            "net = Net(3, kind)",
+            23,
+            None,
+            "where the model is made",
+        ),
+        (
+            ["if head is None:", "    pass", "else:", "    self.act = nn.Softmax(dim=1)"],
+            "net = Net(3)",
+            23,
+            None,
+            "Leave line 23",
+        ),
+        (
+            ['self.act = nn.Softmax(dim=1) if head == "softmax" else nn.Identity()'],
+            'net = Net(3, "softmax")',
+            40,
+            None,
+            "Line 40",
+        ),
+        (
+            ['self.act = {"softmax": nn.Softmax(1), "": nn.Identity()}[head]'],
+            'net = Net(3, "softmax")',
+            40,
+            None,
+            "Line 40",
+        ),
+        (
+            ["for _ in range(1):", "    self.act = nn.Softmax(dim=1)"],
+            'net = Net(3, "softmax")',
+            23,
+            "self.act = nn.Identity()",
+            "",
+        ),
+    ],
+)
+def test_a_softmax_that_an_argument_asks_for_stays_for_other_callers(
+    make, branch: list[str], made: str, place: int, added: str | None, said: str
+) -> None:
+    """The call asks for none of it; the branch is left as it is, whether or not the call is known."""
+    first = 23 - len(branch) + 1
+    text = "\n".join(["    def __init__(self, classes, head):", *(f"        {one}" for one in branch)])
+    own = {"site": 5, "role": "module", "line": 23, "source": branch[-1].strip(), "function": "__init__"}
+    call = {"site": 6, "role": "module", "line": 40, "source": made, "function": "main"}
+    sites = [
+        own | {"file": "train.py", "excerpt": text, "excerpt_line": first - 1},
+        call | {"file": "train.py", "excerpt": f"    {made}", "excerpt_line": 40},
+    ]
+    layers = [{"step": 1, "order": 0, "module": "act", "kind": "Softmax"}]
+    modules = [
+        {"model": 0, "module": "", "kind": "Net", "made_at": 6},
+        {"model": 0, "module": "act", "kind": "Softmax", "made_at": 5},
+    ]
+    rows = calls(made_by="Softmax", lowest=0.1, highest=0.9)
+    more = {"loss_calls": rows, "activations": layers, "modules": modules}
+    finding = make.check("double-softmax", make.process(sites=sites, more=more))[2]
+    assert finding.location.line == place
+    assert (finding.diff.added[0].strip() if finding.diff else None) == added
+    assert said in finding.fix

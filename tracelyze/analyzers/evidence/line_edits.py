@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_expressions, own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine, is_function_of_torch, is_operand, name_of
+from tracelyze.analyzers.evidence.settings import chosen_by_argument
 from tracelyze.diagnosis import Diff, Location
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ def softmax_dimension(process: Process, place: Location | None, dimension: int) 
 
 def without_activation(process: Process, place: Location | None, name: str) -> Diff | None:
     """The line of the model without its last activation, `Softmax` or `Sigmoid`: an identity in place of the module,
-    what the function was given in place of its call."""
+    what the function was given in place of its call. Not where an argument asks for it (`chosen_by_argument`)."""
 
     def changed(line: ParsedLine) -> str | None:
+        if chosen_by_argument.layer(process, place, name, name.lower()):
+            return None
         module = _only(line.calls(name))
         if module and isinstance(module.func, ast.Attribute) and name_of(module.func.value) == "nn":
             return line.with_parts({module: f"{line.text_of(module.func.value)}.Identity()"})

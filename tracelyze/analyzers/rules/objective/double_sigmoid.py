@@ -10,6 +10,7 @@ from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import line_edits
 from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.settings import chosen_by_argument
 from tracelyze.analyzers.rule import Limits, Outcome, Rule, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -65,18 +66,20 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     squashed = softmax_axes.line_of_sigmoid(process, made_by) if made_by in SQUASHING else None
     of_loss = squashed_names.given_scores(process, line.location, first) if seen else None
     of_model = None if of_loss or line_edits.of_a_part(line.location) else squashed
-    of_model_diff = line_edits.without_activation(process, of_model, made_by if first == "softmax" else "Sigmoid")
+    kind = made_by if first == "softmax" else "Sigmoid"
+    chosen = chosen_by_argument.layer(process, of_model, kind, kind.lower())
+    of_model_diff = chosen.diff if chosen else line_edits.without_activation(process, of_model, kind)
     elsewhere = PROBABILITIES.format(first=first)
     validated = loss_calls.in_evaluation(process, line.function)
     elsewhere = scores_elsewhere.said(process, of_model, first, validated) if of_model_diff else elsewhere
     name = scores_elsewhere.named(of_model, first) if of_model_diff else ""
     comes = f"comes straight out of a {bad[0]['made_by'].lower()}" if seen else "never left the range from 0 to 1"
     remedy = Remedy(
-        fix=f"Remove the {'first sigmoid' if first == 'sigmoid' else first}, and pass the scores before it{name} to "
-        f"the loss. {elsewhere}",
+        fix=(f"{chosen.said} Pass" if chosen else f"Remove the {'first ' * (first == 'sigmoid')}{first}, and pass")
+        + f" the scores before it{name} to the loss. {elsewhere}",
         code=f"logits = model(x)  # the model ends without a {first}\n"
         "loss = F.binary_cross_entropy_with_logits(logits, target)",
-        place=squashed,
+        place=(chosen and chosen.place) or squashed,
         diff=of_loss or of_model_diff,
     )
     fault = LossFault(

@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.evidence import edits, line_edits
 from tracelyze.analyzers.evidence.loss import scores_elsewhere, squashed_names
 from tracelyze.analyzers.evidence.remedy import Remedy
+from tracelyze.analyzers.evidence.settings import chosen_by_argument
 from tracelyze.analyzers.rule import Limits, Outcome, Rule
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import number
@@ -50,8 +51,11 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     mixed, each = squashed_twice.mixed(process, line, bad), " a target" * (bad[0]["reduction"] != "mean")
     change = None if mixed else softmax_axes.line_in_model(process, "Softmax", line)
     of_model = None if line_edits.of_a_part(line.location) else change
+    chosen = chosen_by_argument.layer(process, change, "Softmax", "softmax")
     diff = (
-        line_edits.without_activation(process, of_model, "Softmax")
+        chosen.diff
+        if chosen
+        else line_edits.without_activation(process, of_model, "Softmax")
         if change
         else line_edits.logarithm_of_input(process, line.location, "cross_entropy")
         if mixed
@@ -62,13 +66,12 @@ def _finding(process: Process, line: Line, bad: list[Row], limits: Limits) -> Fi
     validated = loss_calls.in_evaluation(process, line.function)
     elsewhere = scores_elsewhere.said(process, change, "softmax", validated) if change and diff else elsewhere
     name = scores_elsewhere.named(change, "softmax") if diff else ""
+    where = "" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. "
+    where = f"{chosen.said} " if chosen else where
     remedy = Remedy(
-        fix=MIXED
-        if mixed
-        else ("" if diff else "Remove the softmax from the input of the loss, in the model or in front of the loss. ")
-        + f"Pass the scores before the softmax{name} to the loss. {elsewhere}",
+        fix=MIXED if mixed else f"{where}Pass the scores before the softmax{name} to the loss. {elsewhere}",
         code=MIXED_CODE if mixed else _whole_model(line, change is not None and diff is not None),
-        place=change,
+        place=(chosen and chosen.place) or change,
         diff=diff,
     )
     fault = LossFault(
