@@ -306,6 +306,55 @@ def test_workers_are_not_to_stay_where_the_script_changes_the_dataset(make, line
 
 
 @pytest.mark.parametrize(
+    ("head", "line", "stays"),
+    [
+        ("def on_train_epoch_start(self):", "self.trainer.train_dataloader.dataset.epoch = self.current_epoch", False),
+        ("def harder(train_set):", "train_set.level += 1", False),
+        ("def __init__(self):", "self.dataset.transform = flip", True),  # before any loader is made
+        ("def setup(self, stage):", "self.dataset.transform = flip", True),
+    ],
+)
+def test_a_hook_above_the_loader_may_change_the_dataset_between_epochs(make, head: str, line: str, stays: bool) -> None:
+    source = "train_loader = DataLoader(train_set, batch_size=8, num_workers=4)"
+    sites = [
+        {"site": 40, "role": "dataloader", "file": "train.py", "line": 30, "function": "main", "source": source}
+        | {"excerpt": f"def main():\n    {source}", "excerpt_line": 29},
+        {"site": 41, "role": "epochs", "file": "train.py", "line": 12, "function": "Model.hook", "source": line}
+        | {"excerpt": f"    {head}\n        {line}", "excerpt_line": 11},
+    ]
+    process = make.process(epochs(make, 2.5), evals={}, loaders=[workers(4)[0] | {"made_at": 40}], sites=sites)
+    finding = make.check("epoch-boundary-stall", process)[2]
+    assert ("persistent_workers=True" in finding.fix_code, finding.diff is not None) == (stays, stays)
+    assert ("line 12 sets something on the dataset" in finding.fix) is not stays
+
+
+@pytest.mark.parametrize(
+    ("line", "stays"),
+    [
+        ("rng = random.Random(self.seed + self.epoch)", False),
+        ("rng = random.Random(self.seed)", True),
+        ("self.epoch += 1; rng = random.Random(self.epoch)", True),  # each worker counts for itself
+    ],
+)
+def test_a_stream_that_reads_the_number_of_the_epoch(make, line: str, stays: bool) -> None:
+    """The line that sets it need not be among the recorded ones."""
+    source = "train_loader = DataLoader(Shards(names), batch_size=8, num_workers=4)"
+    made = {"site": 40, "role": "dataloader", "file": "train.py", "line": 30, "function": "main", "source": source}
+    head = "    def __iter__(self):"
+    sites = [
+        made | {"excerpt": f"def main():\n    {source}", "excerpt_line": 29},
+        {"site": 41, "role": "dataset", "file": "train.py", "line": 12, "function": "__iter__", "source": head.strip()}
+        | {"excerpt": f"        self.epoch = 0\n{head}\n        {line}", "excerpt_line": 11},
+    ]
+    loader = [workers(4)[0] | {"made_at": 40, "read_by": 41, "iterable": True}]
+    process = make.process(epochs(make, 2.5), evals={}, loaders=loader, sites=sites)
+    finding = make.check("epoch-boundary-stall", process)[2]
+    assert "persistent_workers=True" in finding.fix_code or not stays
+    assert ("line 13 reads self.epoch" in finding.fix) is not stays
+    assert bool(finding.fix_code) is stays
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         (", worker_init_fn=build_bank", " Each new one runs build_bank() first."),

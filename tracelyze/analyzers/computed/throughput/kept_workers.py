@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
 
 _SETS_EPOCH: Final = re.compile(r"(?P<owner>[A-Za-z_][\w.]*)\.set_epoch\s*\(")
+_READS_EPOCH: Final = re.compile(r"\bself\.(?:\w*_)?epoch\b")
+_COUNTS_EPOCH: Final = re.compile(r"\bself\.(?:\w*_)?epoch\s*[-+*/]?=(?!=)")
+_FUNCTION: Final = re.compile(r"\s*(?:async )?def ")
+_PREPARES: Final = re.compile(r"\s*def (?:__init__|__post_init__|setup|prepare\w*|make\w*|build\w*|\w*dataloaders?)\(")
 _SAMPLER: Final = re.compile(r"sampler$", re.IGNORECASE)  # the loader asks it in the program, and no worker has a copy
 _CHANGES: Final = r"{owner}(?:\.\w+)*\.(?:\w+\s*[-+*/]?=(?!=)|set_?\w*\s*\(|update\w*\s*\()"
 PERSISTENT: Final = (
@@ -32,6 +36,11 @@ SHARED: Final = (
     "dataset, and with persistent_workers=True each worker would keep the copy that it was started with. What stands "
     "in shared memory (a tensor after share_memory_()) is seen by all."
 )
+READS: Final = (
+    "Leave the workers as they are, or let the number reach those that stay: line {line} reads {name}, and with "
+    "persistent_workers=True each worker would go on with the one that it was started with, whatever the script sets "
+    "later. What stands in shared memory (a tensor after share_memory_()) is seen by all."
+)
 ENDED: Final = " The workers of the loader end with each epoch, and start anew."
 ONCE: Final = (
     "Make the loader once, before the first epoch, and keep its workers: what they load and prepare as they begin is "
@@ -44,7 +53,7 @@ def edit(process: Process, loader: Mapping[str, Any]) -> Diff | None:
     which often reads the number of the epoch from itself."""
     if not loader.get("num_workers") or loader.get("persistent_workers") or loader.get("iterable"):
         return None
-    if changed_between_epochs(process, loader):
+    if not _may_stay(process, loader):
         return None
     return loader_arguments.with_arguments(process, process.site(loader.get("made_at")), {"persistent_workers": "True"})
 
@@ -56,7 +65,7 @@ def setting(process: Process, loader: Mapping[str, Any]) -> Setting | None:
 
 def staying(process: Process, loader: Mapping[str, Any], workers: int) -> dict[str, str]:
     """Arguments that give a loader so many workers, which stay where that keeps nothing from them."""
-    stay = {} if changed_between_epochs(process, loader) else {"persistent_workers": "True"}
+    stay = {"persistent_workers": "True"} if _may_stay(process, loader) else {}
     return {"num_workers": str(workers), **stay}
 
 
@@ -73,16 +82,19 @@ def made_anew(optimization: Optimization, loader: Mapping[str, Any], most: float
 def advice(process: Process, loader: Mapping[str, Any], renewed: bool) -> tuple[str, str, str]:
     """What to do, an example, and a sentence that says why the first batch is late."""
     changed = changed_between_epochs(process, loader)
-    if changed is not None and loader.get("num_workers") and not loader.get("persistent_workers"):
+    read = _epoch_read(process, loader)
+    end = loader.get("num_workers") and not loader.get("persistent_workers")
+    if (changed is not None or read is not None) and end:
         why = " Each epoch makes a new loader, with new workers." if renewed else ENDED
-        return SHARED.format(line=changed.line), "", why
+        told = SHARED.format(line=changed.line) if changed else READS.format(line=read[0], name=read[1]) if read else ""
+        return told, "", why
     if renewed:
         return (
             ONCE + COPIES,
             loaders_made_once.example(process, loader),
             " Each epoch makes a new loader, with new workers.",
         )
-    if loader.get("num_workers") and not loader.get("persistent_workers"):
+    if end:
         code = loader_arguments.example(process, loader, {"persistent_workers": True})
         return PERSISTENT + COPIES, code, ENDED + _begun_by(process, loader)
     if loader.get("num_workers"):
@@ -102,7 +114,7 @@ def _begun_by(process: Process, loader: Mapping[str, Any]) -> str:
 
 def changed_between_epochs(process: Process, loader: Mapping[str, Any]) -> Location | None:
     """The first of the recorded lines that changes the dataset of this loader (a row of the table loaders) by an
-    attribute or a call, behind the line that makes the loader; that sets its epoch anywhere."""
+    attribute or a call, behind the line that makes the loader or in another function; that sets its epoch anywhere."""
     made_at = process.site(loader.get("made_at"))
     dataset = loader_arguments.dataset_of(made_at)
     owners = [re.escape(dataset), r"[\w.]*\.dataset"] if dataset else [r"[\w.]*\.dataset"]
@@ -111,10 +123,49 @@ def changed_between_epochs(process: Process, loader: Mapping[str, Any]) -> Locat
         told = _SETS_EPOCH.search(place.source)
         if told is not None and not _SAMPLER.search(told["owner"]) and _may_hold(told["owner"], dataset, loader):
             return place
-        behind = made_at is None or place.file != made_at.file or place.line > made_at.line
-        if behind and changes.match(place.source):
+        if changes.match(place.source) and _may_come_later(process, place, made_at, dataset):
             return place
     return None
+
+
+def _may_stay(process: Process, loader: Mapping[str, Any]) -> bool:
+    """Whether nothing tells that workers that stay would miss what the script sets between epochs."""
+    return changed_between_epochs(process, loader) is None and _epoch_read(process, loader) is None
+
+
+def _epoch_read(process: Process, loader: Mapping[str, Any]) -> tuple[int, str] | None:
+    """The line of the dataset's own method that reads the number of the epoch from itself, and what it is called: the
+    script sets it somewhere, which need not be among the recorded lines. None where the method counts it."""
+    reader = process.site(loader.get("read_by"))
+    own = recorded_text.of_function(process, reader) if reader is not None else {}
+    if reader is not None and (head := own.get(reader.line)) and _FUNCTION.match(head):
+        own = {at: line for at, line in own.items() if at > reader.line and _is_below(line, head)}
+    text = {at: line.split("#")[0] for at, line in sorted(own.items())}
+    if any(_COUNTS_EPOCH.search(line) for line in text.values()):
+        return None
+    return next(((at, found[0]) for at, line in text.items() if (found := _READS_EPOCH.search(line))), None)
+
+
+def _is_below(line: str, head: str) -> bool:
+    return not line.strip() or recorded_text.indent_of(line) > recorded_text.indent_of(head)
+
+
+def _may_come_later(process: Process, place: Location, made_at: Location | None, dataset: str | None) -> bool:
+    """Whether the line may run after the one that makes the loader: further down, or in another function above it, as
+    a hook that is called at each epoch, but one that prepares the dataset."""
+    if made_at is None or place.file != made_at.file or place.line > made_at.line:
+        return True
+    if place.line in recorded_text.of_function(process, made_at):
+        return False
+    text = recorded_text.of_file(process, place.file)
+    depth, at = recorded_text.indent_of(text[place.line]), place.line
+    while (above := text.get(at - 1)) is not None:
+        at -= 1
+        if _PREPARES.match(above) or (dataset and re.match(rf"\s*{re.escape(dataset)}\s*=(?!=)", above)):
+            return False
+        if _FUNCTION.match(above) and recorded_text.indent_of(above) < depth:
+            return True
+    return depth > 0
 
 
 def _may_hold(owner: str, dataset: str | None, loader: Mapping[str, Any]) -> bool:

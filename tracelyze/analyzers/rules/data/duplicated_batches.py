@@ -73,8 +73,8 @@ def _finding(process: Process, loader: Row, one: Pass, pairs: int, limits: Limit
         summary=(
             f"{loader['dataset']} is a stream read by {workers} workers, and batches from different workers hold the "
             f"same samples ({pairs} pairs of neighbours compared, all equal). Each worker has a copy of the dataset "
-            f"and reads all of it, so an epoch is {workers} times too long, and the model trains on each batch "
-            f"{times(workers)} in a row." + (ASKED.format(line=asked.line) if asked else "")
+            f"and reads all of it, so an epoch is {times(workers)} as long as it should be, and the model trains on "
+            f"each batch {times(workers)} in a row." + (ASKED.format(line=asked.line) if asked else "")
         ),
         fix=divided.fix if divided is not None else divided_streams.FIX,
         fix_code=f"self.{method}()  # first in __iter__, which runs in each worker"

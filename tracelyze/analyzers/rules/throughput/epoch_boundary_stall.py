@@ -70,10 +70,10 @@ def _finding(
         rule=RULE.id,
         severity="warning" if matters else "info",
         confidence="certain" if loader else "likely",
-        title=f"The first batch of {plural(len(rows), 'epoch')} took {duration(middle + usual)} instead of "
-        f"{duration(usual)}: {duration(float(excess.sum()))}, {percent(whole)} of the time",
-        summary=f"{plural(len(rows), 'epoch')} waited {duration(middle)} longer for the first batch.{why}"
-        + ("" if matters else LITTLE),
+        title=f"{plural(len(rows), 'epoch')} waited {duration(float(excess.sum()))} in all for first batches: "
+        f"{percent(whole)} of the time",
+        summary=f"The first batch of {plural(len(rows), 'epoch')} came late: after {duration(middle + usual)} in the "
+        f"median, where others take {duration(usual)}.{why}" + ("" if matters else LITTLE),
         fix=fix,
         fix_code=code,
         first_step=timing.step_at(optimization, int(rows[0])),
@@ -83,7 +83,7 @@ def _finding(
             Evidence(
                 "lost to first batches, of the time from the second epoch on", lost, "share", *limits.against("lost")
             ),
-            Evidence("wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
+            Evidence("median wait beyond the usual", middle * 1e3, "ms", limits["stall"] * 1e3, limits.source("stall")),
             Evidence("epochs", len(rows), "", *limits.against("boundaries")),
             *[Evidence(name, str(loader[name]), role="setting") for name in SETTINGS if loader.get(name) is not None],
         ],
