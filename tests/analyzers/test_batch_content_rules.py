@@ -454,6 +454,7 @@ def test_workers_that_yield_the_whole_stream(make, workers) -> None:
     rows = epochs([[place // workers for place in range(50)]])
     _, _, finding = judge(make, "duplicated-batches", rows, [STREAM | {"loader": 0, "num_workers": workers}])
     assert f"comes {'twice' if workers == 2 else f'{workers} times'}" in finding.title
+    assert f"{'twice' if workers == 2 else f'{workers} times'} as long as it should be" in finding.summary
     assert "get_worker_info" in finding.fix_code
     early = {"site": 9, "role": "worker-asked", "file": "a.py", "line": 49, "function": "share", "source": "x = f()"}
     loaders = [STREAM | {"loader": 0, "num_workers": workers}]

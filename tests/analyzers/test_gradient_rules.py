@@ -39,7 +39,7 @@ def test_of_several_optimizers_the_own_line_is_named(make) -> None:
     one = make.check("partial-zero-grad", process)[2]
     assert one.location.line == 55
     assert "Adam (optimizer 1)" in one.title
-    assert one.title.startswith("All gradients of ")
+    assert one.title.startswith("The gradients of ")
     assert "while the others" not in one.summary, "this optimizer has no others"
     assert "Another optimizer's gradients are cleared" in one.summary
     assert one.diff is None, "the first loss's backward may fill its gradients as well"
@@ -196,7 +196,9 @@ def test_a_clearing_that_was_copied_is_the_line_to_change(make, lines) -> None:
     line = 40 + len(text) - 1 - text[::-1].index(twice)
     assert (found.location.line, found.diff.line) == (line, line)
     assert (found.diff.removed, found.diff.added) == ([f"        {twice}"], [f"        {twice.replace('_a', '_b')}"])
-    assert f"Line {line} clears what another line there clears already." in found.summary
+    other = next(40 + at for at, one in enumerate(text) if one == twice and 40 + at != line)
+    assert f"Line {line} clears what line {other} clears already." in found.summary
+    assert found.title.startswith("The gradients of ")
     apart = make.process(
         make.steps() | {"optimizer": [1] * COUNT, "grads_carried": [0] + [8] * (COUNT - 1)},
         optimizers=both[1:],
@@ -205,7 +207,7 @@ def test_a_clearing_that_was_copied_is_the_line_to_change(make, lines) -> None:
     apart.training = "training 2 of 2"  # where the losses of the two have no model in common
     alone = make.check("missing-zero-grad", apart)[2]
     assert (alone.location.line, alone.diff.added) == (line, found.diff.added)
-    assert f"Line {line} clears what another line there clears already." in alone.summary
+    assert f"Line {line} clears what line {other} clears already." in alone.summary
 
 
 def test_without_an_optimizer_the_fix_names_none(make) -> None:
@@ -300,6 +302,8 @@ def test_gradients_that_are_cleared_once_per_epoch(make) -> None:
     finding = answer(carried, clear)
     assert finding.title == "Gradients are cleared only every 40 steps: 390 of 400 steps reused old ones"
     assert "all gradients since they were last cleared" in finding.summary
+    assert "backward passes added their gradients to the old ones" in finding.summary
+    assert "each backward pass" in answer([0] + [8] * (COUNT - 1), clear).summary
     assert (finding.location.line, "Line 20 is not reached in each step" in finding.fix) == (20, True)
     looked = [value if index % 3 == 0 else None for index, value in enumerate(carried)]
     assert "cleared only now and then" in answer(looked, clear).title, "every 120 steps, as far as was looked"

@@ -286,6 +286,48 @@ def test_parameters_that_are_put_together_are_kept_together(make: Any, given: st
 
 
 @pytest.mark.parametrize(
+    ("made", "kept"),
+    [
+        ('[p for n, p in net.named_parameters() if not n.startswith("songs")]', "rest"),
+        ("[p for p in net.head.parameters()]", "rest"),
+        ("list(net.head.parameters())", "rest"),
+        ('[{"params": net.parameters()}]', "model.parameters()"),  # groups, whose entries are no tensors
+        ("groups_of(net)", "model.parameters()"),
+        ("[n for n, p in net.named_parameters()]", "model.parameters()"),
+    ],
+)
+def test_an_optimizer_of_named_tensors_keeps_its_other_arguments(make: Any, made: str, kept: str) -> None:
+    text = (
+        f"def main():\n    first = Adam(a, lr=1)\n    rest = {made}\n    second = AdamW(rest, lr=3, weight_decay=0.3)\n"
+    )
+    rows = sites_of(text, optimizer="first =", loss="second =")
+    optimizers = [{"optimizer": 0, "name": "Adam", "made_at": 1}, {"optimizer": 1, "name": "AdamW", "made_at": 2}]
+    steps = make.steps() | {"optimizer": [0, 1] * 200}
+    earlier, later = make.process(steps, sites=rows, optimizers=optimizers).optimizations
+    code, edit = shared_tensors.left_out(later, earlier, 2)
+    assert edit is None
+    assert "in first.param_groups" in code
+    assert f"second = AdamW([p for p in {kept} if id(p) not in held], lr=3, weight_decay=0.3)" in code
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("self.songs.weight = self.scores.weight", " scores.weight is also songs.weight: line 2 ties them."),
+        ("self.scores.weight = self.songs.weight", " scores.weight is also songs.weight: line 2 ties them."),
+        ("if tie:\n        self.songs.weight = self.scores.weight", ""),  # may not have run
+        ("self.songs.weight = self.others.weight", ""),
+        ("self.bias.weight = self.scores.weight", ""),  # both are tensors of their own
+    ],
+)
+def test_a_shared_tensor_with_two_names_is_tied(make: Any, lines: str, told: str) -> None:
+    rows = sites_of(f"def __init__(self):\n    {lines}\n", module=lines.split("\n", maxsplit=1)[0])
+    own = [{"step": 1, "optimizer": 0, "parameter": name} for name in ("scores.weight", "bias.weight")]
+    process = make.process(sites=rows, more={"parameters": own})
+    assert shared_tensors.tied(process.optimizations[0], "scores.weight") == told
+
+
+@pytest.mark.parametrize(
     ("gain", "loss", "example"),
     [
         ("gain = torch.min(r * a, r.clamp(0.8, 1.2) * a)", "loss = gain.mean()", "loss = -gain.mean()"),

@@ -57,17 +57,19 @@ def _direct(optimization: Optimization, limits: Limits) -> Finding | Passed:
     ones = "gradients" if rarely == accumulation.NEVER else "ones"
     stepped = optimization.step_location if name else optimization.backward_location  # several may share a backward
     repeat = own_clears.in_place_of_a_repeat(optimization) if name and rarely == accumulation.NEVER else None
-    said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
+    said = repeat[2] if repeat else ""
     said = f" Nothing in {bare.function}, which steps in line {bare.line}, clears gradients." if bare else said
     edit = edits.cleared_behind(optimization.process, bare) if bare else edits.clear_after_step(optimization)
     edit = None if clearing.in_closure(optimization) else edit
+    every = share == 1 and not sampled
+    added = "each backward pass added its gradients" if every else "backward passes added their gradients"
     return Finding(
         rule=RULE.id,
         severity="critical",
         confidence="certain",
         title=f"Gradients{name} are {rarely}: {count:,} of {of} reused old {ones}",
         summary=(
-            f"From step {begin:,} on, each backward pass added its gradients to the old ones, and "
+            f"From step {begin:,} on, {added} to the old ones, and "
             f"{share_of(share, 'steps' + sampled)} used that sum. Every update follows all gradients since "
             f"{since_when}: do not trust weights trained from step {begin:,} on.{said}"
         ),
@@ -112,7 +114,7 @@ RULE = Rule(
         "the sum of all gradients so far. The loop runs, the loss often even falls, and the result is wrong."
     ),
     check=check,
-    verify="Record the run again: no step reuses gradients, and the gradient norm stays near its first values.",
+    verify="Record the run again: no step reuses gradients.",
     excluded=(
         "Gradient accumulation: it clears once per step; here hardly any step clears.",
         "A second optimizer (a GAN): each tensor is counted for the optimizer that used it.",

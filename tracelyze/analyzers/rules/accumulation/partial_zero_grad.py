@@ -55,9 +55,9 @@ def _finding(optimization: Optimization, part: Mask, share: float, alone: bool, 
     whole, which = tensors == of, f"{tensors} of {of}"
     kept = f"{which} tensors kept their old gradients in {percent(share)} of the steps, while the others were cleared"
     if whole:
-        which, kept = "All", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
+        which, kept = "The", f"{percent(share)} of the steps{name} used gradients that the step before had used already"
     repeat = own_clears.in_place_of_a_repeat(optimization) if alone and whole else None
-    said = f" Line {repeat[0].line} clears what another line there clears already." if repeat else ""
+    said = repeat[2] if repeat else ""
     beside = repeat or (own_clears.beside_another(optimization) if alone and whole else None)
     behind = (edits.clear_after_own_step if whole else edits.clear_all)(optimization)
     before = own_backwards.cleared_before(optimization) if alone and whole and not beside and not behind else None

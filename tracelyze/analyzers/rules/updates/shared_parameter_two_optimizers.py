@@ -111,6 +111,7 @@ def _finding(
         summary=(
             f"{names[0]} and {names[1]} both hold {_named(row)}, and both step after the same backward, in "
             f"{share_of(both[1], 'steps')}. {shared_tensors.effect(one, other)}"
+            + shared_tensors.tied(one, str(row["shared_names"] or ""))
         ),
         fix=remedy.fix,
         fix_code=remedy.code,

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
 
-def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | None:
-    """The line that clears what a line above it clears already, and the edit that clears this optimizer there. None
-    where the script has a line that clears it, or where other lines tell that both are meant."""
+def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff, str] | None:
+    """The line that clears what another line clears already, the edit that clears this optimizer there, and a sentence
+    about both. None where the script has a line that clears it, or where other lines tell that both are meant."""
     process, step = optimization.process, optimization.step_location
     stepped = edits.STEP.fullmatch(step.source) or edits.SCALER_STEP.fullmatch(step.source) if step else None
     if step is None or stepped is None:
@@ -27,16 +27,15 @@ def in_place_of_a_repeat(optimization: Optimization) -> tuple[Location, Diff] | 
         return None
     first, second = pairs[0]
     place = second if second.line < step.line or first.line > step.line else first
-    there, other = (
-        recorded_text.line_at(process, place),
-        recorded_text.line_at(process, first if place is second else second),
-    )
+    twin = first if place is second else second
+    there, other = recorded_text.line_at(process, place), recorded_text.line_at(process, twin)
     if not there or not other or there != other or not edits.CLEAR.fullmatch(there[1]):
         return None
     if not _clears_in_time(optimization, place, step) or not _stand_apart(optimization, first, second):
         return None
     arguments = there[1][there[1].index("(") :]
-    return place, Diff(place.file, place.line, ["".join(there)], [f"{there[0]}{own[:-1]}{arguments}"])
+    edit = Diff(place.file, place.line, ["".join(there)], [f"{there[0]}{own[:-1]}{arguments}"])
+    return place, edit, f" Line {place.line} clears what line {twin.line} clears already."
 
 
 def beside_another(optimization: Optimization) -> tuple[Location, Diff] | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import called
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence import called, recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.diagnosis import Diff
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
 
 
+_TIES: Final = re.compile(r"\s*\w+\.(?P<one>[\w.]+\.weight)\s*=\s*\w+\.(?P<other>[\w.]+\.weight)\s*(?:#.*)?")
 _TO_ONE: Final = "Give each tensor to one optimizer: the shared part to the first, or all to one, in several groups."
 _NOT_FOR_MUON: Final = (
     "Leave the shared tensors out of what Muon is given: it is meant for the matrices of hidden layers. Embeddings, "
@@ -30,9 +32,11 @@ def left_out(later: Optimization, earlier: Optimization, shares: int) -> tuple[s
     call = second.only_call(kind) if second is not None else None
     given = call.args[0] if call is not None and call.args else None
     plain = isinstance(given, ast.Call) and name_of(given.func) == "parameters"
-    if second is None or given is None or not (plain or _joins(given)):
+    if second is None or given is None or isinstance(given, ast.Starred):
         return _example("first", f"second = torch.optim.{kind}({_others('model.parameters()')}, lr=1e-3)"), None
-    changed = second.parsed.with_parts({given: _others(second.parsed.text_of(given))})
+    tensors = plain or _joins(given) or _names_tensors(later, given)
+    held = second.parsed.text_of(given) if tensors else "model.parameters()"
+    changed = second.parsed.with_parts({given: _others(held)})
     made = first.parsed.statement if first is not None else None
     target = made.targets[0] if isinstance(made, ast.Assign) else None
     if first is None or not isinstance(target, ast.Name | ast.Attribute):
@@ -53,7 +57,33 @@ def effect(later: Optimization, earlier: Optimization) -> str:
     """What becomes of tensors that both step."""
     if later.facts.get("name") == earlier.facts.get("name"):
         return "Each gradient is applied twice: the learning rates of both add up."
-    return "Each gradient is applied twice, by two rules with a learning rate of their own."
+    return "Two rules apply each gradient, each with its own learning rate."
+
+
+def tied(optimization: Optimization, names: str) -> str:
+    """A sentence about a shared tensor that has a second name, by the line of the script that gives it one: a filter by
+    names meets but one of both. Empty where no such line is known to have run."""
+    process = optimization.process
+    parameters = {row["parameter"] for row in process.tables["parameters"].records()}
+    for place in recorded_text.matching(process, _TIES):
+        found = _TIES.fullmatch(place.source.split("#")[0].strip())
+        both = (found["one"], found["other"]) if found else ("", "")
+        for name, second in (both, both[::-1]):
+            if name in names.split(", ") and name in parameters and second not in parameters | {name}:
+                if _is_conditional(recorded_text.of_file(process, place.file), place.line):
+                    return ""
+                return f" {name} is also {second}: line {place.line} ties them."
+    return ""
+
+
+def _is_conditional(text: dict[int, str], line: int) -> bool:
+    """Whether the line stands under a condition, or what it stands under was not recorded."""
+    depth, at = recorded_text.indent_of(text[line]), line
+    while (above := text.get(at - 1)) is not None:
+        at -= 1
+        if above.strip() and recorded_text.indent_of(above) < depth:
+            return not above.lstrip().startswith(("def ", "class "))
+    return True
 
 
 def remedy(later: Optimization, earlier: Optimization, shares: int, names: str) -> Remedy:
@@ -91,6 +121,29 @@ def _joins(given: ast.expr) -> bool:
     if isinstance(given, ast.Call):
         return name_of(given.func) in ("list", "chain", "parameters")
     return isinstance(given, ast.List) and bool(given.elts) and all(isinstance(one, ast.Starred) for one in given.elts)
+
+
+def _names_tensors(optimization: Optimization, given: ast.expr) -> bool:
+    """Whether it is a name for tensors, and not for groups of them, by each line of the function that assigns it."""
+    if not isinstance(given, ast.Name) or optimization.made_at is None:
+        return False
+    assigns = re.compile(rf"\s*{re.escape(given.id)}\s*\+?=(?!=)")
+    text = recorded_text.of_function(optimization.process, optimization.made_at)
+    lines = [parsed_line.parse(line.strip()) for line in text.values() if assigns.match(line)]
+    made = [line.statement.value for line in lines if line is not None and isinstance(line.statement, ast.Assign)]
+    return bool(made) and len(made) == len(lines) and all(_joins(one) or _picks(one) for one in made)
+
+
+def _picks(given: ast.expr) -> bool:
+    """Whether it lists some of a model's parameters: `[p for n, p in model.named_parameters() if "head" in n]`."""
+    if not isinstance(given, ast.ListComp) or len(given.generators) != 1 or not isinstance(given.elt, ast.Name):
+        return False
+    source, target = given.generators[0].iter, given.generators[0].target
+    of = name_of(source.func) if isinstance(source, ast.Call) else ""
+    if of == "named_parameters":
+        target = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else target
+    named = isinstance(target, ast.Name) and target.id == given.elt.id
+    return named and of in ("parameters", "named_parameters")
 
 
 def _example(name: str, line: str) -> str:
