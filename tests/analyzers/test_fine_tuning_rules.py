@@ -82,8 +82,9 @@ def test_answers_that_are_cut_off_are_not_dropped(make) -> None:
     assert "cut from the left" in elsewhere.fix_code
     padded = cut_off(make, ["32x16"] * 8, 0.4, "data = Facts(1, max_length=16)")
     differ = cut_off(make, ["32x16", "32x12"] * 4, 0.99, "data = Facts(1, max_length=16)")
-    for finding in (padded, differ):
-        assert "Usually truncation" in finding.summary
+    assert "Usually truncation" in padded.summary
+    assert "truncation" not in differ.summary, "fewer batches have the greatest length than have no target"
+    assert "maximum length" not in differ.fix
     assert all("samples = [s for s" not in one.fix_code for one in (cut, elsewhere, padded, differ)), (
         "two of three batches of 32 without a target are nearly all samples"
     )
@@ -131,6 +132,36 @@ def test_answers_that_are_cut_off_in_batches_without_names(make, shapes, padded:
     ]
     process = make.process(more={"loss_calls": rows, "batches": batches})
     assert said in make.check("labels-all-ignored", process)[2].summary
+
+
+def test_the_line_that_masks_all_of_a_text(make) -> None:
+    """Where no maximum length cuts answers off: what the line masks up to is to be printed."""
+    shapes = ["16x43", "16x43", "16x41", "16x43"]
+    batches = [
+        {"time": 0.1, "step": step, "loader": 0, "epoch": 0, "batch": step, "trained": True, "field": "labels"}
+        | {"shape": shape, "mean": -100.0, "dtype": "int64"}
+        for step, shape in enumerate(shapes)
+    ]
+    made = {"site": 6, "role": "labels", "file": "a.py", "line": 66, "function": "__call__"}
+    made |= {"source": "input_ids, labels, mask = [], [], []", "excerpt_line": 66}
+
+    def found(*lines: str) -> Any:
+        text = "\n".join(f"        {line}" for line in (made["source"], "for row in rows:", *lines))
+        process = calls(make, ignored=1.0, value=0.0)
+        more = {"loss_calls": loss_rows(process), "batches": batches}
+        return make.check("labels-all-ignored", make.process(sites=[made | {"excerpt": text}], more=more))[2]
+
+    listed = found("    labels.append([self.ignore_index] * start + ids[start:] + [self.ignore_index] * pad)")
+    assert listed.location.line == 68
+    assert listed.fix.startswith("Line 68 masks all ids up to start: print it beside the number of ids.")
+    assert listed.fix_code.startswith("print(start, len(ids), ids)")
+    sliced = found("    labels[i, :begin] = -100")
+    assert (sliced.location.line, "masks what stands in front" in sliced.fix) == (68, True)
+    padding = found("    labels.append(row + [-100] * pad)")
+    assert padding.location is None or padding.location.line != 66, "an empty list masks nothing"
+    assert padding.fix.endswith("No sample that was looked at has a target, so dropping such samples is no remedy.")
+    for one in (listed, sliced, padding):
+        assert "truncation" not in one.summary
 
 
 def test_a_few_samples_without_an_answer_are_dropped(make) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
+from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.formatting import percent
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.diagnosis import Location
 
 _FILLED: Final = 0.9
 """Share of the places that a text fills, in the mean: of texts that are only padded to one length more are free."""
@@ -24,6 +26,16 @@ _KEPT_WHOLE: Final = (
     "ids, labels = prompt + answer, [-100] * len(prompt) + answer"
 )
 DROPS: Final = "samples = [s for s in samples if any(label != -100 for label in s['labels'])]"
+_IN_FRONT: Final = re.compile(
+    r"\[\s*(?:-100|[\w.]*ignore_\w+)\s*\]\s*\*\s*(?P<until>[A-Za-z_][\w.]*|len\([\w.]+\))\s*\+\s*"
+    r"(?:(?P<ids>[\w.]+)\[\s*(?P=until)\s*:)?"
+    r"|\[(?:[^\]]*,)?\s*:[^\]:,]+\]\s*=\s*(?:-100|[\w.]*ignore_\w+)\b",
+    re.IGNORECASE,
+)
+_JOINED: Final = (
+    "A tokenizer may join the first or last sign of a marker (a newline) with what stands beside it in a text: look "
+    "for ids that occur in the texts."
+)
 PRINTS: Final = (
     'print(batch["input_ids"][0], batch["labels"][0])  # where does the answer begin, and is it there at all?'
 )
@@ -38,18 +50,57 @@ def remedy(process: Process, share: float, most: float) -> Remedy:
     length = _length(process) or _length_of_tensors(process)
     if length is not None:
         return _cut(process, *length)
+    cut_off = "" if _is_rarely_longest(process, share) else "truncation cuts the answers off behind a masked prompt, "
+    why = f" Usually {cut_off}the answer's marker is never found, or ignore_index is also a class."
+    masks = _masking(process)
+    if share == 1 and not cut_off and masks is not None:
+        return _unfound(process, masks, why)
+    raises = " Cut prompts from the left or raise the maximum length." if cut_off else ""
+    fix = f"Print a batch's labels next to its input ids.{raises} Check the template that the collator looks for."
+    if share ** (1 / max(1.0, _rows(process))) < most:  # a batch has no target where none of its samples has one
+        return Remedy(f"{fix} Drop samples without an answer.", DROPS, masks, why=why)
+    left = "No sample that was looked at has a target" if share == 1 else "Most samples have no target"
+    return Remedy(f"{fix} {left}, so dropping such samples is no remedy.", PRINTS, masks, why=why)
+
+
+def _rows(process: Process) -> float:
     sizes = process.longest.steps["batch_size"] if process.optimizations else np.zeros(0)
-    rows = float(np.nanmedian(sizes)) if np.isfinite(sizes).any() else 1.0
-    without = share ** (1 / max(1.0, rows))  # a batch has no target where none of its samples has one
-    why = (
-        " Usually truncation cuts the answers off behind a masked prompt, the answer's marker is never found, or "
-        "ignore_index is also a class."
+    return float(np.nanmedian(sizes)) if np.isfinite(sizes).any() else 1.0
+
+
+def _is_rarely_longest(process: Process, share: float) -> bool:
+    """Whether more batches have no target than have the greatest length: these were cut at no maximum."""
+    rows = [row for row in process.tables["batches"].records() if row["trained"] and row["shape"]]
+    shapes = [sizes for row in rows if row["field"] == "labels" and len(sizes := _sizes(row["shape"])) == 2]
+    lengths = [sizes[1] for sizes in shapes]
+    return len(lengths) >= _BATCHES and lengths.count(max(lengths)) < share * len(lengths)
+
+
+def _masking(process: Process) -> Location | None:
+    """The only line that masks what stands in front of an answer."""
+    return script_lines.only_of(recorded_text.matching(process, _IN_FRONT))
+
+
+def _unfound(process: Process, masks: Location, why: str) -> Remedy:
+    """What to do where a line masks all of each text."""
+    own = own_statement.at(process, masks)
+    known = _IN_FRONT.search(own.text if own is not None else masks.source)
+    until, ids = (known["until"], known["ids"]) if known is not None else (None, None)
+    if not until or not ids:
+        return Remedy(
+            f"Line {masks.line} masks what stands in front of the answer: print where it takes the answer to begin. "
+            f"{_JOINED}",
+            PRINTS,
+            masks,
+            why=why,
+        )
+    return Remedy(
+        f"Line {masks.line} masks all ids up to {until}: print it beside the number of ids. Where both are alike, what "
+        f"computes it finds no answer. {_JOINED}",
+        f"print({until}, len({ids}), {ids})  # above line {masks.line}: is all of a text in front of its answer?",
+        masks,
+        why=why,
     )
-    fix = "Print a batch's labels next to its input ids. Cut prompts from the left or raise the maximum length"
-    template = "check the template that the collator looks for."
-    if without < most:
-        return Remedy(f"{fix}, drop samples without an answer, and {template}", DROPS, why=why)
-    return Remedy(f"{fix}, and {template} Most samples have no target: to drop them is no way.", PRINTS, why=why)
 
 
 def _cut(process: Process, length: int, filled: str) -> Remedy:
