@@ -206,6 +206,29 @@ def test_scaled_values_that_nothing_reads(make: Any) -> None:
     assert unread.remedy(make.process(sites=sites[:2])) is None, "the values as they were go unused as well"
 
 
+def scaled_in_vain(make: Any, *lines: str) -> Any:
+    text = "\n".join(f"    {one}" for one in lines)
+    last = {"site": 30, "role": "dataloader", "file": "t.py", "line": 60 + len(lines), "function": "main"}
+    return unread.remedy(make.process(sites=[last | {"source": lines[-1], "excerpt": text, "excerpt_line": 61}]))
+
+
+def test_scaled_values_that_are_dropped(make: Any) -> None:
+    fits, loads = "scaler.fit_transform(x_train)", "train = DataLoader(TensorDataset(x_train))"
+    found = scaled_in_vain(make, "scaler = StandardScaler()", fits, "scaler.transform(x_valid)", loads)
+    assert number(found.place) == 62
+    assert found.fix.startswith("Assign the result in line 62: a scaler returns the scaled values, and x_train stays")
+    assert found.fix.endswith("The same goes for line 63.")
+    assert found.code == f"x_train = {fits}\nx_valid = scaler.transform(x_valid)"
+    for others in (
+        ("x_train = scaler.transform(x_train)",),
+        ("scaler = StandardScaler(copy=False)",),
+        ("z = scaler.transform(", "    x_train)"),
+    ):
+        assert scaled_in_vain(make, fits, *others, loads) is None, "it is kept, or written in place"
+    assert scaled_in_vain(make, "scaler.fit(x_train)", loads) is None
+    assert scaled_in_vain(make, "scaler.transform(load(path))", loads) is None
+
+
 @pytest.mark.parametrize(
     ("samples", "forwards", "single"),
     [(385, 4, True), (770, 8, True), (384, 3, False), (386, 4, False), (771, 8, False), (0, 0, False)],

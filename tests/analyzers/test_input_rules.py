@@ -145,3 +145,9 @@ def test_the_line_that_draws_batches_where_no_loader_does(make) -> None:
     finding = make.check("input-normalization", process)[2]
     assert finding.location.line == 27
     assert "Input 0 of the model" in finding.summary
+
+
+def test_a_table_is_called_the_inputs_and_not_a_column(make: Any) -> None:
+    finding = judge(make, batches(RAW | {"min": -900.0}, LABEL), forward(*MLP))[2]
+    assert finding.title == "Inputs are not normalised: mean 120, deviation 64 over all columns"
+    assert finding.summary.startswith("The inputs (field 0 of the batches), all columns together, ran from -900 to 255")

@@ -37,6 +37,13 @@ class Field(NamedTuple):
     scale: float
     shape: str = ""
 
+    def called(self, by_loader: bool) -> str:
+        """The field at the beginning of a sentence: its number alone would read as that of a column."""
+        if not by_loader:
+            return f"Input {self.name} of the model"
+        inside = f"ield {self.name} of the batches"
+        return f"The inputs (f{inside})" if self.name.isdecimal() else f"F{inside}"
+
     @property
     def holds_bytes(self) -> bool:
         """Whether these are pixels from 0 to 255: no picture but a dark one stays below 200."""

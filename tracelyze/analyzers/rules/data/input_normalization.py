@@ -65,9 +65,10 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
     begin = timing.step_at(optimization, 0)
     process = optimization.process
     seen = process.location("loader") or batch_lines.entering(process) or optimization.backward_location
-    given = f"Field {field.name} of the batches" if optimization.loader else f"Input {field.name} of the model"
     bytes_ = field.holds_bytes
-    what = "pixels from 0 to 255" if bytes_ else f"field {field.name}"
+    columns = not bytes_ and field.shape.count("x") == 1
+    given = field.called(by_loader=bool(optimization.loader)) + ", all columns together," * columns
+    what = "pixels from 0 to 255 with " if bytes_ else ""
     code = (
         "x = (x.float() / 255 - 0.5) / 0.25"
         if bytes_
@@ -90,7 +91,8 @@ def _finding(optimization: Optimization, field: inputs.Field, met: inputs.Met, l
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Inputs are not normalised: {what} with mean {number(field.mean)}, deviation {number(field.std)}",
+        title=f"Inputs are not normalised: {what}mean {number(field.mean)}, deviation {number(field.std)}"
+        + " over all columns" * columns,
         summary=(
             f"{given} ran from {number(field.low)} to {number(field.high)} in {plural(field.batches, 'batch')}, "
             f"{pixels.said(field.shifted_bytes) if field.shifted_bytes else 'not normalised'}: {met.name} output "

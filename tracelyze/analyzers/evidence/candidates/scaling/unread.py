@@ -1,4 +1,5 @@
-"""Values that a line scales into a name which no line computes with: the model is given what they were before."""
+"""Values that a line scales into a name which no line computes with, or drops: the model is given what they were
+before."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence import script_lines
+from tracelyze.analyzers.evidence import recorded_text, script_lines
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.remedy import Remedy
 from tracelyze.formatting import listed
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _SCALES: Final = ("transform", "fit_transform", "normalize", "standardize")
+_RETURNS: Final = ("transform", "fit_transform")
+_CALLED: Final = re.compile(r"\.(?:fit_)?transform\s*\(")
+_IN_PLACE: Final = re.compile(r"\bcopy\s*=\s*False\b")  # such a scaler may write into what it is given
 
 
 def remedy(process: Process) -> Remedy | None:
-    """The first line that takes what was scaled as it was before, with the scaled values in it; None where several
-    functions hold such lines."""
+    """The first line that takes what was scaled as it was before, with the scaled values in it; else the first one that
+    scales values and drops them. None where several functions hold such lines."""
+    return _of_names(process) or _of_dropped(process)
+
+
+def _of_names(process: Process) -> Remedy | None:
     scaled = {one.line: one for one in process.locations("unread")}
     taken = [one for _, one in sorted({one.line: one for one in process.locations("raw")}.items())]
     place = script_lines.only_of(taken)
@@ -39,6 +47,35 @@ def remedy(process: Process) -> Remedy | None:
         + (f" The same goes for line{'s' * (len(others) > 1)} {listed(others, most=4)}." if others else "")
     )
     return Remedy(fix, "\n".join(text for text in lines if text), place)
+
+
+def _of_dropped(process: Process) -> Remedy | None:
+    """The first statement that is a call of transform() alone: a scaler returns the scaled values and leaves what it is
+    given as it is."""
+    texts = [one for one in recorded_text.matching(process, _CALLED) if not one.source.startswith("#")]
+    calls = {one.line: (one, found) for one in texts if (found := _bare(own_statement.at(process, one)))}
+    places = [one for _, (one, _) in sorted(calls.items())]
+    if not places or len({one.file_function for one in texts}) > 1 or len(places) < len(texts):
+        return None  # another line may keep what the scaler returns
+    if any(_IN_PLACE.search(one) for one in recorded_text.everything(process)):
+        return None
+    given = list(dict.fromkeys(of for _, (_, of) in sorted(calls.items())))
+    others = [str(one.line) for one in places[1:]]
+    fix = (
+        f"Assign the result in line {places[0].line}: a scaler returns the scaled values, and {given[0]} stays as it "
+        f"was." + (f" The same goes for line{'s' * (len(others) > 1)} {listed(others, most=4)}." if others else "")
+    )
+    return Remedy(fix, "\n".join(f"{of} = {one.source}" for _, (one, of) in sorted(calls.items())), places[0])
+
+
+def _bare(own: OwnStatement | None) -> str:
+    """What such a call is given, where the statement is no more than that call on one line, and it can be assigned."""
+    made = own.parsed.statement if own is not None else None
+    call = made.value if isinstance(made, ast.Expr) else None
+    if own is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or "\n" in own.text:
+        return ""
+    first = call.args[0] if call.args and call.func.attr in _RETURNS else None
+    return own.parsed.text_of(first) if isinstance(first, ast.Name | ast.Attribute | ast.Subscript) else ""
 
 
 def _is_read(name: str, source: str) -> bool:
