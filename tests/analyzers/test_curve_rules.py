@@ -306,11 +306,37 @@ def test_single_batches_that_also_came_in_the_first_epoch(make, factor: float, s
     assert make.check("loss-spikes", batches(make, losses))[0] == status
 
 
+def test_bad_batches_among_the_first_losses_are_counted(make) -> None:
+    """Where they tower above what came before as the later ones do; the loss at the beginning is none."""
+    losses = corrupt(25, 1.0)
+    losses[55::25] = 600.0
+    finding = make.check("loss-spikes", batches(make, losses))[2]
+    assert finding.title.startswith("22 single batches have a loss about ")
+    assert finding.summary.startswith("At steps 56, 81, ")
+    losses = corrupt(25, 3.0)
+    losses[:3] = (900.0, 950.0, 300.0)
+    found = make.check("loss-spikes", batches(make, losses))[2]
+    assert found is None or found.first_step > 3
+
+
+def test_the_example_names_the_loss_where_it_is_known(make) -> None:
+    site = {"site": 69, "role": "backward", "file": "t.py", "function": "main", "line": 9}
+    losses = corrupt(25, 3.0)
+    columns = {**make.steps(len(losses)), "loss": losses.tolist(), "batch_size": [32] * len(losses)}
+    own = [{"optimizer": 0, "name": "Adam", "backward_site": 69}]
+    for source, said in (("error.backward()", "loss=error"), ("accelerator.backward(error)", "below the line that")):
+        process = make.process(steps=columns, sites=[site | {"source": source}], optimizers=own)
+        code = make.check("loss-spikes", process)[2].fix_code
+        assert "import tracelyze\n" in code
+        assert said in code
+        assert ("below line 9" in code) == (said == "loss=error")
+
+
 def test_two_batches_that_tower_above_all_others_in_a_log_without_norms(make) -> None:
     losses = corrupt(90, 60.0, 200)  # two of them
     logged = make.process({**make.steps(200), "loss": losses.tolist(), "batch_size": [None] * 200, "grad_norm": []})
     _, _, finding = make.check("loss-spikes", logged)
-    assert finding.title.startswith("2 single batches have a loss 114 times that")
+    assert finding.title.startswith("2 single batches have a loss about 114 times that")
     assert "98 and 188" in finding.summary
     assert make.check("loss-spikes", batches(make, losses))[0] == "passed", "gradient-spikes speaks of them"
     claims = losses * np.exp(np.random.default_rng(1).normal(0, 1.3, 200))  # amounts that are large by themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ CHECK = (
     "Check the samples of these steps: their labels, their range, the file they come from. Log the sample ids of each "
     "batch to know which they are."
 )
+_LOSS = re.compile(r"^(?:[\w.]+\()?(?P<name>[A-Za-z_]\w*)\)?\.backward\(\s*\)")
 _FIRST = 0.1  # share of the run in which a training settles
 
 
@@ -62,8 +64,9 @@ def of_losses(losses: Floats, limits: Limits) -> BadBatches | None:
     for begin in (first, len(losses) // 2):
         found = _apart(over[begin:], begin, limits, limits["single"], limits["apart"])
         if found is not None and float(np.median(losses[found.rows])) > highest_at_first:
-            return found
-    return _apart(over[first:], first, limits, limits["height"], limits["gap"])
+            return _with_earlier(found, losses, over, first, limits["single"]) if begin == first else found
+    found = _apart(over[first:], first, limits, limits["height"], limits["gap"])
+    return _with_earlier(found, losses, over, first, limits["height"]) if found is not None else None
 
 
 def often(optimization: Optimization, rows: NDArray[np.intp], losses: Floats, limits: Limits) -> BadBatches | None:
@@ -80,6 +83,7 @@ def often(optimization: Optimization, rows: NDArray[np.intp], losses: Floats, li
     found = _apart(over[first:], first, limits, limits["height"], limits["gap"], most=limits["often"])
     if found is None:
         return None
+    found = _with_earlier(found, losses, over, first, limits["height"])
     steps = [int(step) for step in timing.numbers(optimization)[rows[found.rows]]]
     return found if odd_values.told(optimization, steps, float(losses[found.rows].min())) else None
 
@@ -120,6 +124,20 @@ def _apart(
     return BadBatches(np.flatnonzero(high) + begin, float(np.exp(np.median(over[high]))))
 
 
+def _with_earlier(found: BadBatches, losses: Floats, over: Floats, first: int, least: float) -> BadBatches:
+    """Those of the first losses as well that are as high, and `least` times the losses around them and all that came
+    before: a loss that falls from where it began is not."""
+    lowest, usual = float(losses[found.rows].min()), float(losses[0])
+    earlier = []
+    for row in range(1, first):
+        if losses[row] >= max(lowest, least * usual) and over[row] >= np.log(least):
+            earlier.append(row)
+        else:
+            usual = max(usual, float(losses[row]))
+    rows = np.concatenate([np.array(earlier, dtype=np.intp), found.rows])
+    return BadBatches(rows, float(np.exp(np.median(over[rows]))))
+
+
 def finding(
     optimization: Optimization, rows: NDArray[np.intp], found: BadBatches, rule: str, limits: Limits
 ) -> Finding:
@@ -134,7 +152,7 @@ def finding(
         rule=rule,
         severity="warning",
         confidence="likely",
-        title=f"{len(steps)} single batches have a loss {number(found.height)} times that of their neighbours",
+        title=f"{len(steps)} single batches have a loss about {number(found.height)} times that of their neighbours",
         summary=(
             f"At steps {listed(steps, most=8)} ({percent(share)} of all) the loss of one batch was about "
             f"{number(found.height)} times that of its neighbours, and back to normal {back}. "
@@ -142,7 +160,7 @@ def finding(
             "the wrong way."
         ),
         fix=(CODES if values else "") + CHECK,
-        fix_code="tracelyze.log(loss=loss, batch=sample_ids)  # names the samples of each step in the next recording",
+        fix_code=_logged(optimization),
         first_step=steps[0],
         last_step=steps[-1],
         evidence=[
@@ -154,6 +172,15 @@ def finding(
         charts=pictures.loss(optimization, [Mark(float(step), "bad batch") for step in steps[:8]]),
         false_alarm="A rare kind of batch that is hard and meant to be there.",
     )
+
+
+def _logged(optimization: Optimization) -> str:
+    """A call that names the samples of each step in the next recording, where the loss is known."""
+    line = optimization.backward_location
+    called = _LOSS.search(line.source) if line is not None else None
+    below = f"below line {line.line}" if line is not None and called else "below the line that computes the loss"
+    name = called["name"] if called else "loss"
+    return f"import tracelyze\n# {below}, with the ids of its samples:\ntracelyze.log(loss={name}, batch=sample_ids)"
 
 
 def _taken(optimization: Optimization) -> Location | None:
