@@ -115,6 +115,29 @@ def test_a_generator_that_workers_copy_is_replaced_at_the_loader(make) -> None:
 
 
 @pytest.mark.parametrize(
+    ("makes", "seeded"),
+    [
+        ("self.rng = np.random.default_rng(seed)", "info.dataset.rng = np.random.default_rng(info.seed)"),
+        ("self.rng = np.random.RandomState(7)", "info.dataset.rng = np.random.RandomState(info.seed % 2**32)"),
+        ("self.rng = Random(seed)", "info.dataset.rng = Random(info.seed)"),
+        ("self.rng = self.of(Random(seed))", None),  # what else it takes is not known there
+        ("self.other = Random(seed)", None),
+    ],
+)
+def test_workers_make_their_generator_as_the_script_does(make, makes: str, seeded: str | None) -> None:
+    place = {"site": 9, "file": "photos.py"}
+    sites = [
+        *SITES,
+        place | {"role": "draws", "line": 30, "function": "__getitem__", "source": "angle = self.rng.uniform(-9, 9)"},
+        place | {"site": 10, "role": "seed", "line": 12, "function": "__init__", "source": makes},
+    ]
+    rows = passes([["a", "a"], ["b", "b"]], moved="own")
+    code = judge(make, "duplicate-augmentation", rows, sites=sites)[2].fix_code
+    assert (f"    {seeded}  # as line 12 makes it" in code) == bool(seeded)
+    assert ("of its kind" in code) != bool(seeded), "the kinds are listed where it is not known"
+
+
+@pytest.mark.parametrize(
     ("makes", "remade"),
     [
         ("self.rng = np.random.default_rng(seed)", "np.random.default_rng(seed)"),

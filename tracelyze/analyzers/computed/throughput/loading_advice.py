@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracelyze.analyzers.computed.data import draws
 from tracelyze.analyzers.computed.throughput import kept_workers, open_files
 from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.editing.feeding import generator_seeds
 from tracelyze.diagnosis import Diff, Setting
 from tracelyze.formatting import duration, percent
 
@@ -96,7 +97,7 @@ def code(way: str, predicted: Prediction, process: Process, loader: Mapping[str,
     given: dict[str, object] = {**kept_workers.staying(process, loader, predicted.workers)}
     if draws_itself(process, loader):
         made = loader_arguments.example(process, loader, {**given, "worker_init_fn": "worker_init_fn"})
-        return loader_arguments.SEED_OF_EACH_WORKER + made
+        return generator_seeds.in_each_worker(process, ["own"]) + made
     return loader_arguments.example(process, loader, given)
 
 

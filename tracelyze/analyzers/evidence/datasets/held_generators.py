@@ -44,19 +44,35 @@ def made(process: Process) -> Location | None:
 def in_each_worker(process: Process, place: Location) -> str:
     """A property in place of the line, which makes the generator anew where torch's seed is another; empty where the
     line is not known as a whole."""
-    own = own_statement.at(process, place)
-    call = own.only_call(*_SEEDS) if own is not None else None
-    name = _attribute(place)
-    if own is None or call is None or not name or len(call.args) != 1 or call.keywords or "\n" in own.text:
-        return ""
-    seed = "seed % 2**32" if any(one in place.source for one in _SHORT) else "seed"
-    value = own.parsed.with_parts({call.args[0]: seed}).partition("=")[2].strip()
-    return (
+    name, value = _attribute(place), _seeded_by(process, place, "seed")
+    return value and (
         f"@property\ndef {name}(self):  # in the class; line {place.line} goes\n    seed = torch.initial_seed()\n"
         '    if getattr(self, "_seed", None) != seed:\n'
         f"        self._seed, self._{name} = seed, {value}\n"
         f"    return self._{name}"
     )
+
+
+def seeded_by_worker(process: Process) -> str:
+    """A line of a worker_init_fn that makes the generator of the worker's copy of the dataset, as the script makes its
+    own; empty where it is not known how."""
+    place = made(process)
+    value = _seeded_by(process, place, "info.seed") if place is not None else ""
+    if place is None or not value or "self." in value:
+        return ""
+    return f"info.dataset.{_attribute(place)} = {value}  # as line {place.line} makes it"
+
+
+def _seeded_by(process: Process, place: Location, seed: str) -> str:
+    """What the line gives its attribute, made from another seed; empty where the line is not known as a whole."""
+    own = own_statement.at(process, place)
+    call = own.only_call(*_SEEDS) if own is not None else None
+    if own is None or call is None or not _attribute(place) or "\n" in own.text:
+        return ""
+    if len(call.args) != 1 or call.keywords:
+        return ""
+    short = any(one in place.source for one in _SHORT)
+    return own.parsed.with_parts({call.args[0]: f"{seed} % 2**32" if short else seed}).partition("=")[2].strip()
 
 
 def _attribute(place: Location) -> str:

@@ -28,14 +28,6 @@ _EXCLUDED: Final = {
 }  # fmt: skip
 """Arguments beside which torch takes no other value of this one: it raises a ValueError."""
 _SAMPLERS: Final = ("sampler", "batch_sampler")
-SEED_OF_EACH_WORKER: Final = (
-    "def worker_init_fn(worker_id):\n"
-    "    info = torch.utils.data.get_worker_info()\n"
-    "    # rng: the generator that the dataset holds; of its kind, so that it has the same methods:\n"
-    "    # np.random.RandomState(info.seed % 2**32), random.Random(info.seed), a torch.Generator, or\n"
-    "    info.dataset.rng = np.random.default_rng(info.seed)\n\n"
-)
-"""Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
 _REPLACES: Final = {"batch_sampler": ("batch_size", "shuffle", "sampler", "drop_last"), "sampler": ("shuffle",)}
 _DRAWN_BY_TORCH: Final = ("RandomSampler", "SequentialSampler", "_InfiniteConstantSampler", "", None)
 IN_RANKS: Final = (

@@ -71,7 +71,7 @@ def _finding(process: Process, longest: list[Part], repeated: list[str], limits:
             fix += " Make the dataset, and the generator that it holds, once as well."
         code = generator_seeds.once(["torch"] if workers else repeated)  # torch's gives workers their seeds
         if workers and (seeds is not None or again is None):
-            code = generator_seeds.in_each_worker(repeated)
+            code = generator_seeds.in_each_worker(process, repeated)
             code += loader_arguments.example(process, loader, {"worker_init_fn": "worker_init_fn"})
     drawn, made = batch_lines.draws(process, repeated), process.loader_location(loader)
     line = again if not workers else drawn if repeated == ["own"] else seeds or again

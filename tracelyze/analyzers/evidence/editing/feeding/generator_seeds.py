@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tracelyze.analyzers.evidence.editing import loader_arguments
+from tracelyze.analyzers.evidence.datasets import held_generators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tracelyze.analyzers.recorded.run import Process
 
 _ONCE: Final = {"numpy": "np.random.seed(0)", "python": "random.seed(0)", "torch": "torch.manual_seed(0)"}
 _IN_WORKER: Final = {
@@ -15,6 +17,12 @@ _IN_WORKER: Final = {
     "python": "random.seed(info.seed)",
     "torch": "torch.manual_seed(info.seed)",
 }
+_OF_ANY_KIND: Final = (
+    "    # rng: the generator that the dataset holds; of its kind, so that it has the same methods:\n"
+    "    # np.random.RandomState(info.seed % 2**32), random.Random(info.seed), a torch.Generator, or\n"
+    "    info.dataset.rng = np.random.default_rng(info.seed)\n"
+)
+"""Torch seeds random, numpy.random and its own generator in each worker; what a dataset holds is copied as it is."""
 _HEAD: Final = "def worker_init_fn(worker_id):\n    info = torch.utils.data.get_worker_info()\n"
 
 
@@ -24,10 +32,11 @@ def once(generators: Iterable[str]) -> str:
     return "\n".join(["# once, above the loop over epochs, and nowhere below it:", *lines]) if lines else ""
 
 
-def in_each_worker(generators: Iterable[str]) -> str:
+def in_each_worker(process: Process, generators: Iterable[str]) -> str:
     """A worker_init_fn that seeds these with what differs by worker and epoch."""
     names = list(generators)
     lines = [f"    {_IN_WORKER[one]}  # info.seed differs by worker and epoch\n" for one in names if one in _IN_WORKER]
     if "own" in names:
-        return loader_arguments.SEED_OF_EACH_WORKER.replace(_HEAD, _HEAD + "".join(lines))
+        held = held_generators.seeded_by_worker(process)
+        lines.append(f"    {held}\n" if held else _OF_ANY_KIND)
     return f"{_HEAD}{''.join(lines)}\n"
