@@ -272,6 +272,25 @@ def test_labels_of_batches_are_shown_as_a_range_only_where_they_differ() -> None
     assert label_order.shown(rows) == "0, 1 to 2"
 
 
+def test_labels_of_sorted_batches_are_shown_in_the_order_of_a_pass(make) -> None:
+    """Batches of several passes were looked at: by their steps, the labels would seem to come back."""
+    loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2, "sampler": "SequentialSampler"}
+
+    def said(**columns: Any) -> str:
+        labels = [(row["step"] % 120) // 20 for row in calls(24)]
+        rows = [
+            row | {"loader": 0, "target_lowest": label, "target_highest": label}
+            for row, label in zip(calls(24), labels, strict=True)
+        ]
+        process = make.process(make.steps() | columns, loaders=[loader], more={"loss_calls": rows})
+        return str(make.check("no-shuffle", process)[2].summary)
+
+    twice = said(loader=[0] * 400, loader_first=[index % 120 == 0 for index in range(400)])
+    assert "most batches hold one of them (labels of some batches, in the order of a pass: 0, 1, 3, 4)" in twice
+    unknown = said(loader=[0] * 400, loader_first=[False] * 400)
+    assert "(labels of some batches, by step: 0, 3, 0, 3)" in unknown
+
+
 def test_sorted_labels_without_shuffling(make) -> None:
     loader = {"loader": 0, "iterable": False, "dataset": "Leaves", "site": 2}
 

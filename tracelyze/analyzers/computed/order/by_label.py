@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from tracelyze.analyzers.computed.data import label_order, validation
 from tracelyze.analyzers.computed.order import reading_order
@@ -18,17 +20,22 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+_ONE: Final = "most batches hold one of them"
+
 
 def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: float, limits: Limits) -> Finding:
     """The finding about batches with these labels, which cover a `spread` of their range each. `loader`: its row, empty
     where no loader made them."""
     least, source = limits.against("batches")
+    first = rows[0]
+    by, rows = _in_order(process, loader, rows)
     shown = label_order.shown(rows[:: len(rows) // 4])
     read = f"The loader reads {loader['dataset']}" if loader else "The data are read, by no loader,"
-    held = f"covers {percent(spread)} of their range" if spread else "holds one of them"
+    # `spread` is a median, and a batch may lie on the border of two labels.
+    held = f"half of the batches cover at most {percent(spread)} of their range" if spread else _ONE
     training = validation.training_loaders(process).tolist()
     fix, code, diff, place, setting = loader_arguments.shuffling(process, loader, training)
-    place = place or script_lines.batches(process) or process.site(rows[0].get("site"))
+    place = place or script_lines.batches(process) or process.site(first.get("site"))
     unused = drawn_orders.thrown_away(process)
     if unused is not None:
         place, diff = unused
@@ -39,7 +46,7 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         confidence="certain" if loader and reading_order.keeps_it(loader) else "likely",
         title="Training data are sorted by label and never shuffled",
         summary=(
-            f"{read} in the order of the labels: a batch {held} (labels of some batches: {shown}). Each batch pulls "
+            f"{read} in the order of the labels: {held} (labels of some batches, {by}: {shown}). Each batch pulls "
             "the network towards the labels that it holds, and the last batches of an epoch win."
         ),
         fix=fix,
@@ -48,16 +55,29 @@ def finding(process: Process, rule: str, loader: Row, rows: list[Row], spread: f
         else code
         if loader
         else own_expressions.in_a_new_order(place),
-        first_step=int(rows[0]["step"] or 0) + 1,
+        first_step=int(first["step"] or 0) + 1,
         evidence=[
             Evidence("sampler", loader.get("sampler") or "none", role="setting"),
             Evidence("range of labels within a batch", spread, "share", *limits.against("width"), role="most"),
             Evidence("batches looked at", len(rows), "batches", least, source, role="basis"),
         ],
         location=place,
-        seen_at=process.site(loader["site"] if loader else rows[0].get("site")),
+        seen_at=process.site(loader["site"] if loader else first.get("site")),
         charts=pictures.loss(process.longest) if process.optimizations else [],
         false_alarm="An order that is the point of the training, such as a curriculum from class to class.",
         diff=diff,
         setting=setting if unused is None else None,
     )
+
+
+def _in_order(process: Process, loader: Row, rows: list[Row]) -> tuple[str, list[Row]]:
+    """The batches by their places in a pass, where each pass has the same order; else by their steps. In words, too."""
+    at = np.array([row["step"] or 0 for row in rows])
+    if not loader or not process.optimizations or not reading_order.keeps_it(loader):
+        return "by step", [rows[one] for one in np.argsort(at, kind="stable")]
+    steps = process.longest.steps
+    begins = np.flatnonzero((steps["loader"] == loader["loader"]) & (steps["loader_first"] == 1))
+    if not len(begins) or at.min() < begins[0]:
+        return "by step", [rows[one] for one in np.argsort(at, kind="stable")]
+    places = at - begins[np.searchsorted(begins, at, side="right") - 1]
+    return "in the order of a pass", [rows[one] for one in np.argsort(places, kind="stable")]
