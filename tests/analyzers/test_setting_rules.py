@@ -613,6 +613,60 @@ def test_state_that_is_carried_with_its_graph(make, call: str, around: str, name
 
 
 @pytest.mark.parametrize(
+    ("lines", "said", "advice"),
+    [
+        (
+            ["curve.append(loss)"],
+            "`curve.append(loss)` keeps a tensor",
+            "detach what line 4 keeps: `curve.append(loss.de",
+        ),
+        (["curve.append(loss)", "seen.append(loss)"], "Each of the lines 4 and 5", "detach what the loop keeps"),
+        (["curve.append(loss.item())"], "something from every step is kept", "detach what the loop keeps"),
+    ],
+)
+def test_what_keeps_the_graphs_that_a_backward_retains(make, lines: list[str], said: str, advice: str) -> None:
+    """No state is carried that the text shows: nothing is said of one, and the backward is edited."""
+    loop = ["for step in steps:", "    loss = criterion(model(x), y)", "    loss.backward(retain_graph=True)"]
+    text = "\n".join([*loop, *(f"    {line}" for line in lines)])
+    place = {"file": "a.py", "function": "<module>", "excerpt_line": 1, "excerpt": text}
+    sites = [{"site": 2, "role": "backward", "line": 3, "source": "loss.backward(retain_graph=True)", **place}]
+    for number, line in enumerate(lines, 4):
+        sites += [place | {"site": number, "role": "keeps", "line": number, "source": line}] * ("item" not in line)
+    steps = make.steps() | {"live_graphs": list(range(COUNT)), "graph_retained": [True] * COUNT}
+    finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
+    assert said in finding.summary
+    assert advice in finding.fix
+    assert finding.diff.added == ["    loss.backward()"]
+    assert finding.fix_code == "loss.backward()"
+    assert "hidden" not in finding.fix_code + finding.fix
+    assert "real cause" not in finding.summary
+    several = steps | {"backwards": [2] * COUNT}
+    finding = make.check("retain-graph", make.process(several, sites=sites))[2]
+    assert finding.diff is None, "the first backward of a step may need the graph"
+
+
+def test_a_line_of_another_file_keeps_the_graphs_that_a_backward_retains(make) -> None:
+    sites = [
+        {
+            "site": 1,
+            "role": "keeps",
+            "file": "meters.py",
+            "line": 5,
+            "function": "add",
+            "source": "self.all.append(one)",
+        },
+        {"site": 2, "role": "backward", "file": "a.py", "line": 3, "source": "loss.backward(retain_graph=True)"},
+    ]
+    sites[0] |= {"excerpt_line": 4, "excerpt": "def add(self, one):\n    self.all.append(one)"}
+    steps = make.steps() | {"live_graphs": list(range(COUNT)), "graph_retained": [True] * COUNT}
+    finding = make.check("retain-graph", make.process(steps, sites=sites))[2]
+    assert "`self.all.append(one)` keeps a tensor beyond its step" in finding.summary
+    assert (
+        'line 5 of meters.py keeps: `self.all.append(one.detach() if hasattr(one, "detach") else one)`.' in finding.fix
+    )
+
+
+@pytest.mark.parametrize(
     ("call", "kind", "detached"),
     [
         ("logits, state = net(x, state)", "LSTM", "state = tuple(part.detach() for part in state)"),

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelyze.analyzers.computed.optimization import leaks
-from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edits, pictures, timing
+from tracelyze.analyzers.evidence import line_edits, pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import one_backward
+from tracelyze.analyzers.evidence.editing.storing import retained_graphs
 from tracelyze.analyzers.rule import Limits, OneOutcome, Passed, Rule, Skipped, Threshold, each_optimization
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import share_of
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
-
-FIX_CODE = "hidden = hidden.detach()  # what is carried over from the step before, if anything\nloss.backward()"
-LAST = "loss.backward()  # the last one of the step; those before it may need retain_graph=True"
 
 
 @each_optimization
@@ -45,17 +43,7 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
 
 def _piles_up(optimization: Optimization, share: float, first: int, most: int, limits: Limits) -> Finding:
     """Each step's graph stays, with those of all steps before: up to `most` of them at once."""
-    state = "" if kept_tensors.lines(optimization) else carried_states.carried(optimization.process)
-    backward = optimization.backward_location
-    begin = timing.step_at(optimization, first)
-    why = (
-        f"`{state}` carries its graph from step to step, so each backward runs through all earlier steps: "
-        "retain_graph=True only silences the error that reports it."
-        if state
-        else "something from every step is kept, for example a loss in a list. retain_graph=True is often added to "
-        'silence "backward through the graph a second time", whose real cause is a state carried from step to step '
-        "without detach()."
-    )
+    remedy, begin = retained_graphs.remedy(optimization), timing.step_at(optimization, first)
     return Finding(
         rule=RULE.id,
         severity="warning",
@@ -63,14 +51,10 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
         title=f"retain_graph=True keeps every step's graph: up to {most:,} graphs are alive at once",
         summary=(
             f"In {share_of(share, 'steps')} the last backward ran with retain_graph=True, so its activations stay in "
-            f"memory. Up to {most:,} graphs are alive at once: {why}"
+            f"memory. Up to {most:,} graphs are alive at once: {remedy.why}"
         ),
-        fix=f"Drop retain_graph=True from the backward, and detach `{state}` after it: otherwise the next step's "
-        "backward fails."
-        if state
-        else "Drop retain_graph=True from the last backward of the step, and detach what carries over to the next "
-        "step.",
-        fix_code=_detached(optimization, state),
+        fix=remedy.fix,
+        fix_code=remedy.code,
         first_step=begin,
         last_step=timing.last_step(optimization),
         first_second=timing.second_at(optimization, first),
@@ -78,22 +62,14 @@ def _piles_up(optimization: Optimization, share: float, first: int, most: int, l
             Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),
             Evidence("most graphs alive at once", most, "graphs", *limits.against("graphs")),
         ],
-        location=backward,
+        location=optimization.backward_location,
         charts=pictures.over_steps(
             optimization, "Autograd graphs alive", "graphs", {"graphs": "live_graphs"}, [Mark(float(begin), "kept")]
         )
         + pictures.memory(optimization),
         false_alarm="A graph that is used again after the step, for a measurement.",
+        diff=remedy.diff,
     )
-
-
-def _detached(optimization: Optimization, state: str) -> str:
-    """The script's own backward, and behind it the state without its graph, or before it whatever may be carried."""
-    edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
-    backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
-    if not state:
-        return FIX_CODE.replace("loss.backward()", backward)
-    return f"{backward}\n{carried_states.detached(optimization.process, state)}"
 
 
 def _for_nothing(optimization: Optimization, share: float, begin: int, limits: Limits) -> Finding:
@@ -113,7 +89,7 @@ def _for_nothing(optimization: Optimization, share: float, begin: int, limits: L
             "are unaffected."
         ),
         fix=one_backward.FIX if added else "Drop retain_graph=True from the last backward of the step.",
-        fix_code=added or (LAST if shared else "loss.backward()" * (edit is not None)),
+        fix_code=added or (retained_graphs.LAST if shared else "loss.backward()" * (edit is not None)),
         first_step=begin,
         evidence=[
             Evidence("steps whose last backward keeps its graph", share, "share", *limits.against("share")),

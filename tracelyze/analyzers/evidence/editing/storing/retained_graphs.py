@@ -1,0 +1,65 @@
+"""What to change where backwards with retain_graph=True pile up graphs: the backward, and what keeps their tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tracelyze.analyzers.evidence import carried_states, kept_tensors, line_edits
+from tracelyze.analyzers.evidence.editing.remade import one_backward
+from tracelyze.analyzers.evidence.editing.storing import handed_over
+from tracelyze.analyzers.evidence.remedy import Remedy
+
+if TYPE_CHECKING:
+    from tracelyze.analyzers.evidence.kept_tensors import Kept
+    from tracelyze.analyzers.recorded.run import Optimization
+
+LAST: Final = "loss.backward()  # the last one of the step; those before it may need retain_graph=True"
+_UNKNOWN: Final = "something from every step is kept, for example a loss in a list."
+_DETACH: Final = (
+    "Drop retain_graph=True from the last backward of the step, and detach what the loop keeps, or carries over to the "
+    "next step."
+)
+
+
+def remedy(optimization: Optimization) -> Remedy:
+    """By the lines that keep a tensor; else by the state that calls of the model take and return; else in general."""
+    stored = kept_tensors.lines(optimization)
+    state = "" if stored else carried_states.carried(optimization.process)
+    if state:
+        return _of_a_state(optimization, state)
+    backward, shared = optimization.backward_location, one_backward.may_be_shared(optimization)
+    edit = None if shared else line_edits.without_retained_graph(optimization.process, backward)
+    why = f"{kept_tensors.culprits(stored)} beyond its step." if stored else _UNKNOWN
+    fix = _DETACH
+    if len(stored) == 1:
+        handed = handed_over.to(optimization, stored[0].location)
+        why, fix = why + (handed.told if handed else ""), _of_a_line(optimization, stored[0])
+        fix += handed.instead if handed else ""
+    code = "\n".join(line.strip() for line in edit.added) if edit else LAST
+    return Remedy(fix, code, diff=edit, why=why)
+
+
+def _of_a_line(optimization: Optimization, kept: Kept) -> str:
+    """What to do, with the line that keeps a tensor as it stores it without its graph, where that is known."""
+    line, backward = kept.location, optimization.backward_location
+    elsewhere = backward is None or backward.file != line.file
+    added = [text.strip() for text in kept.diff.added] if kept.diff else []
+    freed = added or kept_tensors.guarded(optimization, [kept]).split("\n")
+    instead = f": `{freed[0]}`" if len(freed) == 1 and freed[0] else ""
+    place = f"line {line.line}{f' of {line.file}' * elsewhere}"
+    return f"Drop retain_graph=True from the last backward of the step, and detach what {place} keeps{instead}."
+
+
+def _of_a_state(optimization: Optimization, state: str) -> Remedy:
+    """The script's own backward, and behind it the state without its graph."""
+    edit = line_edits.without_retained_graph(optimization.process, optimization.backward_location)
+    backward = "\n".join(line.strip() for line in edit.added) if edit else "loss.backward()"
+    why = (
+        f"`{state}` carries its graph from step to step, so each backward runs through all earlier steps: "
+        "retain_graph=True only silences the error that reports it."
+    )
+    fix = (
+        f"Drop retain_graph=True from the backward, and detach `{state}` after it: otherwise the next step's backward "
+        "fails."
+    )
+    return Remedy(fix, f"{backward}\n{carried_states.detached(optimization.process, state)}", why=why)
