@@ -69,6 +69,7 @@ def test_durations(seconds: float | None, written: str) -> None:
     [
         (0.38, "38%"), (0.0061, "0.6%"), (0.073, "7.3%"), (0.0001, "under 0.1%"), (1.0, "100%"), (0, "0%"),
         (0.997, "99.7%"), (0.9999, "over 99.9%"), (-0.12, "-12%"), (12.3, "1,230%"), (None, "not known"),
+        (-0.0003, "under 0.1%"), (-0.9999, "-99.9%"),
     ],
 )  # fmt: skip
 def test_shares(share: float | None, written: str) -> None:

@@ -47,11 +47,14 @@ def number(value: float | int | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 in percent: `86%`, `7.3%`. Only nothing is `0%` and only everything `100%`."""
+    """A share of 1 in percent: `86%`, `7.3%`. Only nothing is `0%` and only everything `100%`.
+
+    One too small to have a direction is `under 0.1%`, whatever its sign."""
     if share is None or not math.isfinite(share):
         return UNKNOWN
     if share < 0:
-        return f"-{percent(-share)}"
+        said = percent(-share)
+        return said if said.startswith("under") else f"-{said.removeprefix('over ')}"
     value = share * 100
     if 0 < value < 0.1:
         return "under 0.1%"

@@ -47,6 +47,7 @@ def test_updates_that_lead_nowhere(make) -> None:
     status, _, finding = ratio(make, flat(make), looks(1e-6))
     assert (status, finding.severity, finding.confidence) == ("fired", "warning", "likely")
     assert "too small" in finding.title
+    assert "a typical weight tensor by at most" in finding.title, "a median over the tensors bounds no other one"
     assert "1e-06" in finding.summary
 
 
@@ -110,8 +111,32 @@ def test_a_rate_that_falls_is_raised_from_where_it_begins(make, name: str, rate:
     process = make.process(falling, optimizers=optimizers, more={"parameters": looks(1e-5)})
     _, _, finding = make.check("update-ratio", process)
     assert f"at a median learning rate of {rate / 2:.2g}" in finding.summary
-    assert ('group["lr"] *= 10' if rate == 0.01 else 'group["lr"] *= 1e+02') in finding.fix_code
+    factor = 10 if rate == 0.01 else 100
+    raised = 'group["lr"] *= 10' if factor == 10 else 'group["lr"] *= 1e+02'
+    assert (raised in finding.fix_code, finding.fix_code == "") == (not said, said)
     assert ("rates that are usual for Adam" in finding.summary, "AdamW" in finding.fix) == (said, said)
+    assert (finding.setting.instead == "") == said, "how far to raise it is not known"
+    assert ("100-fold, and from there tenfold" in finding.fix) == (factor == 100 and not said)
+
+
+def test_sgd_at_a_rate_of_adam_is_given_no_number(make) -> None:
+    """Its rate is to be found by trying: the size of its updates does not tell it."""
+    line = "opt = SGD(net.parameters(), lr=2e-05)"
+    site = {"site": 60, "role": "optimizer", "file": "t.py", "line": 8, "function": "fit", "source": line}
+    site |= {"excerpt_line": 8, "excerpt": line}
+
+    def found(name: str) -> Any:
+        made = [{"optimizer": 0, "name": name, "made_at": 60, "options": json.dumps({"lr": 2e-5})}]
+        steps = flat(make, lr=[2e-5] * COUNT)
+        return make.check(
+            "update-ratio", make.process(steps, optimizers=made, sites=[site], more={"parameters": looks(3e-6)})
+        )[2]
+
+    assert (found("SGD").diff, found("SGD").fix_code, found("SGD").location.line) == (None, "", 8)
+    assert "tenfold each time" in found("SGD").fix
+    site["source"] = site["excerpt"] = line.replace("SGD", "Adam")
+    assert found("Adam").diff.added == ["opt = Adam(net.parameters(), lr=0.0067)"]
+    assert "330-fold, and from there tenfold each time" in found("Adam").fix
 
 
 def test_a_trained_model_that_is_adjusted(make) -> None:
@@ -154,6 +179,11 @@ def test_a_clip_is_raised_and_no_rate(make, update: float, norm: float, limit: s
     assert finding.fix_code.endswith(f"max_norm={limit}")
     assert "lr=" not in finding.fix_code
     assert "leave the learning rate" in finding.fix
+    given = finding.fix_code.rpartition("=")[2].strip(")")
+    assert f"Raise max_norm to {given}" in finding.fix, "the words and the code name one number"
+    assert ("further, up to the usual gradient norm" in finding.fix) == (float(given) < norm)
+    assert "most of the usual gradient" not in finding.verify, "what the clip leaves then may be little all the same"
+    assert "a typical weight tensor by at most" in finding.summary
 
 
 @pytest.mark.parametrize(

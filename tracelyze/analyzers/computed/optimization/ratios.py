@@ -103,7 +103,9 @@ def growth(optimization: Optimization, until: float) -> float:
 
 
 def travelled(optimization: Optimization, seen: Ratios) -> float:
-    """How far all steps together may lead, if each went in the same direction: in norms of the weights."""
+    """How far all steps together may lead, if each went in the same direction: in norms of the weights.
+
+    That of a typical tensor, as each step's is the median over the tensors: others may get several times as far."""
     steps = timing.numbers(optimization)[~timing.skipped(optimization)]
     return float(np.interp(steps, seen.step, seen.update).sum())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,10 +16,14 @@ from tracelyze.formatting import number
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.diagnosis import Diff, Location, Setting
 
-_RAISE: Final = "Raise the learning rate, tenfold each time, until the loss falls from the first steps on."
-_OR_ADAM: Final = " Or train with AdamW: its steps do not shrink with the gradients."
+_TENFOLD: Final = 10  # the least raise that shows (clip_values.usual_rate)
+_RAISE: Final = "Raise the learning rate{by} tenfold each time, until the loss falls from the first steps on."
+_OR_ADAM: Final = (
+    " Or train with AdamW, whose steps do not shrink with the gradients, at a usual rate of its own: about 1e-3, or "
+    "1e-5 to 5e-5 for a pretrained transformer."
+)
 _AS_FOR_ADAM: Final = (
     " SGD multiplies the gradient by the rate, and rates that are usual for Adam are often far too low for it."
 )
@@ -39,16 +44,31 @@ def said(optimization: Optimization) -> str:
     return f"{optimization.facts.get('name') or 'the optimizer'} at a {median}learning rate of {number(usual)}"
 
 
+def is_adams(optimization: Optimization, highest: float) -> bool:
+    """Whether SGD has a rate that is usual for Adam alone: how far to raise it, the size of its updates does not say,
+    and some models learn with SGD at no rate."""
+    return optimization.facts.get("name") == "SGD" and highest <= _OF_ADAM
+
+
+def setting(optimization: Optimization, rate: float, highest: float) -> Setting | None:
+    """The rate as a setting of the script, which is to be this where it is known how far to raise it."""
+    of_rate = schedulers.setting_of_rate(optimization, rate)
+    return replace(of_rate, instead="") if of_rate and is_adams(optimization, highest) else of_rate
+
+
 def remedy(optimization: Optimization, rate: float, highest: float) -> Remedy:
     """What to change where the rate is too low, of which the `highest` is to be `rate`: a scheduler whose highest
     factor is the optimizer's rate itself, so that a step's rate is that number squared; without one, the rate."""
     row, factor = schedulers.outer(optimization), schedulers.small_factor(optimization)
     base = float(row["base_lr"]) if row is not None and row["name"] == "LambdaLR" and factor is not None else math.inf
     if row is None or factor is None or base >= _HIGHEST_BASE or not math.isclose(factor, base, rel_tol=_SAME):
+        place = schedulers.rate_location(optimization)
+        if is_adams(optimization, highest):
+            return Remedy(_RAISE.format(by=",") + _OR_ADAM, place=place, why=_AS_FOR_ADAM)
         code, diff = schedulers.with_rate(optimization, rate, highest), schedulers.edit_of_rate(optimization, rate)
-        of_sgd = optimization.facts.get("name") == "SGD" and highest <= _OF_ADAM
-        fix, why = (_RAISE + _OR_ADAM, _AS_FOR_ADAM) if of_sgd else (_RAISE, "")
-        return Remedy(fix, code, schedulers.rate_location(optimization), diff, why)
+        times = number(float(f"{rate / highest:.2g}"))
+        by = f" {times}-fold, and from there" if times != number(_TENFOLD) else ","
+        return Remedy(_RAISE.format(by=by), code, place, diff)
     location = optimization.process.site(row["made_at"])
     why = (
         f" The optimizer was made with a rate of {number(base)}, and LambdaLR multiplies that by what its function "

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 
 LARGE_NORMS = (
-    "Find out why the gradient norms are so large: losses that are sums instead of means, inputs or targets that are "
-    "not normalised. Then clip near the usual norm. Until then raise max_norm and leave the learning rate as it is."
+    "{raised} Then find out why the gradient norms are so large: losses that are sums instead of means, inputs or "
+    "targets that are not normalised."
 )
-ORDINARY_NORMS = (
-    "Raise max_norm to the usual gradient norm or above, and leave the learning rate as it is: the gradients have an "
-    "ordinary size, but the limit is too small."
+ORDINARY_NORMS = "{raised} The gradients have an ordinary size, but the limit is too small."
+TO_THE_NORM = "Raise max_norm to {limit}, the usual gradient norm, and leave the learning rate as it is."
+AT_FIRST = (
+    "Raise max_norm to {limit} at first, and leave the learning rate as it is; where the loss still does not fall, "
+    "raise it further, up to the usual gradient norm."
 )
 BY_THE_RATE = (
     "Leave the learning rate out of max_norm: the optimizer multiplies the clipped gradient by it once more, and both "
@@ -60,6 +62,7 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
     kind = "scaled gradients" if scaled else "gradients"
     bare = clip_values.without_the_rate(optimization, limits["factor"])
     higher = clip_values.higher_limit(optimization, way)
+    raised = (TO_THE_NORM if higher == clip_values.written(norm) else AT_FIRST).format(limit=higher)
     ordinary = norm <= clip_values.ORDINARY and not scaled
     return Finding(
         rule=RULE.id,
@@ -69,17 +72,17 @@ def _finding(optimization: Optimization, factor: float, way: float, limits: Limi
         summary=(
             f"The gradient norm{', times the loss scale,' * scaled} is {number(norm)}, and clip_grad_norm_ cuts it to "
             f"{number(limit)}: {number(factor)} of the gradient is left. At this learning rate all "
-            f"{len(steps):,} steps together move the weights by at most {percent(way).removeprefix('under ')} of their "
-            "size, and the loss stays where it began."
+            f"{len(steps):,} steps together move a typical weight tensor by at most "
+            f"{percent(way).removeprefix('under ')} of its size, and the loss stays where it began."
         ),
-        fix=BY_THE_RATE if bare else ORDINARY_NORMS if ordinary else LARGE_NORMS,
+        fix=BY_THE_RATE if bare else (ORDINARY_NORMS if ordinary else LARGE_NORMS).format(raised=raised),
         fix_code=bare or clip_values.own_line(optimization, higher),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("part of the gradient that is left", factor, "", *limits.against("factor"), role="most"),
             Evidence(
-                "all updates together, relative to the weights", way, "", *limits.against("travelled"), role="most"
+                "all updates together, relative to a typical tensor", way, "", *limits.against("travelled"), role="most"
             ),
             Evidence("gradient norm" + ", times the loss scale" * scaled, norm),
         ],
@@ -100,7 +103,8 @@ RULE = Rule(
     "gradient is.",
     check=check,
     settings=("max_grad_norm", "gradient_clip_val"),
-    verify="Record the run again: the clip leaves most of the usual gradient, and the loss falls.",
+    verify="Record the run again: the loss falls, and all steps together move a typical weight tensor by 1% of its "
+    "size or more.",
     absent="The run clips no gradients.",
     needs=(("steps.clips", "steps.grad_norm", "parameters.update_norm"),),
     thresholds=(

@@ -69,21 +69,21 @@ def _small(optimization: Optimization, seen: Ratios, way: float, fell: float, li
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Updates are too small: {plural(count, 'step')} move the weights by at most {most}",
+        title=f"Updates are too small: {plural(count, 'step')} move a typical weight tensor by at most {most}",
         summary=(
-            f"A step of {rates_as_factors.said(optimization)} changes the weights by {number(ratio)} of their size; "
-            f"about 1e-3 is usual. Even if all {count:,} steps pointed the same way, the weights would have moved by "
-            f"{percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{remedy.why}"
+            f"A step of {rates_as_factors.said(optimization)} changes a typical weight tensor by {number(ratio)} of "
+            f"its size; about 1e-3 is usual. Even if all {count:,} steps pointed the same way, it would have moved "
+            f"by {percent(way)}; the loss is where it began (it changed by {percent(abs(fell))}).{remedy.why}"
         ),
         fix=remedy.fix,
         fix_code=remedy.code,
         diff=remedy.diff,
-        setting=schedulers.setting_of_rate(optimization, higher),
+        setting=rates_as_factors.setting(optimization, higher, highest),
         first_step=int(seen.step[0]),
         last_step=timing.last_step(optimization),
         evidence=[
             Evidence("update per weight, median of all measured", ratio, "", 1e-3, "what is usual", role="expected"),
-            Evidence("all updates, per weight", way, "", *limits.against("travelled"), role="most"),
+            Evidence("all updates, relative to a typical tensor", way, "", *limits.against("travelled"), role="most"),
             Evidence("fall of the loss", fell, "share", *limits.against("falls"), role="most"),
             Evidence("learning rate", rate),
         ],
