@@ -540,3 +540,50 @@ def test_an_entry_that_a_file_lacks_stands_on_a_line_of_its_own(make) -> None:
     finding = judge(make, "no-checkpoint", rows, sites=taken(KEEPER, "__init__", "keep"))[2]
     assert '    "model": self.weights,\n    "optimizer": optimizer.state_dict(),\n}' in finding.fix_code
     assert "hold the optimizer's state" in finding.verify
+
+
+READS = """def load_checkpoint(path, model, optimizer=None, scheduler=None):
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    if optimizer is not None:
+        optimizer.load_state_dict(state["optimizer"])
+    if scheduler is not None:"""  # what was recorded ends here
+JOB = """    optimizer = AdamW(model.parameters())
+    scheduler = OneCycleLR(
+        optimizer, 0.1)
+    first = load_checkpoint(path, model)"""
+
+
+@pytest.mark.parametrize(
+    ("job", "place", "code"),
+    [
+        (JOB, 43, "first = load_checkpoint(path, model, optimizer=optimizer, scheduler=scheduler)"),
+        (JOB.replace("optimizer = AdamW", "self.made[0] = AdamW"), 43, ""),
+        (JOB.replace("path, model", "*given"), 11, ""),
+        (JOB.replace("first = load_checkpoint(path, model)", "job(load_checkpoint, path)"), 11, ""),
+    ],
+)
+def test_states_that_a_function_restores_where_it_is_given_them(make, job: str, place: int, code: str) -> None:
+    """Within the function both are None: to load them there without a condition would raise at once."""
+    read = {"file": "train.py", "excerpt_line": 10, "excerpt": READS, "function": "load_checkpoint"}
+    made = {"file": "train.py", "excerpt_line": 40, "excerpt": job, "function": "job"}
+    lines = job.splitlines()
+    sites = [
+        read | {"site": 7, "role": "load", "line": 11, "source": "state = torch.load(path)"},
+        made | {"site": 8, "role": "optimizer", "line": 40, "source": lines[0].strip()},
+        made | {"site": 9, "role": "scheduler", "line": 41, "source": lines[1].strip()},
+    ]
+    load = {"scheduler": True, "optimizer": True, "optimizer_restored": False, "keys": "model optimizer scheduler"}
+    more = {
+        "checkpoints": [SAVE | load, LOAD | load | {"site": 7}],
+        "schedules": [{"scheduler": 0, "name": "OneCycleLR", "step": 300}],
+    }
+    facts = {"step": 200, "optimizer": 0, "same_model": True, "steps": 1}
+    events = [{"kind": "resumed", "name": LOAD["file"], "step": 201, "text": json.dumps(facts)}]
+    optimizers = [ADAM[0] | {"made_at": 8}]
+    process = make.process(sites=sites, more=more, optimizers=optimizers, events=events)
+    finding = make.check("resume-discontinuity", process)[2]
+    assert (finding.location.line, finding.fix_code) == (place, code)
+    assert "load_checkpoint restores the state of the optimizer only where it is given one (line 13)." in finding.fix
+    where = "in the call on line 43" if place == 43 else "where it is called"
+    assert finding.fix.endswith(f"Pass the optimizer and scheduler {where}.")

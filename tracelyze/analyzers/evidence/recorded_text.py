@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = re.compile(r"\s*(?:async def|def|class)\b")
 _AROUND: Final = 3  # lines before and after one, as of those that were recorded for themselves
-_WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
+WITHIN: Final = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")  # which stand within a function
 
 
 def lines(process: Process) -> Iterator[Location]:
@@ -62,7 +62,7 @@ def of_function(process: Process, location: Location) -> dict[int, str]:
     depth = indent_of(found.get(location.line, ""))
     heads = {at for at, line in found.items() if _HEAD.match(line) and indent_of(line) < depth}
     sites = [row for row in process.sites.shared_records() if row["file"] == location.file and row["line"]]
-    others = {int(row["line"]) for row in sites if row["function"] not in (location.function, *_WITHIN)}
+    others = {int(row["line"]) for row in sites if row["function"] not in (location.function, *WITHIN)}
     begin = max((at for at in heads | others if at <= location.line), default=0)
     end = min((at for at in heads | others if at > location.line), default=max(found, default=0) + 1)
     return {at: line for at, line in found.items() if begin <= at < end}

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.analyzers.evidence.settings import callers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,23 +145,10 @@ def _calls(process: Process, made_at: Location, choice: _Choice) -> list[tuple[L
     holders = {name.rpartition(".")[0] for name in made}
     kinds = {str(row["kind"]) for row in rows if str(row["module"]) in holders}
     names = kinds if made_at.function == "__init__" else {made_at.function}
-    found: dict[tuple[int, int], tuple[Location, OwnStatement, ast.expr]] = {}
-    for name in names:
-        for place in recorded_text.matching(process, re.compile(rf"(?<!def )(?<!class )\b{re.escape(name)}\s*\(")):
-            own = own_statement.at(process, place) if place.file == made_at.file else None
-            for call in own.parsed.calls(name) if own is not None and own.is_whole else []:
-                given = [one.value for one in call.keywords if one.arg == choice.argument] or [
-                    one for one in call.args if not any(word.arg == choice.argument for word in call.keywords)
-                ]
-                same = [one for one in given if isinstance(one, ast.Constant) and one.value == choice.value]
-                same = [one for one in same if type(one.value) is type(choice.value)]
-                if len(same) == 1 and own is not None:
-                    at = _with_function(process, place)
-                    found[own.line, call.col_offset] = (at, own, same[0])
-    return list(found.values())
-
-
-def _with_function(process: Process, place: Location) -> Location:
-    """The place with the function that was recorded for this very line, where one was."""
-    rows = [row for row in process.sites.shared_records() if (row["file"], row["line"]) == place.file_line]
-    return replace(place, function=str(rows[0]["function"] or "")) if rows else place
+    found: list[tuple[Location, OwnStatement, ast.expr]] = []
+    for place, own, call in (one for name in names for one in callers.of(process, name, made_at.file)):
+        by_name = [one.value for one in call.keywords if one.arg == choice.argument]
+        same = [one for one in by_name or call.args if isinstance(one, ast.Constant) and one.value == choice.value]
+        same = [one for one in same if type(one.value) is type(choice.value)]
+        found += [(place, own, same[0])] if len(same) == 1 else []
+    return found

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracelyze.analyzers.evidence import pictures
 from tracelyze.analyzers.evidence.editing import own_loads, own_names, own_saves, own_statement
+from tracelyze.analyzers.signatures.states import guarded_loads
 from tracelyze.diagnosis import Evidence, Finding, Mark
 from tracelyze.formatting import number
 
@@ -93,7 +94,7 @@ ACCELERATE: Final = (
     "save_state() leaves out everything else."
 )
 OPTIMIZER_FIRST: Final = (
-    " Restore the optimizer first: it brings the learning rate, which no scheduler sets when its state is restored."
+    " Restore the optimizer first: its state holds the learning rate, which restoring the scheduler does not set."
 )
 REGISTER: Final = "accelerator.register_for_checkpointing(scheduler)  # before load_state() and save_state()"
 _OF_ONE: Final = ["param_groups", "state"]  # the keys of a file that holds the state of an optimizer and no more
@@ -254,6 +255,7 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         "scaler": "The loss scale starts at its default, and the first steps overflow.",
     }
     effects = [effect[name] for name in lost.names if name in effect]
+    effects += [f"This is {training}."] if training else []
     grown = f" The loss became {number(jump)} times as large." if jump is not None and jump > limits["jump"] else ""
     of_optimizer = next((one for one in process.optimizers.records() if one["optimizer"] == facts.get("optimizer")), {})
     read, made = process.site(row["site"]), process.site(of_optimizer.get("made_at"))
@@ -262,7 +264,10 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
     whole = lost.names == ["scheduler"] and read is not None and ".load_state(" in (read.source or "")
     if whole:
         fix = ACCELERATE
-    if lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
+    guarded = _guarded(process, lost, read, made)
+    if guarded is not None:
+        fix = guarded.fix
+    elif lost.names[:2] == ["optimizer", "scheduler"] and lost.how is not RENEWED:
         fix += OPTIMIZER_FIRST
     states = {name: f"{name}.state_dict()" for name in lost.names}
     saved = own_saves.with_state(process, written, states, "") if written else ""
@@ -277,6 +282,8 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         fix=fix,
         fix_code=REGISTER
         if whole
+        else guarded.code
+        if guarded
         else own_loads.in_example(
             _code(lost, (row["keys"] or "").split(), never_read(facts), _made(process, made), saved), process, read
         ),
@@ -284,11 +291,21 @@ def finding(process: Process, row: Row, lost: Lost, facts: Row, rule: str, limit
         first_second=row["time"],
         trainings=[training] if training else [],
         evidence=evidence,
-        location=(made if lost.how is RENEWED else written) or read,
-        seen_at=read if lost.how is RENEWED or written is not None else None,
+        location=(guarded.call if guarded else made if lost.how is RENEWED else written) or read,
+        seen_at=read if lost.how is RENEWED or written is not None or (guarded and guarded.call) else None,
         charts=pictures.loss(process.longest, [Mark(float(step), "restored")]) if process.optimizations else [],
         false_alarm="A second phase that is meant to start from these weights with a fresh optimizer or schedule.",
     )
+
+
+def _guarded(
+    process: Process, lost: Lost, read: Location | None, made: Location | None
+) -> guarded_loads.Guarded | None:
+    """What the function that reads the file restores under a condition on its arguments, of what the file holds."""
+    wanted = {name: _KEYS[name] for name in lost.names if name in _KEYS}
+    schedulers = process.locations("scheduler")
+    places = {"optimizer": made, "scheduler": schedulers[0] if len(schedulers) == 1 else None}
+    return guarded_loads.found(process, read, wanted, places) if lost.how is IN_FILE else None
 
 
 def _written(process: Process, row: Row) -> Location | None:
