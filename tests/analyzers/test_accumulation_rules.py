@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.optimization import clip_values
+
 COUNT = 400
 
 
@@ -194,12 +196,36 @@ def test_clippings_that_follow_the_number_of_backwards_are_certain(make) -> None
             "norm = nn.utils.clip_grad_norm_(net.parameters(), LIMIT)",
             "norm = nn.utils.clip_grad_norm_(net.parameters(), LIMIT)  # only here\noptimizer.step()",
         ),
+        (
+            "self.clip_gradients(opt, gradient_clip_val=self.hparams.clip)",
+            "self.clip_gradients(opt, gradient_clip_val=self.hparams.clip)  # only here\noptimizer.step()",
+        ),
+        (
+            "clip_all(model)",  # a helper of another file: the limit is the recorded one
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.5)  # only here\noptimizer.step()",
+        ),
     ],
 )
 def test_a_clip_keeps_what_its_line_does_beside(make, line: str, example: str) -> None:
     site = {"site": 1, "role": "clip", "file": "a.py", "line": 7, "function": "train", "source": line}
     finding = make.check("clip-per-microbatch", make.process(clipping(make), sites=[site]))[2]
     assert finding.fix_code == example
+    assert "max_norm" not in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("self.clip_gradients(opt, gradient_clip_val=0.1)", "self.clip_gradients(opt, gradient_clip_val=2)"),
+        ("self.clip_gradients(opt, 0.1)", "self.clip_gradients(opt, 2)"),
+        ("fabric.clip_gradients(net, opt, max_norm=0.1)", "fabric.clip_gradients(net, opt, max_norm=2)"),
+        ("fabric.clip_gradients(net, opt, 0.1)", "fabric.clip_gradients(net, opt, 0.1)"),  # by value
+    ],
+)
+def test_the_limit_of_a_framework_s_clip(make, line: str, changed: str) -> None:
+    site = {"site": 1, "role": "clip", "file": "a.py", "line": 7, "function": "train", "source": line}
+    process = make.process(clipping(make), sites=[site])
+    assert clip_values.own_line(process.optimizations[0], "2") == changed
 
 
 @pytest.mark.parametrize(

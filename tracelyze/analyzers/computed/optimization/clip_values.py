@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tracelyze.analyzers.computed.schedules import schedulers
-from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization
     from tracelyze.diagnosis import Location
 
 FUNCTION: Final = "clip_grad_norm_"
+CLIPS: Final = (FUNCTION, "clip_gradients")
+"""Torch's function, and the method of Lightning and Fabric."""
+LIMITS: Final = ("max_norm", "gradient_clip_val")
 RETURNED: Final = 2
 """`steps.grad_norm_source` of a norm that the clip returned: before it cut, and as it saw the gradient."""
 RATES: Final = ("lr", "learning_rate")
@@ -68,20 +72,30 @@ def clips_all(optimization: Optimization) -> bool:
 
 def own_line(optimization: Optimization, limit: str = "") -> str:
     """The script's only line that clips, with all that it does beside, and with another limit where one is given: what
-    reads its result goes on to work. Torch's own call where that line is no statement of its own."""
-    place = place_of(optimization)
-    line = parsed_line.of(place)
-    calls = line.calls(FUNCTION) if line else []
-    if line is None or len(calls) != 1 or not isinstance(line.statement, ast.Expr | ast.Assign | ast.AugAssign):
-        return f"torch.nn.utils.{FUNCTION}(model.parameters(), max_norm={limit or '1.0'})"
-    given = _limit_of(calls[0])
-    return line.with_parts({given: limit}) if limit and given is not None else line.text
+    reads its result goes on to work. Torch's own call where that line is no statement of its own, with the limit that
+    was recorded if no other is given."""
+    own = own_statement.at(optimization.process, place_of(optimization))
+    call = own.only_call(*CLIPS) if own is not None else None
+    if own is None or call is None or not isinstance(own.parsed.statement, ast.Expr | ast.Assign | ast.AugAssign):
+        return f"torch.nn.utils.{FUNCTION}(model.parameters(), max_norm={limit or _recorded(optimization) or '1.0'})"
+    given = _limit_of(call)
+    return own.dedented(own.parsed.with_parts({given: limit}) if limit and given is not None else own.text)
+
+
+def _recorded(optimization: Optimization) -> str:
+    """The limit that the clips had in the median, as code; empty without any."""
+    steps = optimization.steps
+    limits = steps["clip_max_norm"] if steps.has("clip_max_norm") else np.array([])
+    known = limits[np.isfinite(limits) & (limits > 0)]
+    return f"{float(np.median(known)):g}" if len(known) else ""
 
 
 def _limit_of(call: ast.Call) -> ast.expr | None:
-    """What a clip is given as its limit."""
-    named = [one.value for one in call.keywords if one.arg == "max_norm"]
-    return next(iter(named or [one for one in call.args[1:2] if not isinstance(one, ast.Starred)]), None)
+    """What a clip is given as its limit; without a name it is second, but for Fabric's, which names it."""
+    named = [one.value for one in call.keywords if one.arg in LIMITS]
+    second = call.args[1:2] if parsed_line.name_of(call.func) == FUNCTION or len(call.args) == 2 else []
+    by_value = any(one.arg == "clip_val" for one in call.keywords)
+    return next(iter(named or [one for one in second if not isinstance(one, ast.Starred) and not by_value]), None)
 
 
 def without_the_rate(optimization: Optimization, least: float) -> str:
@@ -98,18 +112,16 @@ def without_the_rate(optimization: Optimization, least: float) -> str:
     return own_line(optimization, line.text_of(others[0])) if len(others) == 1 and enough else ""
 
 
-def once_complete(optimization: Optimization, limit: str) -> str:
+def once_complete(optimization: Optimization) -> str:
     """The script's clip where it acts on all micro-batches of a step: behind the last one's backward; of `accelerate`,
     whose loop has no line of its own for that, once the gradients are complete."""
-    own = own_line(optimization)
-    place = place_of(optimization)
-    line = parsed_line.of(place)
-    holders = [one.func.value for one in line.calls(FUNCTION) if isinstance(one.func, ast.Attribute)] if line else []
-    if line is not None and len(holders) == 1 and parsed_line.name_of(holders[0]).lower().endswith("accelerator"):
-        return f"if {line.text_of(holders[0])}.sync_gradients:\n    {own}"
-    if line is None:
-        own = own_line(optimization, limit)
-    return f"{own}  # only here\noptimizer.step()"
+    code = own_line(optimization)
+    own = own_statement.at(optimization.process, place_of(optimization))
+    call = own.only_call(FUNCTION) if own is not None else None
+    holder = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if own is not None and holder is not None and parsed_line.name_of(holder).lower().endswith("accelerator"):
+        return f"if {own.parsed.text_of(holder)}.sync_gradients:\n{textwrap.indent(code, '    ')}"
+    return f"{code}  # only here\noptimizer.step()"
 
 
 def rate_for(optimization: Optimization, factor: float) -> str:

@@ -72,11 +72,11 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
         summary=(
             f"In {share_of(share, 'steps')} the gradients were clipped after each of {count} backwards. Clipping "
             "before the last backward cuts the partial sum: early micro-batches count less than late ones, and "
-            "max_norm no longer limits the gradient of the step alone."
+            "the limit no longer applies to the gradient of the step alone."
         ),
         fix="Clip once, after the last backward of the step and right before optimizer.step()."
         + one_clip.read_elsewhere(optimization.process, clip_values.place_of(optimization)),
-        fix_code=clip_values.once_complete(optimization, number(limit or 1.0)),
+        fix_code=clip_values.once_complete(optimization),
         diff=one_clip.once_complete(optimization.process, clip_values.place_of(optimization)),
         first_step=begin,
         last_step=timing.last_step(optimization),
@@ -87,7 +87,7 @@ def _finding(optimization: Optimization, each: Mask, confidence: Confidence, lim
             Evidence(
                 "backwards per step", int(np.median(steps["backwards"][each])), "", 2, "accumulation starts at two"
             ),
-            Evidence("max_norm", limit, role="setting"),
+            Evidence("limit of the clip", limit, role="setting"),
         ],
         location=optimization.process.location("clip") or optimization.step_location,
         charts=pictures.grad_norm(optimization, [Mark(float(begin), "clipped after each backward")]),
