@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelyze.analyzers.computed.ranks import clip_norms
+from tracelyze.analyzers.computed.ranks import clip_norms, own_work
 from tracelyze.analyzers.evidence.ranks import alone
 from tracelyze.diagnosis import Exit, Location
 
@@ -45,6 +45,7 @@ def test_one_rank_that_holds_up_the_others(make) -> None:
     assert finding.title == "Rank 1 is the slowest, and the others wait 30 ms a step for it"
     _, _, of_two = make.check("straggler", *ranks[:2])
     assert of_two.title == "Rank 1 is the slowest, and rank 0 waits 30 ms a step for it"
+    assert "In backward, rank 0 waits 30 ms a step for rank 1. Rank 1 is not waiting for batches" in of_two.summary
     reader = [
         {"site": 7, "role": "reader", "file": "t.py", "line": 9, "function": "__getitem__", "source": "x = load()"}
     ]
@@ -225,7 +226,7 @@ LOOP = """\
     ("text", "line", "fix"),
     [
         (LOOP, 17, "Line 15 decides by the rank who does what line 17 calls"),
-        (LOOP.replace("dist.get_rank() == 0", "step % 10 == 0"), 17, ""),
+        (LOOP.replace("dist.get_rank() == 0", "step % 10 == 0"), 17, "Do what line 17 calls less often"),
         (LOOP.replace("spectrum(", "spectrum_of("), None, ""),
         (LOOP.replace("total +=", "spectrum(model); total +="), None, ""),
     ],
@@ -237,8 +238,20 @@ def test_the_call_of_what_one_rank_alone_was_seen_in(make, text: str, line: int 
     called = alone.called(process, Location("t.py", 4, "spectrum", "s = torch.linalg.svdvals(p)"))
     assert (called.place.line if called else None) == line
     assert called is None or called.fix.startswith(fix)
-    assert called is None or bool(called.fix) is bool(fix)
     assert alone.called(process, Location("t.py", 17, "main", "kept.append(x)")) is None
+    assert called is None or called.fix.endswith("share it out among all ranks.")
+
+
+def test_two_ranks_are_both_and_each_other(make) -> None:
+    paces = {0: own_work.of(rank(make, 0, 0.02, 0.05)), 1: own_work.of(rank(make, 1, 0.05, 0.02))}
+    place = Location("t.py", 4, "spectrum", "s = svd(p)")
+    paces[1] = paces[1]._replace(seen=((place, 0.9),))
+    limits = {"line": 0.5, "elsewhere": 0.25, "reads": 0.9}
+    assert own_work.doing(1, paces, limits)[1] == "it was seen in line 4 far more often than rank 0"
+    third = {2: paces[0]}
+    assert own_work.doing(1, paces | third, limits)[1] == "it was seen in line 4 far more often than any other rank"
+    for ranks, words in ((2, "both ranks"), (4, "all ranks")):
+        assert alone.everyone(make.process(facts={"world_size": ranks})) == words
 
 
 def test_a_rank_that_others_took_the_processors_from_is_no_straggler(make) -> None:
@@ -306,7 +319,7 @@ def test_the_line_that_gives_each_rank_a_block(make, line: str, example: str) ->
     usual = rank(make, 0, 0.02, 0.05, tables={"batches": batches(17), "sites": [site]})
     slow = rank(make, 1, 0.05, 0.02, tables={"batches": batches(58), "sites": [site]})
     finding = make.check("straggler", *named(usual, slow))[2]
-    assert "Its batches hold more: 1,392 values in the median, those of other ranks 408." in finding.summary
+    assert "Rank 1's batches hold more: 1,392 values in the median, 408 for rank 0." in finding.summary
     assert example in finding.fix_code
     assert (finding.location is not None and finding.location.line == 51) == bool(example)
     alike = rank(make, 0, 0.02, 0.05, tables={"batches": batches(58), "sites": [site]})

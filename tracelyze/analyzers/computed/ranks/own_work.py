@@ -206,7 +206,8 @@ def doing(rank: int, ranks: dict[int, OwnWork], of: Mapping[str, float]) -> tupl
     """A line at which this rank does what no other one does, and what is known of it, with the limits of the rule."""
     seen = place(rank, ranks, of["line"], of["elsewhere"])
     if seen is not None:
-        return seen, f"it was seen in line {seen.line} far more often than any other rank"
+        others = f"rank {min(ranks.keys() - {rank})}" if len(ranks) == 2 else "any other rank"
+        return seen, f"it was seen in line {seen.line} far more often than {others}"
     reads = reads_alone(rank, ranks, of["reads"])
     if reads is not None:
         return reads, f"it alone reads values back in line {reads.line}, in each step"

@@ -15,14 +15,20 @@ _BY_RANK: Final = re.compile(r"if\b.*(?:\brank\b|get_rank\(|is_main_process|is_l
 
 
 SHARED: Final = (
-    "Line {by} decides by the rank who does what line {call} calls: do it less often, or share it out among all ranks."
+    "Line {by} decides by the rank who does what line {call} calls: do it less often, or share it out {among}."
 )
 
-RARELY: Final = "Do what line {call} calls less often, such as once per epoch, or share it out among all ranks."
+RARELY: Final = "Do what line {call} calls less often, such as once per epoch, or share it out {among}."
+
+
+def everyone(process: Process) -> str:
+    """All ranks of the run, in words."""
+    return "both ranks" if process.world_size == 2 else "all ranks"
 
 
 class Called(NamedTuple):
-    """The line of the loop with the call, and what to change there, if a condition right above it asks for the rank."""
+    """The line of the loop with the call, and what to change there, which names a condition right above it that asks
+    for the rank."""
 
     place: Location
     fix: str
@@ -44,4 +50,6 @@ def called(process: Process, seen: Location | None) -> Called | None:
     outer = max((one for one in above if recorded_text.indent_of(lines[one]) < depth), default=number)
     by_rank = _BY_RANK.match(lines[outer].strip()) is not None
     place = Location(trains.file, number, trains.function, lines[number].strip())
-    return Called(place, SHARED.format(by=outer, call=number) if by_rank else "")
+    among = f"{'between' if process.world_size == 2 else 'among'} {everyone(process)}"
+    fix = SHARED if by_rank else RARELY
+    return Called(place, fix.format(by=outer, call=number, among=among))

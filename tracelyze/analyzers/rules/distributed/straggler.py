@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.computed.ranks.own_work import OwnWork
     from tracelyze.analyzers.recorded.run import Process
 
-FIX = "Give all ranks the same work on the same hardware. If only one rank logs and saves, do it rarely."
+FIX = "Give {all} the same work on the same hardware. If only one rank logs and saves, do it rarely."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -65,15 +65,15 @@ def _finding(
     batch, other = slow.values, own_work.usual_of(rank, paces, "values")
     larger = batch >= of["work"] * other
     block = blocks_of_ranks.line(process) if larger else None
+    them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     if loads and block is None:
         made = "" if slow.loads_at is None else f" Its samples are made in line {slow.loads_at.line}."
-        why = f"Most of it is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
+        why = f"Most of the difference is waiting for batches: its loader, or the disk it reads from, is slower.{made}"
     elif larger:
-        why = f"Its batches hold more: {number(batch)} values in the median, those of other ranks {number(other)}."
+        why = f"Rank {rank}'s batches hold more: {number(batch)} values in the median, {number(other)} for {them}."
     else:
-        why = f"It is not waiting for batches: {doing}."
+        why = f"Rank {rank} is not waiting for batches: {doing}."
     call = None if loads or larger else alone.called(process, place)
-    them, wait = (f"rank {min(paces.keys() - {rank})}", "waits") if len(paces) == 2 else ("the others", "wait")
     seconds = lost * len(process.longest.steps) if process.optimizations else 0.0
     return Finding(
         rule=RULE.id,
@@ -81,9 +81,9 @@ def _finding(
         confidence="likely",
         title=f"Rank {rank} is the slowest, and {them} {wait} {duration(waited)} a step for it",
         summary=f"Outside {slow.waits_in}, rank {rank} needs {duration(slow.own)} a step, {them} {duration(usual)}. "
-        f"There {them} {wait} {duration(waited)} a step. {why} At the pace of {them} a step would be "
-        f"{percent(lost / step)} shorter on all ranks.",
-        fix=((call.fix or alone.RARELY.format(call=call.place.line)) if call else FIX)
+        f"In {slow.waits_in}, {them} {wait} {duration(waited)} a step for rank {rank}. {why} At the pace of {them} a "
+        f"step would be {percent(lost / step)} shorter on {alone.everyone(process)}.",
+        fix=(call.fix if call else FIX.format(all=alone.everyone(process)))
         if block is None
         else blocks_of_ranks.FIX.format(line=block.line),
         fix_code="" if block is None else blocks_of_ranks.in_turn(process, block),
