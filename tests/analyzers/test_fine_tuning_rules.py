@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tracelyze.analyzers.computed.targets import per_step
+
 COUNT = 40
 
 
@@ -384,6 +386,41 @@ def test_the_sum_over_targets_is_that_of_the_script_s_own_call(make) -> None:
     code = make.check("unequal-microbatch-weights", process)[2].fix_code
     assert 'cross_entropy(self.net(x), y, ignore_index=255, reduction="sum") / targets' in code
     assert "flatten" not in code
+
+
+ACCELERATES = """def fit(accelerator, loader):
+    for words, tags in loader:
+        with accelerator.accumulate(model):
+            loss = F.cross_entropy(model(words), tags)
+            accelerator.backward(loss)
+            optimizer.step()"""
+
+
+@pytest.mark.parametrize("accumulates", [True, False])
+def test_accelerate_divides_each_loss_where_no_line_does(make, accumulates: bool) -> None:
+    """Not known without accumulate(): then the script may count the micro-batches, and divide, by itself."""
+    text = ACCELERATES if accumulates else ACCELERATES.replace("with accelerator.accumulate(model)", "if True")
+    lines = text.split("\n")
+    sites = [
+        {"site": site, "role": role, "file": "a.py", "line": line, "function": "fit", "source": lines[line - 1].strip()}
+        | {"excerpt": text, "excerpt_line": 1}
+        for site, (role, line) in enumerate((("loader", 2), ("loss", 4), ("backward", 5)), 1)
+    ]
+    rows = [row | {"site": 2} for row in loss_rows(calls(make, ignored=UNEQUAL))]
+    steps = make.steps() | {"backwards": [4] * 400, "microbatches": [4] * 400, "loader_batches": [None] * 400}
+    optimizers = [{"optimizer": 0, "name": "Adam", "backward_site": 3}]
+    process = make.process(steps, sites=sites, optimizers=optimizers, more={"loss_calls": rows})
+    optimization = process.optimizations[0]
+    said, code = per_step.divided_by(optimization, 4), per_step.example(optimization, process.site(2), None, 4)
+    assert ("accelerator.backward() divides each loss by 4" in said) is accumulates
+    assert ("take back what divides each loss by 4" in said) is not accumulates
+    assert ("accelerator.backward(loss * 4)" in code) is accumulates
+    assert ("for words, tags in micro_batches:" in code) is accumulates
+    assert 'F.cross_entropy(model(words), tags, reduction="sum") / targets' in code
+    if accumulates:
+        compile(code, "example", "exec")
+    undivided = per_step.example(optimization, process.site(2), None, 0)
+    assert "* 4" not in undivided
 
 
 def test_means_over_unequal_numbers_of_targets_under_a_trainer(make) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers.computed.data import loss_calls, texts
+from tracelyze.analyzers.computed.data import loss_calls
 from tracelyze.analyzers.computed.optimization import accumulation
-from tracelyze.analyzers.computed.targets import of_microbatches
+from tracelyze.analyzers.computed.targets import of_microbatches, per_step
 from tracelyze.analyzers.computed.targets.of_microbatches import OF_TORCH, Means
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.loss import assignment
@@ -19,23 +19,6 @@ from tracelyze.formatting import number, plural
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Optimization, Process
-    from tracelyze.diagnosis import Location
-
-OF_TRANSFORMERS = (
-    "tokens = sum((b['labels'][:, 1:] != -100).sum() for b in micro_batches)\n"
-    "for b in micro_batches:\n    loss = model(**b, num_items_in_batch=tokens).loss\n    loss.backward()"
-)
-OF_A_TRAINER = (
-    "# in compute_loss, which the Trainer gives the tokens of the whole step; its other arguments stay as they are:\n"
-    "loss = F.cross_entropy(logits, labels, ignore_index=-100, reduction='sum') / num_items_in_batch"
-)
-COUNTED = "targets = sum((y != -100).sum() for _, y in micro_batches)  # before any backward; -100: ignore_index\n"
-OF_A_LOOP = (
-    "targets = sum((y != -100).sum() for _, y in micro_batches)  # -100: the loss's ignore_index\n"
-    "for x, y in micro_batches:\n"
-    "    loss = torch.nn.functional.cross_entropy(model(x).flatten(0, -2), y.flatten(), reduction='sum')\n"
-    "    (loss / targets).backward()"
-)
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -83,12 +66,8 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
             f"{number(most)} times). The update is not that of one large batch."
         ),
         fix="Sum the losses of the targets in each micro-batch, and divide by the number of targets of the whole step."
-        + (
-            f" That counts all micro-batches: take back what divides each loss by {len(middle)}."
-            if means.divided
-            else ""
-        ),
-        fix_code=own.code if own else _example(optimization, begins),
+        + (per_step.divided_by(optimization, len(middle)) if means.divided else ""),
+        fix_code=per_step.example(optimization, begins, own, len(middle) if means.divided else 0),
         first_step=timing.step_at(optimization, 0),
         last_step=timing.last_step(optimization),
         evidence=[
@@ -112,18 +91,6 @@ def _finding(optimization: Optimization, means: Means, middle: list[float], apar
         charts=pictures.loss(optimization),
         false_alarm="Sequences that are meant to count alike, whatever their length.",
     )
-
-
-def _example(optimization: Optimization, loss: Location | None) -> str:
-    """For a loss that the Trainer of transformers asks for; for a loop with a model of theirs; for any other loop, by
-    its own call of the loss where that is known."""
-    place = optimization.loss_location
-    if place is not None and place.function.rpartition(".")[2] == "compute_loss":
-        return OF_A_TRAINER
-    if texts.symbols(optimization.process, "end_symbol"):
-        return OF_TRANSFORMERS
-    summed = divided.summed(optimization.process, loss, OF_TORCH, "targets")
-    return COUNTED + summed if summed else OF_A_LOOP
 
 
 RULE = Rule(
