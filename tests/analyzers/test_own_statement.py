@@ -59,6 +59,27 @@ def test_an_argument_that_may_be_set_elsewhere_is_left_alone(make, line: str, ch
     assert (diff.added[0] if diff else None) == (changed and changed.format(rates=rates))
 
 
+CUT = LONG[: LONG.index("\n        total")]
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (CUT, True),
+        (CUT + "\n        total_steps=epochs", True),  # what goes on
+        (CUT.replace(",  # the peak", ""), False),  # the rate may go on
+        (CUT.replace("max_lr=lr", "pct_start=0.1"), False),  # the rate may follow
+        (CUT.replace("OneCycleLR", "CyclicLR"), False),
+    ],
+)
+def test_an_argument_changes_in_a_call_whose_end_was_not_recorded(make, text: str, changes: bool) -> None:
+    process, place = recorded(make, text, 2)
+    diff = own_rates.of_groups(process, place)
+    assert (diff is not None) is changes
+    if diff is not None:
+        assert applied(text, diff) == text.replace("max_lr=lr", "max_lr=[group['lr'] for group in opt.param_groups]")
+
+
 def test_a_statement_is_found_as_a_whole_or_not_at_all(make) -> None:
     assert own_statement.at(*recorded(make, LONG, 6)) is not None, "the head of a block"
     assert own_statement.at(*recorded(make, LONG.rsplit("\n", 2)[0], 2)) is None, "its end was not recorded"

@@ -85,10 +85,12 @@ def who(set_at: Location | None) -> str:
 
 def of_groups(process: Process, made_at: Location | None) -> Diff | None:
     """The line that makes a OneCycleLR, with the rates that the optimizer's groups were given as the highest ones."""
-    own = own_statement.at(process, made_at)
+    own = own_statement.at(process, made_at) or own_statement.begun_at(process, made_at)
     call = own.only_call("OneCycleLR") if own is not None else None
     if own is None or call is None:
         return None
+    if own.begun and len(call.args) < 2 and not any(one.arg == "max_lr" for one in call.keywords):
+        return None  # the lines that were not recorded may give it
     named = [one.value for one in call.keywords if one.arg == "optimizer"]
     optimizer = [*call.args[:1], *named][:1]
     if not optimizer or not isinstance(optimizer[0], ast.Name | ast.Attribute):

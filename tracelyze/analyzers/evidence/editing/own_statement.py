@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 _LONGEST: Final = 12  # lines of one statement; no more than a few stand together in what is recorded
+_CLOSED: Final = "\n)"
 _BLOCKS: Final = (ast.For, ast.While, ast.If, ast.With, ast.AsyncFor, ast.AsyncWith, ast.FunctionDef, ast.ClassDef)
 
 
@@ -33,6 +34,8 @@ class OwnStatement:
     parsed: ParsedLine
     stands: bool = True
     """Whether it is known as it stands in the file; else examples may show it, and no edit is made of it."""
+    begun: bool = False
+    """Whether more arguments of its call follow in lines that were not recorded: `text` closes it behind the others."""
 
     @property
     def text(self) -> str:
@@ -62,11 +65,12 @@ class OwnStatement:
         """The edit that leaves this text in its place."""
         if not self.stands or not text or text == self.text:
             return None
-        return Diff(self.file, self.line, self._lines(self.text), self._lines(text))
+        before, after = (one.removesuffix(_CLOSED) if self.begun else one for one in (self.text, text))
+        return Diff(self.file, self.line, self._lines(before), self._lines(after))
 
     def under(self, head: str) -> Diff | None:
         """The edit that puts the statement as it is into a block."""
-        if not self.stands or not self.is_whole:
+        if not self.stands or not self.is_whole or self.begun:
             return None
         inside = [f"    {line}" for line in self._lines(self.text)]
         return Diff(self.file, self.line, self._lines(self.text), [self.indent + head, *inside])
@@ -92,6 +96,23 @@ def at(process: Process, place: Location | None) -> OwnStatement | None:
         if found is not None:
             return found
     return None
+
+
+def begun_at(process: Process, place: Location | None) -> OwnStatement | None:
+    """The statement that begins at a place with a call, of which the last arguments were not recorded."""
+    lines = recorded_text.around(process, place) if place else {}
+    if place is None or lines.get(place.line, "").strip() != place.source.strip() or _goes_on_above(lines, place.line):
+        return None
+    last = place.line
+    while last + 1 in lines and last - place.line < _LONGEST:
+        last += 1
+    while last > place.line and not lines[last].split("  #")[0].rstrip().endswith(","):
+        last -= 1  # what it says may go on
+    text = lines[place.line].lstrip()
+    indent = lines[place.line][: len(lines[place.line]) - len(text)]
+    text = "\n".join([text, *(lines[at] for at in range(place.line + 1, last + 1))])
+    parsed = parsed_line.parse(text + _CLOSED)
+    return OwnStatement(place.file, place.line, indent, parsed, begun=True) if parsed is not None else None
 
 
 def _beginning(place: Location, lines: dict[int, str], first: int) -> OwnStatement | None:
