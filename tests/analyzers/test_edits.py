@@ -328,7 +328,7 @@ def test_kept_weights_are_copied(make, line: str, repaired: str | None) -> None:
 def test_why_kept_weights_are_no_copies(make) -> None:
     def said(line: str) -> str:
         process = make.process(sites=sites_of(f"def keep(self, model):\n    {line}\n", state_dict="state_dict()"))
-        return kept_copies.why(process.site(1))
+        return kept_copies.why(process, process.site(1))
 
     assert said("best = {k: v.detach().cpu() for k, v in model.state_dict().items()}") == (
         " Line 2 makes no copy: .detach() shares the memory of the tensor and .cpu() does not copy "
@@ -336,6 +336,11 @@ def test_why_kept_weights_are_no_copies(make) -> None:
     )
     assert "dict() copies the dictionary, not its tensors" in said("best = dict(model.state_dict())")
     assert said("best = model.state_dict()") == ""
+    assert (
+        said("best = {\n        k: v.cpu()\n        for k, v in model.state_dict().items()\n    }")
+        == " Line 3 makes no copy: .cpu() does not copy a tensor that is there already."
+    )
+    assert said("best = {\n        k: v\n        for k, v in model.state_dict().items()\n    }") == ""
 
 
 OF_ALL_GROUPS = """# right below the line that makes the optimizer, above that of a scheduler:

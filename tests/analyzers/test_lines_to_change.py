@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tracelyze.analyzers import context
 from tracelyze.analyzers.computed.ranks import own_data
 from tracelyze.analyzers.computed.schedules import units
 from tracelyze.analyzers.computed.splits import copies
@@ -13,6 +15,9 @@ from tracelyze.analyzers.evidence.candidates import preparing
 from tracelyze.analyzers.evidence.editing.optimizers import returned
 from tracelyze.analyzers.evidence.editing.storing import named_parameters
 from tracelyze.analyzers.evidence.ranks import divided_streams
+from tracelyze.analyzers.rules.checkpoints.snapshot_aliased import RULE
+from tracelyze.analyzers.signatures.states import kept_copies
+from tracelyze.diagnosis import Finding
 
 
 def process_of(make: Any, text: str, *noted: tuple[str, str, str]) -> Any:
@@ -209,3 +214,18 @@ def {where}(rows):
     )
     found = preparing.for_validation(process)
     assert (found.line if found else None) == line
+
+
+def test_a_finding_stands_at_the_line_of_its_statement_that_its_edit_changes(make) -> None:
+    """A statement over several lines is recorded at one of them, and the edit may change another."""
+    text = "best = {\n    name: tensor.detach().cpu()\n    for name, tensor in model.state_dict().items()\n}"
+    row = {"site": 1, "role": "state_dict", "file": "t.py", "line": 3, "function": "keep", "excerpt": text}
+    row |= {"excerpt_line": 1, "source": text.split("\n")[2].strip()}
+    process = make.process(sites=[row])
+    place, diff = process.site(1), kept_copies.edit(process, process.site(1))
+    found = Finding("snapshot-aliased", "critical", "certain", "t", "s", "f", location=place, diff=diff)
+    completed = context.completed(found, process, RULE)
+    assert completed.location
+    assert (completed.location.line, completed.location.source) == (2, "name: tensor.detach().cpu()")
+    above = replace(found, location=replace(place, line=40))
+    assert context.completed(above, process, RULE).location.line == 40, "another statement"

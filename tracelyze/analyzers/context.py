@@ -36,7 +36,7 @@ def completed(finding: Finding, process: Process, rule: Rule) -> Finding:
         finding = replace(finding, setting=finding.setting or Setting(rule.settings, ()))
     finding = framework_arguments.with_edit(finding, process, rule.settings)
     finding = constants.at_its_constant(finding, process, rule.settings)
-    finding = own_arguments.at_its_argument(finding, process)
+    finding = _at_its_edit(own_arguments.at_its_argument(finding, process))
     second = finding.first_second if finding.first_second is not None else _end_of_step(process, finding.first_step)
     excerpt = finding.excerpt or (excerpt_of(process, finding.location) if finding.location else None)
     return replace(
@@ -59,6 +59,20 @@ def _example(finding: Finding, process: Process) -> str:
         return textwrap.dedent("\n".join(finding.diff.added)).strip("\n")
     code = own_names.in_example(finding.fix_code.strip("\n"), process, finding.location)
     return unknown_names.noted(code, process, finding.location, finding.seen_at)
+
+
+def _at_its_edit(finding: Finding) -> Finding:
+    """The finding at the first line that its edit changes, where it stands at another line of the same statement."""
+    place, whole, edit = finding.location, finding.diff, narrowed(finding.diff)
+    if place is None or whole is None or edit is None or place.file != edit.file:
+        return finding
+    if not _spans(whole, place.line) or _spans(edit, place.line):
+        return finding
+    return replace(finding, location=replace(place, line=edit.line, source=edit.removed[0].strip()), excerpt=None)
+
+
+def _spans(edit: Diff, line: int) -> bool:
+    return edit.line <= line < edit.line + len(edit.removed)
 
 
 def narrowed(diff: Diff | None) -> Diff | None:

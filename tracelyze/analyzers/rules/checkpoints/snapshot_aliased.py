@@ -79,7 +79,7 @@ def _finding(process: Process, rows: list[Row], limits: Limits) -> Finding:
             f"state_dict() hands out the tensors of {row['name']} themselves. The optimizer kept changing them for "
             f"another {plural(lost, 'step')}, so load_state_dict copied the {row['own']} tensors onto themselves. The "
             f"model has the weights of step {row['step']:,}; those of step {row['taken_at']:,} are lost."
-            + kept_copies.why(process.site(row["taken_site"]))
+            + kept_copies.why(process, process.site(row["taken_site"]))
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"

@@ -46,6 +46,8 @@ def check(process: Process, limits: Limits) -> Outcome:
     fix, code = FIX, validating.under(process, called) or FIX_CODE
     if called and shared:
         fix, code = _instead(process, called, loop)
+    edit = line_edits.under(process, called, "with torch.no_grad():") if shared is False and one_line else None
+    change = called if edit is not None else (loop if shared else validation.begins_at(process, site)) or called
     marks = [Mark(float(begin), "validation with autograd on")]
     return [
         Finding(
@@ -66,8 +68,8 @@ def check(process: Process, limits: Limits) -> Outcome:
                 Evidence("validation passes with autograd on", share, "share", *limits.against("share")),
                 Evidence("forwards in them", forwards, "forwards"),
             ],
-            diff=line_edits.under(process, called, "with torch.no_grad():") if shared is False and one_line else None,
-            location=(loop if shared else validation.begins_at(process, site)) or called,
+            diff=edit,
+            location=change,
             seen_at=called,
             charts=(pictures.memory(optimization, marks) or pictures.loss(optimization, marks)) if optimization else [],
             false_alarm="Validation that needs gradients: adversarial robustness, meta-learning, physics-informed "

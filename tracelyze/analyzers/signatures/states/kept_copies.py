@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from tracelyze.analyzers.evidence.editing import own_statement
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Diff, Location
+    from tracelyze.diagnosis import Diff
 
 _COPIES: Final = re.compile(r"\b(?:clone|deepcopy|copy_|tensor|array|tolist|save|load_state_dict)\s*\(")
 _KEEPS: Final = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -25,12 +26,25 @@ _NO_COPY: Final = {
 }
 
 
-def why(taken: Location | None) -> str:
+def why(process: Process, taken: Location | None) -> str:
     """A sentence about what the line does with the weights, where that looks like a copy."""
-    source = taken.source if taken is not None else ""
-    found = [(re.search(pattern, source), words) for pattern, words in _NO_COPY.items()]
+    at = _made_at(process, taken)
+    found = [(re.search(pattern, at.source), words) for pattern, words in _NO_COPY.items()] if at is not None else []
     said = [words.format(one[1].replace("(", "()")) for one, words in found if one is not None]
-    return f" Line {taken.line} makes no copy: {' and '.join(said)}." if taken is not None and said else ""
+    return f" Line {at.line} makes no copy: {' and '.join(said)}." if at is not None and said else ""
+
+
+def _made_at(process: Process, taken: Location | None) -> Location | None:
+    """Where a dictionary over several lines gives each tensor its value; any other line as it stands."""
+    own = own_statement.at(process, taken)
+    states = own.only_call("state_dict") if own is not None and "\n" in own.text else None
+    if own is None or states is None or taken is None:
+        return taken
+    for node in ast.walk(own.parsed.tree):
+        if isinstance(node, ast.DictComp) and any(one is states for one in ast.walk(node.generators[0].iter)):
+            value = own.parsed.text_of(node.value)
+            return Location(taken.file, own.line + node.value.lineno - 1, taken.function, value)
+    return taken
 
 
 def edit(process: Process, taken: Location | None) -> Diff | None:

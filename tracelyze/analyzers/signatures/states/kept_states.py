@@ -37,7 +37,7 @@ def finding(process: Process, kept: dict[str, Any], rule: str, limits: Limits) -
         summary=(
             f"state_dict() hands out the model's tensors themselves. What it returned after step {taken:,} was {into} "
             f"after step {step:,}: by then the optimizer had changed {kept['changed']} of the {kept['looked_at']} "
-            "tensors checked. The weights that should have been kept are lost." + kept_copies.why(line)
+            "tensors checked. The weights that should have been kept are lost." + kept_copies.why(process, line)
         ),
         fix="Copy the tensors when you keep them, or save them to a file at once.",
         fix_code="best = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}\n"
