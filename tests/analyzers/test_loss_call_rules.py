@@ -516,6 +516,10 @@ def test_a_model_without_its_squashing_returns_scores(
         assert [one.strip() for one in finding.diff.added] == [source.replace(f"nn.{kind}()", "nn.Identity()")]
         assert f"(line 59 called it outside of training), take {'a ' * (function == 'softmax')}" in finding.fix
         assert finding.fix.count("The model returns scores then.") == 1
+        again = {"site": 7, "role": "forward", "file": "train.py", "line": 70, "source": "share = net(z)"}
+        for merged in ({"sites": [*lines, again]}, {"evals": evals | {"forwards": [4] * 4, "losses": [3] * 4}}):
+            several = make.process(**{"sites": lines, "evals": evals, "more": more, **merged})
+            assert "outside of training" not in make.check(rule, several)[2].fix, "a pass may hold both lines' calls"
     else:
         assert "The model returns scores then." not in finding.fix
 

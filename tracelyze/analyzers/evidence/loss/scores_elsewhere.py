@@ -18,6 +18,7 @@ _INSTEAD: Final = {
     "sigmoid": "take torch.sigmoid of it; a threshold of 0.5 becomes 0",
     "softmax": "take a softmax of it; an argmax stays what it is",
 }
+_TRAINS: Final = ("training-call", "loss", "backward")
 _LOSS: Final = re.compile(r"(?:loss\w*|crit\w*|entropy\w*|nll\w*|bce\w*)\(", re.IGNORECASE)
 
 
@@ -56,10 +57,16 @@ def _to_a_loss(process: Process, caller: Location) -> bool:
 
 def _callers(process: Process, made_at: Location | None) -> set[Location]:
     """The lines of the same file that called the model, or the one of several that holds the module, without training
-    it."""
+    it. Empty where a pass may hold the calls of several lines, of which its row has only the first."""
     models = {row["model"] for row in process.models.records()}
     rows = process.tables["modules"].records()
     own = {row["model"] for row in rows if row["made_at"] is not None and process.site(row["made_at"]) == made_at}
     models = own or (models if len(models) == 1 else set())
-    called = [process.site(row["site"]) for row in process.evals.records() if row["model"] in models]
-    return {at for at in called if at is not None and made_at is not None and at.file == made_at.file}
+    passes = [row for row in process.evals.records() if row["model"] in models]
+    called = [process.site(row["site"]) for row in passes]
+    callers = {at for at in called if at is not None and made_at is not None and at.file == made_at.file}
+    trains = {one.file_line for role in _TRAINS for one in process.locations(role)}
+    forwards = [one for one in process.locations("forward") if made_at is not None and one.file == made_at.file]
+    others = {one.line for one in forwards if one.file_line not in trains} - {one.line for one in callers}
+    mixed = any(0 < (row["losses"] or 0) < (row["forwards"] or 0) for row in passes)
+    return set() if others or mixed else callers
