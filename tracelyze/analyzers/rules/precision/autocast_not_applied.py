@@ -83,10 +83,10 @@ def _without_layers(optimization: Optimization, behind: Products, limits: Limits
         confidence="likely",
         title=f"Autocast is on, and {percent(behind.share)} of the matrix products run in float32",
         summary=(
-            f"The training forward runs under autocast, but {percent(behind.share)} of the multiplications in matrix "
-            "products behind the loss have results in float32, of products that no linear layer or convolution makes. "
-            "Autocast knows functions that return a new tensor: products in place (addmm_, baddbmm_), into a given "
-            "tensor (out=), or within a function with a backward of its own run in the types that they find."
+            f"The training forward runs under autocast, but {percent(behind.share)} of the work in its matrix products "
+            "gives results in float32. No linear layer or convolution makes these products. Autocast reaches functions "
+            "that return a new tensor. Products in place (addmm_, baddbmm_), into a given tensor (out=), or within a "
+            "function with a backward of its own run in the types that they find."
         ),
         fix="Write the product so that it returns a new tensor, as F.linear, torch.addmm and @ do.",
         fix_code=own_products.anew(optimization.process, line) or own_products.SKETCH,
