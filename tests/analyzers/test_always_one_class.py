@@ -32,6 +32,35 @@ def test_one_answer_to_everything(make, change, severity) -> None:
     assert ("nearly always answers" in finding.title) == (severity == "warning")
 
 
+def test_one_answer_in_validation_where_training_was_looked_at_early_only(make) -> None:
+    made = skewed(make)
+    (call, *_) = (row for row in made.tables["loss_calls"].records())
+    early, held_out = call | {"step": 5}, call | {"step": 390, "training": False}
+    tables = {"batches": list(made.tables["batches"].records())}
+
+    def judged(*calls):
+        return make.check("class-imbalance", make.process(more=tables | {"loss_calls": list(calls)}))[2]
+
+    finding = judged(early, *[held_out] * 4)
+    assert finding.severity == "warning"
+    assert "In validation after the first third of the run it answered 0 for nearly every sample" in finding.summary
+    assert judged(early).severity == "info"
+    assert judged(early, *[held_out | {"target_varies": 0.0}] * 4).severity == "info", "no rare sample was asked for"
+    assert judged(early, *[held_out] * 3, held_out | {"answer_same": 0.7}).severity == "info"
+
+
+def test_one_rare_class_is_named(make) -> None:
+    finding = make.check("class-imbalance", skewed(make))[2]
+    assert "gradients come from class 1 so rarely that it may never be learned" in finding.summary
+    assert "or sample class 1 more often" in finding.fix
+    assert finding.verify == "Judge the model by precision and recall of class 1."
+    made = skewed(make)
+    rows = [row | {"classes": '{"0": 61, "1": 2, "2": 1}'} for row in made.tables["batches"].records()]
+    several = make.check("class-imbalance", make.process(more={"batches": rows}))[2]
+    assert "from the other classes so rarely that they may" in several.summary
+    assert "sample the rare ones more often" in several.fix
+
+
 @pytest.mark.parametrize(
     ("text", "weighed"),
     [

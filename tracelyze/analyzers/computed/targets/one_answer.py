@@ -27,22 +27,25 @@ _SOUGHT: Final = (rf"\b{SAMPLER}\s*\(", r"^\s*weights\s*=(?!=)")  # the latter i
 Row = dict[str, Any]
 
 
-def always(process: Process, most: str, share: float, limits: Limits) -> bool:
-    """Whether the looks after the first third of the run answer next to nothing but the most frequent class.
+def always(process: Process, most: str, share: float, limits: Limits) -> str:
+    """When the model answered next to nothing but the most frequent class, in words: after the first third of the run,
+    or in validation then. Empty where it did not, as far as was looked at.
 
     Where the batches of the training are to hold too few others, those of the validation may hold enough.
     """
     calls = [row for row in process.tables["loss_calls"].records() if row.get("answer") is not None]
     late = [row for row in calls if row["input_shape"] and row["step"] >= limits["late"] * len(process.steps)]
     trained, held_out = ([row for row in late if bool(row["training"]) == training] for training in (True, False))
-    if not trained or not _answer_one(trained, most, limits["answered"] * (1 - share)):
-        return False
+    if trained and not _answer_one(trained, most, limits["answered"] * (1 - share)):
+        return ""
     others = any(row["target_varies"] for row in trained)  # of batches that hold one class nothing else is right
     if others and sum(map(_samples, trained)) * (1 - share) >= limits["rare"]:
-        return True
+        return "After the first third of the run"
     rare = [_share_of_others(row) * min(_samples(row), _LOOKED_AT) for row in held_out]
     answered = limits["answered"] * sum(rare) / max(sum(min(_samples(row), _LOOKED_AT) for row in held_out), 1)
-    return sum(rare) >= limits["rare"] and _answer_one(held_out, most, answered)
+    if sum(rare) < limits["rare"] or not _answer_one(held_out, most, answered):
+        return ""
+    return "After the first third of the run" if trained else "In validation after the first third of the run"
 
 
 def _answer_one(rows: list[Row], most: str, others: float) -> bool:

@@ -24,7 +24,7 @@ class BalancedTrainer(Trainer):  # in place of Trainer
     def _get_train_sampler(self, *args):
         return sampler"""
 DRAWN = "index = torch.multinomial(weights, batch_size, replacement=True)  # the samples of a batch"
-WEIGH = ". Unless you already do, weight the classes in the loss, or sample the rare ones more often."
+WEIGH = ". Unless you already do, weight the classes in the loss, or sample {} more often."
 
 
 def check(process: Process, limits: Limits) -> Outcome:
@@ -64,7 +64,9 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
     always = one_answer.always(process, most, share, limits)
     drawn = one_answer.drawn(process, most, share, limits) if exact else None
     down = weighed_down.find(process, most, counts) if exact else None
-    so = f" After the first third of the run it answered {most} for nearly every sample checked."
+    so = f" {always} it answered {most} for nearly every sample checked." if always else ""
+    two = exact and len(counts) == len((most, least))
+    others, they = (f"class {least}", "it") if two else ("the other classes", "they")
     return Finding(
         rule=RULE.id,
         severity="warning" if always else "info",
@@ -73,8 +75,8 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         + (", which the model nearly always answers" if always else ""),
         summary=(
             f"Of {sum(counts.values()):,} targets checked, {part} are of class {most}{rare}. A model that always "
-            f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from the "
-            f"other classes so rarely that they may never be learned.{so * always}"
+            f"answers {most} is right in {part} of the cases, so accuracy says little, and gradients come from "
+            f"{others} so rarely that {they} may never be learned.{so}"
             f"{drawn.said if drawn else ''}{down.said if down else ''}"
         ),
         fix=one_answer.FIX
@@ -82,7 +84,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         else weighed_down.FIX
         if down
         else "Judge the model by precision and recall, or by the area under the curve"
-        + (": the loss is given a weight." if weighed else WEIGH),
+        + (": the loss is given a weight." if weighed else WEIGH.format(others if two else "the rare ones")),
         fix_code=down.code
         if down
         else _sampled(process, optimization.loader)
@@ -101,6 +103,7 @@ def _finding(process: Process, most: str, share: float, counts: Counter[str], li
         seen_at=optimization.backward_location,
         charts=pictures.loss(optimization),
         false_alarm="Rare classes that are weighted in the loss, or that do not matter.",
+        verify=f"Judge the model by precision and recall of class {least}." if two else RULE.verify,
     )
 
 
