@@ -52,7 +52,29 @@ def test_what_is_loaded_may_be_a_part_of_the_model(make: Any, load: str, functio
     process = make.process(sites=[*SITES, *sites], more={"initializations": [filling | {"overwritten_site": 8}]})
     code = make.check(RULE, process)[2].fix_code
     usual = "apply(init_weights)\n" in code and ".load_state_dict(state)" in code
-    assert (code == f"{example}  # after every initialisation") if example else usual
+    if function == "load":
+        assert code == "net.head.apply(init)  # head: the layers that are new, alone"
+    else:
+        assert (code == f"{example}  # after every initialisation") if example else usual
+
+
+def test_a_load_of_another_function_stays_where_it_is(make: Any) -> None:
+    """What fills is pointed at within the function that the line calls, and left to the layer that is new."""
+    text = "        self.embedding.load_state_dict(torch.load(path))"
+    load = {"file": "a.py", "line": 6, "function": "load_vectors", "source": text.strip(), "excerpt": text}
+    calls = {"file": "a.py", "line": 20, "function": "__init__", "source": "self.reset_top()"}
+    new = "        self.top = nn.Linear(8, 2)\n        self.apply(init_weights)"
+    fills = {"file": "a.py", "line": 30, "function": "reset_top", "source": "self.apply(init_weights)"}
+    sites = [
+        load | {"site": 7, "role": "load_state_dict", "excerpt_line": 6},
+        calls | {"site": 8, "role": "initialization", "excerpt": "        self.reset_top()", "excerpt_line": 20},
+        fills | {"site": 9, "role": "initialization", "excerpt": new, "excerpt_line": 29},
+    ]
+    filling = {"step": 1, "optimizer": 0, "weights": 12, "repeated": 0, "most": 2, "loaded": 12, "overwritten": 12}
+    process = make.process(sites=[*SITES, *sites], more={"initializations": [filling | {"overwritten_site": 8}]})
+    found = make.check(RULE, process)[2]
+    assert found.location.line == 30
+    assert found.fix_code == "self.top.apply(init_weights)  # the new layers alone"
 
 
 def test_what_is_usual(make: Any) -> None:

@@ -122,7 +122,13 @@ def test_a_statement_that_makes_the_last_layer_too_gets_no_activation_behind_it(
     assert "only if" in found.summary
     source = ROW.replace("        if self.rate > 0:\n            rows += [act(), nn.Dropout(self.rate)]\n", "")
     found = made_in_a_row(make, source, (4, 4, 4, 4), "body.3")
-    assert found.fix_code.splitlines()[1] == "rows.append(nn.GELU())  # not behind the last one: it gives the output"
+    assert [line.strip() for line in found.fix_code.splitlines()] == [
+        "for width in widths:", "rows.append(nn.Linear(width, width))", "rows.append(nn.GELU())",
+        "rows.pop()  # behind the loop: the last layer gives the output",
+    ]  # fmt: skip
+    source = source.replace("    self.body", "        rows.append(nn.Dropout(0.1))\n    self.body")
+    found = made_in_a_row(make, source, (4, 4, 4, 4), "body.3")
+    assert "pop" not in found.fix_code, "what it takes off is no activation then"
 
 
 def test_a_sequential_gets_its_activations_where_it_is_made(make) -> None:
@@ -160,8 +166,50 @@ def test_an_identity_behind_the_layers_is_not_between_them(make) -> None:
             for row in stack((6, 64, None), (64, 64, "0"), (64, 3, "2"))]  # fmt: skip
     idle = [{"model": 0, "module": str(at), "kind": "Identity"} for at in (1, 3)]
     found = make.check("linear-stack", make.process(more={"activations": rows, "modules": idle}))[2]
-    assert "Module 1, between them, is an Identity" in found.summary, "one between each two of a row"
-    assert found.fix.startswith("Make module 1 an activation")
+    assert "Modules 1 and 3, between them, are Identities and change nothing" in found.summary
+    assert found.fix.startswith("Make modules 1 and 3 activations")
+    assert "`0` into `2`" in found.summary
+    whole = [{"model": 0, "module": "", "kind": "Sequential"}, *idle]
+    found = make.check("linear-stack", make.process(more={"activations": rows, "modules": whole}))[2]
+    assert found.fix_code == "", "a row that is the whole model has no forward"
+
+
+BUILT = """\
+def build(sizes, activation=nn.Identity, output_activation=nn.Identity):
+    layers = []
+    for i in range(3):
+        act = activation if i < 2 else output_activation
+        layers += [nn.Linear(sizes[i], sizes[i + 1]), act()]
+    return nn.Sequential(*layers)"""
+PASSED = "model = build([6, 64, 64, 3], activation=nn.Tanh)"
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "calls", "line", "code"),
+    [
+        (BUILT, 1, ["model = build([6, 64, 64, 3])"], 20, PASSED),
+        (BUILT.partition("\n")[2], 2, ["model = build([6, 64, 64, 3])"], 20, PASSED),
+        (BUILT, 1, ["model = build([6, 64, 64, 3])", "other = build([6, 3])"], 1, ""),
+        (BUILT.replace("act = activation", "act = kinds[i]"), 1, ["model = build([6, 64, 64, 3])"], 5, ""),
+        (BUILT, 1, ["model = build(*sizes)"], 1, ""),
+    ],
+)
+def test_an_identity_by_default_is_changed_where_the_function_is_called(
+    make, source: str, first: int, calls: list[str], line: int, code: str
+) -> None:
+    rows = [row | {"module": str(2 * row["order"]), "fed_by": str(2 * row["order"] - 2) if row["order"] else None}
+            for row in stack((6, 64, None), (64, 64, "0"), (64, 3, "2"))]  # fmt: skip
+    own = {"file": "a.py", "function": "build", "excerpt": source, "excerpt_line": first, "role": "module"}
+    sites = [own | {"site": 5, "line": 5, "source": source.splitlines()[5 - first].strip()}]
+    sites += [
+        {"site": at, "role": "module", "file": "a.py", "line": at, "function": "main", "source": call,
+         "excerpt": f"    {call}", "excerpt_line": at}
+        for at, call in enumerate(calls, 20)
+    ]  # fmt: skip
+    kinds = {"": "Sequential", "0": "Linear", "1": "Identity", "2": "Linear", "3": "Identity", "4": "Linear"}
+    modules = [{"model": 0, "module": name, "kind": kind, "made_at": 5} for name, kind in kinds.items()]
+    found = make.check("linear-stack", make.process(more={"activations": rows, "modules": modules}, sites=sites))[2]
+    assert (found.location.line, found.fix_code) == (line, code)
 
 
 def test_layers_that_belong_together(make) -> None:

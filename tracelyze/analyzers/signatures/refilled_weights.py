@@ -7,7 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from tracelyze.analyzers.evidence.editing import own_statement
+from tracelyze.analyzers.evidence import recorded_text
+from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -26,6 +27,7 @@ LEFT_OUT: Final = (
     "Leave this initialisation out: from_pretrained has filled what the file lacks by itself. Or initialise the new "
     "layers alone."
 )
+_MADE: Final = re.compile(r"\s*self\.(?P<name>\w+)\s*=\s*nn\.\w+\(")
 _FILLS: Final = re.compile(
     r"(?<!\binit)\.(?:normal_|uniform_|trunc_normal_|exponential_)\s*\("
     r"|(?:\bParameter\s*\(|\.data\b.*=|\bcopy_\s*\().*\brand(?:n|n_like|)\s*\("
@@ -158,7 +160,7 @@ def overwritten(process: Process, row: Row, rule: str, limits: Limits, *, few: b
             if few
             else Evidence("weights loaded", loaded, "tensors", *limits.against("weights")),
         ],
-        location=filled,
+        location=filling_line(process, filled),
         false_alarm="A comparison with random weights on purpose; weights that are copied in by hand after that.",
     )
 
@@ -180,8 +182,44 @@ def loaded_last(process: Process, filled: Location | None) -> str:
     before = [one for one in places if filled and one.file_function == filled.file_function and one.line < filled.line]
     both = [own_statement.at(process, one) for one in (filled, before[0])] if len(before) == 1 else []
     lines = [one.dedented(one.text) for one in both if one is not None and isinstance(one.parsed.statement, ast.Expr)]
+    apart = filled is not None and places and all(one.file_function != filled.file_function for one in places)
+    if apart and filled is not None:
+        return _new_layers(process, filled)
     first, last = lines if len(lines) > 1 else ("model.apply(init_weights)", "model.load_state_dict(state)")
     return f"{first}\n{last}  # after every initialisation"
+
+
+def _new_layers(process: Process, filled: Location) -> str:
+    """The script's own `.apply(...)` on the layers that were not loaded, which take the place of the whole model: what
+    loads stands elsewhere, and cannot be put behind it."""
+    own = own_statement.at(process, filling_line(process, filled))
+    call = own.only_call("apply") if own is not None and own.is_whole else None
+    if own is None or call is None or not isinstance(call.func, ast.Attribute):
+        return "model.head.apply(init_weights)  # head: the layers that are new, alone"
+    whole = call.func.value
+    name = _new_layer(process, own)
+    alone = own.parsed.with_parts({whole: f"{own.parsed.text_of(whole)}.{name or 'head'}"})
+    return f"{own.dedented(alone)}  # {'the new layers alone' if name else 'head: the layers that are new, alone'}"
+
+
+def _new_layer(process: Process, own: own_statement.OwnStatement) -> str:
+    """The name of the layer that the line just above makes anew; empty where it makes none."""
+    there = recorded_text.of_file(process, own.file).get(own.line - 1, "")
+    match = _MADE.match(there)
+    return match["name"] if match is not None else ""
+
+
+def filling_line(process: Process, filled: Location | None) -> Location | None:
+    """The line within the function that this line calls, where the only recorded `.apply(...)` of it fills the weights;
+    else the line itself."""
+    parsed = parsed_line.of(filled)
+    calls = [one for one in ast.walk(parsed.tree) if isinstance(one, ast.Call)] if parsed is not None else []
+    names = [parsed_line.name_of(one.func) for one in calls]
+    if filled is None or len(names) != 1 or names[0] == "apply":
+        return filled
+    inside = [one for one in process.locations("initialization") if one.file == filled.file]
+    inside = [one for one in inside if one.function == names[0] and ".apply(" in one.source]
+    return inside[0] if len({one.line for one in inside}) == 1 else filled
 
 
 def pretrained_alone(process: Process, filled: Location | None) -> str:

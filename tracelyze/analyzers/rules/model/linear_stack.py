@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.editing.remade import activated
+from tracelyze.analyzers.evidence.settings import idle_arguments
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
@@ -82,12 +83,13 @@ def _finding(
     limits: Limits,
 ) -> Finding:
     optimization = process.longest
-    pairs = listed((f"{other} into {name}" for name, other in redundant.items()), most=4)
+    pairs = listed((f"`{other}` into `{name}`" for name, other in redundant.items()), most=4)
     serious = len(redundant) >= limits["links"]
     later = next(iter(redundant))
-    idle = activated.idle_between(process, *next(iter(redundant.items())))
+    idle = activated.all_idle(process, redundant)
     called_at = process.site(called.get(later))  # not in the script where a Sequential calls it
-    row = None if idle or called_at else activated.in_row(process, redundant)
+    between = idle_arguments.found(process, idle[0]) if idle else None
+    between = between if idle or called_at else activated.in_row(process, redundant)
     return Finding(
         rule=RULE.id,
         severity="warning" if serious else "info",
@@ -97,13 +99,13 @@ def _finding(
             f"In all {forwards} forwards looked at, the output of a layer went unchanged into the next: {pairs}. "
             "Stacked linear maps are one linear map: the extra layers cost time and add nothing, and the model cannot "
             "learn anything nonlinear there."
-            + (activated.idle_told(process, idle) if idle else "")
-            + (row.said if row else "")
+            f"{activated.idle_told(process, idle) if idle else ''}{between.said if between else ''}"
         ),
-        fix=activated.idle_remedy(process, idle, _others(redundant))
-        if idle
-        else (row and row.fix) or "Put an activation between the layers, or replace them with one layer.",
-        fix_code=(row.code if row else activated.in_place_of(process, idle)) or activated.in_forward(redundant),
+        fix=(between and between.fix)
+        or (activated.idle_remedy(process, idle, _others(redundant)) if idle else "")
+        or "Put an activation between the layers, or replace them with one layer.",
+        fix_code=(between.code if between else activated.in_place_of(process, idle[0] if idle else ""))
+        or activated.in_forward(process, redundant),
         first_step=1,
         last_step=timing.last_step(optimization),
         evidence=[
@@ -112,7 +114,8 @@ def _finding(
             Evidence("layers looked at", len(layers), "layers", role="basis"),
             Evidence("forwards looked at", forwards, "forwards", *limits.against("looks"), role="basis"),
         ],
-        location=(process.module_location(idle) if idle else row and row.place)
+        location=(between and between.place)
+        or (process.module_location(idle[0]) if idle else None)
         or called_at
         or process.module_location(later)
         or process.location("forward"),

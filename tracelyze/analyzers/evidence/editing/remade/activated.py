@@ -10,6 +10,7 @@ from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
 from tracelyze.diagnosis import Location
+from tracelyze.formatting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,13 +122,30 @@ def _is_activation(name: str) -> bool:
 
 
 def _one_more(process: Process, layers: _Layers, redundant: Mapping[str, str], place: Location) -> str:
-    """The statement, and one below it that adds an activation; whether behind the last one too is said where the layers
-    that it makes do not all feed another."""
+    """The statement, and one below it that adds an activation. Where it makes the last layer too, in a loop, that one's
+    is taken off behind the loop; empty where that is not known to be right."""
     rows = process.tables["modules"].records()
-    made = {str(row["module"]) for row in rows if process.site(row["made_at"]) == place}
-    last = "" if made <= set(redundant.values()) else "  # not behind the last one: it gives the output"
+    made = {str(row["module"]) for row in rows if row["kind"] != "Identity" and process.site(row["made_at"]) == place}
     own = layers.own
-    return f"{own.dedented(own.text)}\n{layers.held_by}.append(nn.GELU()){last}"
+    kinds = [name_of(one.func) if isinstance(one, ast.Call) else "" for one in layers.made]
+    if "" in kinds or sum("Linear" in kind or "Conv" in kind for kind in kinds) > 1:
+        return ""
+    both = f"{own.dedented(own.text)}\n{layers.held_by}.append(nn.GELU())"
+    if made <= set(redundant.values()):
+        return both
+    lines = recorded_text.of_function(process, place)
+    head, after = own.line - 1, own.line + own.text.count("\n") + 1
+    while after in lines and not lines[after].strip():
+        after += 1
+    while head in lines and (not lines[head].strip() or recorded_text.indent_of(lines[head]) >= len(own.indent)):
+        head -= 1
+    ends = after in lines and recorded_text.indent_of(lines[after]) < len(own.indent)
+    if not ends or not lines.get(head, "").strip().startswith("for "):
+        return ""
+    inside = "\n".join(f"    {line}" for line in both.split("\n"))
+    return (
+        f"{lines[head].strip()}\n{inside}\n{layers.held_by}.pop()  # behind the loop: the last layer gives the output"
+    )
 
 
 def _in_sequential(own: OwnStatement, redundant: Mapping[str, str]) -> str:
@@ -159,30 +177,47 @@ def _number(module: str) -> int | None:
     return int(name) if name.isdigit() else None
 
 
-def idle_told(process: Process, idle: str) -> str:
-    """Sentences on an Identity, and on the line that makes one of a name which it does not find."""
-    own = own_statement.at(process, process.module_location(idle))
+def all_idle(process: Process, redundant: Mapping[str, str]) -> list[str]:
+    """The Identities of all places where one stands between two layers, or beside them."""
+    return list(dict.fromkeys(one for pair in redundant.items() if (one := idle_between(process, *pair))))
+
+
+def idle_told(process: Process, idle: list[str]) -> str:
+    """Sentences on Identities, and on the line that makes one of a name which it does not find."""
+    own = own_statement.at(process, process.module_location(idle[0]))
     found = _with_fallback(own) if own is not None else None
-    where = "between them" if idle.isdigit() else "in the same module"
-    said = f" {_called(idle)}, {where}, is an Identity and changes nothing."
+    if _in_a_row(idle):
+        said = f" {_called(idle).capitalize()}, between them, are Identities and change nothing."
+    else:
+        where = "between them" if idle[0].isdigit() else "in the same module"
+        name = f"Module {idle[0]}" if idle[0].isdigit() else idle[0]
+        said = f" {name}, {where}, is an Identity and changes nothing."
     if own is None or found is None:
         return said
     name = own.parsed.text_of(found[1])
     return f"{said} Line {own.line} gives one for each name that it does not find: look at `{name}`."
 
 
-def idle_remedy(process: Process, idle: str, others: str) -> str:
+def idle_remedy(process: Process, idle: list[str], others: str) -> str:
     """What to do about it; `others`: words for more of them."""
-    own = own_statement.at(process, process.module_location(idle))
+    own = own_statement.at(process, process.module_location(idle[0]))
     if own is not None and _with_fallback(own) is not None:
         return f"Give line {own.line} a name that it finds, and let an unknown one raise an error."
-    name = _called(idle)
-    name = name.lower() if name != idle else name
-    return f"Make {name} an activation{others}, or replace the layers by one."
+    if _in_a_row(idle):
+        return f"Make {_called(idle)} activations, or replace the layers by one."
+    return f"Make {_called(idle)} an activation{others}, or replace the layers by one."
 
 
-def _called(module: str) -> str:
-    return f"Module {module}" if module.isdigit() else module
+def _in_a_row(idle: list[str]) -> bool:
+    """Whether several of them have numbers in the same row."""
+    one_row = len({one.rpartition(".")[0] for one in idle}) == 1
+    return len(idle) > 1 and one_row and all(_number(one) is not None for one in idle)
+
+
+def _called(idle: list[str]) -> str:
+    if _in_a_row(idle):
+        return f"modules {listed(idle, most=4)}"
+    return f"module {idle[0]}" if idle[0].isdigit() else idle[0]
 
 
 def _with_fallback(own: OwnStatement) -> tuple[ast.Call, ast.expr, str] | None:
@@ -220,9 +255,13 @@ def in_place_of(process: Process, idle: str) -> str:
     return own.dedented(own.parsed.with_parts({made: "nn.GELU()"})) if made is not None and alone else ""
 
 
-def in_forward(redundant: Mapping[str, str]) -> str:
+def in_forward(process: Process, redundant: Mapping[str, str]) -> str:
     """An activation behind each layer that feeds the next one as it is, by their own names; between those of a row
-    where the names are numbers. `redundant`: by each layer, the one before it."""
+    where the names are numbers. `redundant`: by each layer, the one before it. Empty where the whole model is a row,
+    which has no forward of its own."""
+    whole = any(row["module"] == "" and row["kind"] == "Sequential" for row in process.tables["modules"].records())
+    if whole and all("." not in one for pair in redundant.items() for one in pair):
+        return ""
     firsts = list(dict.fromkeys(one.rpartition(".")[2] for one in redundant.values()))  # once for modules of a class
     ends = list(dict.fromkeys(one.rpartition(".")[2] for one in redundant if one not in redundant.values()))
     if all(one.isidentifier() for one in [*firsts, *ends]):
