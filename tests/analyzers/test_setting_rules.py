@@ -98,7 +98,7 @@ def test_layers_that_came_behind_the_optimizer(make, made: str, names: str, more
     assert ("Line 50 makes the optimizer of `model.parameters()`" in finding.summary) is later
     assert ("Line 39 makes their layers." in finding.summary) is (later and "parametrizations" not in names)
     assert ("weight_norm" in finding.fix) is ("parametrizations" in names)
-    assert ("Python list" not in finding.summary + finding.fix_code) is later
+    assert ("Python list" in finding.summary + finding.fix_code) is names.startswith("a tensor")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,31 @@ def test_parameters_that_no_group_takes_in(make, names: str, groups: int, divide
     process = make.process(optimizers=optimizers, more={"reach": [ALL, FREE | {"names": names}], "activations": RAN})
     finding = make.check("frozen-parameters", process)[2]
     assert ("neither weight nor bias" in finding.summary, "an else" in finding.fix) == (divided, divided)
-    assert ("nn.ModuleList" in finding.fix_code) is not divided
+    assert ("nn.ModuleList" in finding.fix_code) is names.startswith("a tensor")
+
+
+@pytest.mark.parametrize(
+    ("groups", "listed", "rate"),
+    [
+        (('{"params": a.parameters(), "lr": lr},', '{"params": b.parameters(), "lr": lr},'), "", "lr"),
+        (('{"params": a.parameters(), "lr": 0.1},', '{"params": b.parameters(), "lr": 0.2},'), "", ""),
+        (("a.parameters(),", "lr=0.1,"), "", ""),
+        (("a.parameters(),", "lr=0.1,"), "self.blocks = [nn.Linear(8, 8)]", ""),
+    ],
+)
+def test_layers_with_names_that_no_optimizer_was_given(make, groups, listed: str, rate: str) -> None:
+    """Of lists only where the script has one; a new group with the rate of the others."""
+    text = "\n".join(f"    {line}" for line in ("opt = torch.optim.AdamW(", *groups, ")", listed))
+    site = {"site": 4, "role": "optimizer", "file": "a.py", "function": "main", "line": 50, "excerpt_line": 50}
+    sites = [site | {"source": "opt = torch.optim.AdamW(", "excerpt": text}]
+    optimizer = {"optimizer": 0, "name": "AdamW", "made_at": 4, "parameters": 4, "groups": 2}
+    free = FREE | {"names": "station.weight, gate.bias"}
+    process = make.process(sites=sites, optimizers=[optimizer], more={"reach": [ALL, free], "activations": RAN})
+    finding = make.check("frozen-parameters", process)[2]
+    told = finding.summary + finding.fix + finding.fix_code
+    assert ("ModuleList" in told, "Python list" in told) == (bool(listed), bool(listed))
+    assert ('not in held], "lr": lr})' in finding.fix_code) is bool(rate)
+    assert ("rates of their own" in finding.fix_code) is not bool(rate)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tracelyze.analyzers.computed.gradients.trainable import added_later, tensor_names
-from tracelyze.analyzers.evidence import pictures, script_lines, timing
+from tracelyze.analyzers.evidence import pictures, recorded_text, script_lines, timing
 from tracelyze.analyzers.evidence.editing.optimizers import empty_groups
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import listed, plural
 
 if TYPE_CHECKING:
-    from tracelyze.analyzers.recorded.run import Process
+    from tracelyze.analyzers.recorded.run import Optimization, Process
     from tracelyze.diagnosis import Diff, Location
 
 _HELD: Final = (
@@ -20,12 +20,15 @@ _HELD: Final = (
     'held = {id(p) for group in optimizer.param_groups for p in group["params"]}\n'
     'optimizer.add_param_group({"params": [p for p in model.parameters() if id(p) not in held]})'
 )
-_MADE_LATER: Final = (
-    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;\n"
-    f"{_HELD}\n"
-    "# if the layers are in a Python list, in __init__:\n"
-    "# self.layers = nn.ModuleList(layers)"
+_BELOW: Final = (
+    "# right below the line that makes the optimizer, or the last one that adds a layer to the model or replaces one;"
 )
+_MADE_LATER: Final = (
+    f"{_BELOW}\n{_HELD}\n# if the layers are in a Python list, in __init__:\n# self.layers = nn.ModuleList(layers)"
+)
+_LIST: Final = re.compile(r"\bself\.\w+\s*(?::[^=]+)?=\s*[\[{]|\.append\(\s*(?:nn\.|torch\.nn\.|[A-Z]\w*\()")
+_RATE: Final = re.compile(r"""["']lr["']\s*:\s*(?P<rate>[\w.]+)\s*[,}]""")
+_STATEMENT: Final = 6  # lines of one that lists a few groups
 _ADDED: Final = f"# right below the last line that adds a layer to the model;\n{_HELD}"
 _IN_LIST: Final = (
     "# in __init__ of the module that keeps layers in a Python list, below the line that fills it. If it is called\n"
@@ -42,6 +45,7 @@ FIX: Final = (
     "Build the optimizer after the whole model, over all of its parameters, and keep layers in nn.ModuleList. Set "
     "requires_grad_(False) on parameters that should stay fixed, which also saves computing their gradients."
 )
+FIX_WHOLE: Final = FIX.replace(", and keep layers in nn.ModuleList", "")
 FIX_LISTED: Final = (
     "Keep the layers in nn.ModuleList, which registers them: model.parameters(), state_dict(), eval() and to(device) "
     "skip a Python list."
@@ -68,6 +72,10 @@ _MADE_ANEW: Final = (
 _USUALLY: Final = (
     "This happens when layers sit in a Python list instead of nn.ModuleList, when the model was built or extended "
     "after the optimizer, or when the optimizer was not given part of the model (an encoder)."
+)
+_USUALLY_REGISTERED: Final = (
+    "This happens when the model was built or extended after the optimizer, or when the optimizer was not given part "
+    "of the model (an encoder)."
 )
 SEVERAL: Final = 2
 """Groups of an optimizer among which parameters were divided."""
@@ -145,7 +153,23 @@ def _cause(process: Process, row: dict[str, Any], replaced: bool) -> _Cause:
     later = added_later.of(optimization, tensor_names.each(names)) if alone else None
     if later is not None:
         return _Cause(later.said, later.fix, later.code or _ADDED, later.optimizer)
-    return _Cause(why, FIX, _IN_LIST if tensor_names.is_nameless(names) else _MADE_LATER, other)
+    if tensor_names.is_nameless(names):
+        return _Cause(why, FIX, _IN_LIST, other)
+    if process.locations("unregistered") or recorded_text.matching(process, _LIST):
+        return _Cause(why, FIX, _MADE_LATER, other)
+    code = f"{_BELOW}\n{_with_rate(optimization)}"
+    return _Cause(_USUALLY_REGISTERED if why == _USUALLY else why, FIX_WHOLE, code, other)
+
+
+def _with_rate(optimization: Optimization) -> str:
+    """The lines that add a group, with the rate that all groups have in the statement that makes the optimizer."""
+    made = optimization.made_at
+    lines = recorded_text.of_function(optimization.process, made) if made is not None else {}
+    near = [line for at, line in sorted(lines.items()) if made is not None and 0 <= at - made.line < _STATEMENT]
+    rates = {found["rate"] for line in near for found in _RATE.finditer(line)}
+    if len(rates) != 1:
+        return _HELD
+    return _HELD.partition("\n")[2].replace("not in held]}", f'not in held], "lr": {rates.pop()}}}')
 
 
 def finding(process: Process, row: dict[str, Any], rule: str, replaced: bool) -> Finding:
