@@ -146,6 +146,18 @@ def test_the_line_that_writes_the_begin_symbol(make: Any, lines: list[str], numb
     assert ("an id that the script puts in front" in finding.summary) == any("[tok.bos" in line for line in lines)
 
 
+def test_the_call_that_tokenizes_a_rendered_text_is_edited_where_it_is_the_only_one(make: Any) -> None:
+    rendered = "text = tok.apply_chat_template(turns, tokenize=False)"
+    site = {"site": 60, "role": "begin-text", "file": "a.py", "line": 60, "function": "encode", "source": rendered}
+    calls = 'ids = tok(text)["input_ids"]'
+    for lines, edited in (([calls], True), ([calls, calls], False), (["ids = tok(other)"], False)):
+        text = "\n".join(f"    {line}" for line in (rendered, *lines))
+        made = process(make, begin_twice=1.0, sites=[site | {"excerpt": text, "excerpt_line": 60}])
+        finding = make.check(BOS, made)[2]
+        assert (finding.location.line, finding.fix.endswith("in line 61.")) == ((61, True) if edited else (60, False))
+        assert ('ids = tok(text, add_special_tokens=False)["input_ids"]' in finding.fix_code) is edited
+
+
 def test_where_a_begin_symbol_comes_from_is_said_only_if_its_line_is_known(make: Any) -> None:
     known = {"site": 60, "role": "begin-text", "file": "a.py", "line": 60, "function": "render", "source": RENDERED}
     assert "and by the tokenizer" in make.check(BOS, process(make, begin_twice=1.0, sites=[known]))[2].summary

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.parsed_line import name_of
+from tracelyze.diagnosis import Location
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
     from tracelyze.analyzers.evidence.editing.parsed_line import ParsedLine
     from tracelyze.analyzers.recorded.run import Process
-    from tracelyze.diagnosis import Location
 
 _TEMPLATE: Final = "apply_chat_template"
 _AS_TEXT: Final = re.compile(r"\btokenize\s*=\s*False\b")  # else the tokens are made there, and no second one is added
@@ -58,6 +58,27 @@ def without(process: Process, line: Location | None) -> str:
     tokenizer = own.parsed.text_of(call.func).rpartition(".")[0]
     text = f"{own.parsed.text_of(call)}.removeprefix({tokenizer}.bos_token)"
     return own.dedented(own.parsed.with_parts({call: text})) if tokenizer else ""
+
+
+def tokenized(process: Process, line: Location | None) -> tuple[Location, str] | None:
+    """The only line below that gives the rendered text, by its name, to the same tokenizer; and the line with
+    add_special_tokens=False."""
+    own = own_statement.at(process, line)
+    call = own.only_call(_TEMPLATE) if own is not None and own.is_whole else None
+    made = own.parsed.statement if own is not None else None
+    if line is None or own is None or call is None or not isinstance(made, ast.Assign) or made.value is not call:
+        return None
+    tokenizer, name = own.parsed.text_of(call.func).rpartition(".")[0], own.parsed.text_of(made.targets[0])
+    found = []
+    for number, text in sorted(recorded_text.of_function(process, line).items()):
+        parsed = parsed_line.parse(text.strip()) if number > line.line and f"{tokenizer}(" in text else None
+        calls = [one for one in ast.walk(parsed.tree) if isinstance(one, ast.Call)] if parsed is not None else []
+        for one in calls:
+            given = parsed.text_of(one.args[0]) if parsed is not None and one.args else ""
+            if parsed is not None and parsed.text_of(one.func) == tokenizer and given == name:
+                edited = parsed.with_argument(one, "add_special_tokens", "False") or ""
+                found.append((Location(line.file, number, line.function, text.strip()), edited))
+    return found[0] if len(found) == 1 and found[0][1] not in ("", found[0][0].source) else None
 
 
 def _put_ahead(own: OwnStatement) -> ast.BinOp | None:

@@ -45,6 +45,11 @@ def _finding(process: Process, line: Line, rows: list[Row], limits: Limits) -> F
         or "ids = tokenizer(text, add_special_tokens=False)  # text: with the token in it already",
         place=written,
     )
+    tokenized = begin_symbols.tokenized(process, written)
+    if tokenized is not None and written is not None:
+        place, code = tokenized
+        fix = f"Line {written.line} writes the token into the text: tokenize it without special tokens in line "
+        remedy = Remedy(f"{fix}{place.line}.", code, place)
     fault = LossFault(
         severity="warning",
         confidence="certain" if begin in texts.symbols(process, "begin_symbol") else "likely",
