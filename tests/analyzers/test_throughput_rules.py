@@ -173,6 +173,23 @@ def test_slow_steps_of_a_crowded_machine_are_told_and_alarm_nobody(make) -> None
 
 
 @pytest.mark.parametrize(
+    ("takes", "share", "status"),
+    [
+        (0.8, 0.6, "passed"),
+        (0.8, 0.2, "fired"),
+        (1.3, 0.6, "fired"),  # long enough to be looked at: others took as much of all other steps
+    ],
+)
+def test_slow_steps_without_a_cause_where_others_held_the_processors(make, takes, share, status) -> None:
+    """What others take is looked at once a second: whether they made a shorter step slow is not known."""
+    taken = seconds(400, dict.fromkeys((60, 97, 150, 181, 260, 288, 333, 371), takes))
+    end = ends(taken)
+    looked = looks(end[-1], [share * moment for moment in np.linspace(0, end[-1], 20)])
+    process = make.process(steps(make, seconds=taken, time=end), evals={}, samples=looked)
+    assert make.check("slow-steps", process)[0] == status
+
+
+@pytest.mark.parametrize(
     ("long", "also", "named"),
     [
         (7, 0, True),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EXPLAINED: Final = 0.5  # share of the excess: see EXPLAINED_SOURCE
 CROWDED: Final = "other programs on the processors"
 UNKNOWN: Final = "nothing that was recorded"
+NOTHING: Final = "Nothing that was recorded coincides with them."
 WAITING: Final = "waiting for a batch"
 RECORDING: Final = "recording by tracelyze"
 EXPLAINED_SOURCE: Final = "derived: more than all other causes together"
@@ -172,7 +173,7 @@ def coincidence(optimization: Optimization, found: Slow) -> Reason:
     if best.share >= EXPLAINED:
         return best
     alone, looks = _only_seen_there(optimization, found)
-    sentence = "Nothing that was recorded coincides with them."
+    sentence = NOTHING
     if alone is not None:
         sentence = f"The program was seen in line {alone.line} in {plural(looks, 'sample')} of these steps, and in "
         sentence += "none of the others."
@@ -286,6 +287,16 @@ def _crowded(optimization: Optimization, found: Slow) -> Reason:
         f"For {percent(share)} of that the training was ready to run and other programs held the processors.",
         "Look at what else runs on this machine, or give the training processors of its own.",
     )
+
+
+def held_by_others(optimization: Optimization, found: Slow) -> float:
+    """Share of the time of short slow steps for which others held the processors; 0 of longer ones. It is looked at
+    once a second, so that of shorter steps it is not known which of them met the others longer than usual."""
+    ends, took = optimization.steps["time"][found.rows], found.excess + found.typical
+    if statistics.median(took) >= contention.SHORTEST:
+        return 0.0
+    lost = np.minimum(contention.within(optimization.process, ends - took, ends), took)
+    return float(lost.sum() / max(float(took.sum()), 1e-9))
 
 
 def _usually_lost(optimization: Optimization, found: Slow, lost: float) -> float:

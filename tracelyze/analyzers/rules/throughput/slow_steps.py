@@ -32,6 +32,10 @@ def check(process: Process, limits: Limits) -> Outcome:
     if recurring is not None:
         return [_finding(optimization, recurring, seconds, limits)]
     if single and share <= limits["rare"]:
+        others = 0.0 if regular else outliers.held_by_others(optimization, found)
+        if others >= outliers.EXPLAINED and outliers.coincidence(optimization, found).sentence == outliers.NOTHING:
+            slow = plural(len(found.rows), "slow step")
+            return Passed(f"others held the processors for {percent(others)} of the time of {slow}")
         return [_finding(optimization, found, seconds, limits)]
     if single:
         return Passed(f"{share_of(share, 'steps')} are slow: two kinds of steps, not single ones that stand out")
