@@ -49,6 +49,7 @@ def found(make: Any, *last: str, loop: str = LOOP) -> list[tuple[int, str | None
     [
         ("running += loss", "running += loss.detach()"),
         ("self.losses.append(loss)", "self.losses.append(loss.detach())"),
+        ('history.setdefault("aux", []).append(aux)', 'history.setdefault("aux", []).append(aux.detach())'),
         ('history["aux"].append(aux)', 'history["aux"].append(aux.detach())'),
         ("cache[step] = out", "cache[step] = out.detach()"),
         ("outputs.append((out, y))", "outputs.append((out.detach(), y))"),
@@ -113,7 +114,15 @@ def test_nothing_is_said_of_another_function_or_of_a_framework(make: Any) -> Non
     assert found(make, "losses.append(loss)", loop=LOOP.replace("loss.backward()", "trainer.backward()")) == []
 
 
-@pytest.mark.parametrize("lines", ["losses.append(one)", "losses = []\n    losses.append(one)", "parts[step] = one"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "losses.append(one)",
+        "losses = []\n    losses.append(one)",
+        "parts[step] = one",
+        "parts.setdefault(0, []).append(one)",
+    ],
+)
 def test_what_the_loss_is_made_of_keeps_its_graph(make: Any, lines: str) -> None:
     """Detached, the terms of a loss would train nothing."""
     name = "parts" if "parts" in lines else "losses"
@@ -190,6 +199,10 @@ def test_a_number_that_the_batches_are_counted_by_holds_no_graph(make: Any) -> N
         (
             "self.values[name].append(value)",
             'self.values[name].append(value.detach() if hasattr(value, "detach") else value)',
+        ),
+        (
+            "self.values.setdefault(name, []).append(value)",
+            'self.values.setdefault(name, []).append(value.detach() if hasattr(value, "detach") else value)',
         ),
         ("self.last[name] = value", 'self.last[name] = value.detach() if hasattr(value, "detach") else value'),
         ("self.rows.append((step, value))", ""),

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 NAME: Final = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*(?!\w*\s*[=(](?!=))")
 ASSIGNED: Final = re.compile(r"(?P<names>[A-Za-z_][\w, ]*?)\s*=(?!=)\s*(?P<value>.+)")
 STORED: Final = re.compile(
-    r"(?:(?P<sum>[\w.]+(?:\[[^\]]*\])?)\s*\+=\s*|(?P<list>[\w.]+(?:\[[^\]]*\])*)\.append\(|"
+    r"(?:(?P<sum>[\w.]+(?:\[[^\]]*\])?)\s*\+=\s*|(?P<list>[\w.]+(?:\[[^\]]*\])*"
+    r"(?:\.setdefault\([^()]*, (?:\[\]|list\(\))\))?)\.append\(|"
     r"(?P<entry>[\w.]+\[[^\]]+\])\s*=(?!=)\s*)(?P<value>.+?)\)?$"
 )
 AGAIN: Final = re.compile(
@@ -281,7 +282,8 @@ def _assignments(text: dict[int, str]) -> list[tuple[set[str], str]]:
 
 def _mentions(value: str, name: str) -> bool:
     """Whether an expression reads this name, or what the name is an entry of."""
-    return re.search(rf"(?<![\w.]){re.escape(name.partition('[')[0])}(?!\w)", value) is not None
+    holder = name.partition("[")[0].partition(".setdefault(")[0]
+    return re.search(rf"(?<![\w.]){re.escape(holder)}(?!\w)", value) is not None
 
 
 def _diff(location: Location, line: str, stored: re.Match[str], part: str = "value") -> Diff | None:

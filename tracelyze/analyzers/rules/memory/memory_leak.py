@@ -70,7 +70,7 @@ def _finding(
     since = timing.step_at(optimization, climb.first) if climb else begin  # memory may warm up before it climbs
     evidence = leaks.evidence(series, climb, since, limits) if series and climb else []
     own, retained = kept_tensors.guarded(optimization, stored), kept_tensors.retains(optimization)
-    by_graphs = (FIX_RETAINED, "") if retained and not stored else (FIX_GRAPHS, CODE_GRAPHS)
+    by_graphs = (FIX_RETAINED, "") if retained and not stored else (FIX_LINES if stored else FIX_GRAPHS, CODE_GRAPHS)
     fix, code = (FIX_RETAINED if retained else FIX_LINES, own) if own else by_graphs if graphs else (FIX_OTHER, "")
     if graphs:
         name, source = graphs.pattern, limits.source("graphs")
