@@ -122,8 +122,10 @@ HANDED = "x, t, noise = noise.samples(x)"
 
 
 def test_a_draw_that_another_function_hands_to_the_one_that_calls_the_model(make: Any) -> None:
-    finding, source = found(make, sample="t = torch.randint(0, steps, (n,))", inner=HANDED)
+    finding, source = found(make, sample="t = torch.randint(0, 100, (n,))", inner=HANDED)
     assert "t = torch.randint(0, 1000, (n,))" in applied(source, finding.diff)
+    finding, _ = found(make, sample="t = torch.randint(0, steps, (n,))", inner=HANDED)
+    assert (finding.diff, finding.fix_code) == (None, "t = torch.randint(0, 1000, (n,))"), "a name may hold it"
     finding, _ = found(make, sample="t = torch.randint(0, steps, (n,))", inner="x, y, noise = noise.samples(x)")
     assert finding.diff is None
 
@@ -131,7 +133,7 @@ def test_a_draw_that_another_function_hands_to_the_one_that_calls_the_model(make
 @pytest.mark.parametrize(
     ("taken", "returned", "edited"),
     [
-        ("t = schedule.samples(len(x))", "return torch.randint(0, steps, (n,)).to(device)", True),
+        ("t = schedule.samples(len(x))", "return torch.randint(0, 100, (n,)).to(device)", True),
         ("y = schedule.samples(len(x))", "return torch.randint(0, steps, (n,))", False),  # labels
         ("t = schedule.others(len(x))", "return torch.randint(0, steps, (n,))", False),
         ("t = schedule.samples(len(x))", "return table[torch.randint(0, steps, (n,))]", False),
@@ -143,6 +145,40 @@ def test_a_function_that_does_nothing_but_draw(make: Any, taken: str, returned: 
     assert (finding.diff is not None) == edited
     if edited:
         assert "return torch.randint(0, 1000, (n,)).to(device)" in applied(source, finding.diff)
+
+
+@pytest.mark.parametrize(
+    ("outer", "constants", "argv", "end"),
+    [
+        ("table = make(cfg.train_steps)", {"train_steps": "1000"}, [], "cfg.train_steps"),
+        ("table = make(T)", {"T": "1000", "k": "9"}, [], "T"),
+        ("table = make(cfg.train_steps)", {"train_steps": "1000"}, ["--train-steps", "1000"], None),  # not by the line
+        ("table = make(T, cfg.width)", {"T": "1000", "width": "1000"}, [], None),  # which of both?
+        ("table = make(other)", {"T": "1000"}, [], None),  # not in the function
+        ("T = 500; table = make(T)", {"T": "1000"}, [], None),
+    ],
+)
+def test_the_scripts_own_name_for_the_length_of_the_schedule(
+    make: Any, outer: str, constants: dict[str, str], argv: list[str], end: str | None
+) -> None:
+    source = f"def train(cfg):\n    {outer}\n    t = torch.randint(0, cfg.few, (n,))\n    model(x, t).backward()\n"
+    place = {"file": "train.py", "function": "train", "excerpt": source, "excerpt_line": 1}
+    lines = source.splitlines()
+    rows = [
+        place | {"site": at, "role": role, "line": at, "source": lines[at - 1].strip()}
+        for at, role in ((3, "draw"), (4, "backward"))
+    ]
+    rows += [
+        {"site": 10 + at, "role": "constant", "file": "train.py", "line": 20 + at, "function": "parse", "source": "x"}
+        | {"name": name, "own_name": name, "value": value}
+        for at, (name, value) in enumerate(constants.items())
+    ]
+    timesteps = list(looks(make, 0, 99, 100).tables["timesteps"].records())
+    process = make.process(sites=rows, more={"timesteps": timesteps}, facts={"argv": ["train.py", *argv]})
+    finding = make.check(RULE, process)[2]
+    assert finding.fix_code == f"t = torch.randint(0, {end or 1000}, (n,))"
+    assert (finding.diff is not None) is (end is not None)
+    assert finding.last_step is None, "the last look is not the end"
 
 
 @pytest.mark.parametrize("lines", [{"inner": DRAWN}, {"outer": DRAWN}, {"inner": DRAWN, "sample": "y = randint(9)"}])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tracelyze.analyzers.evidence import recorded_text
 from tracelyze.analyzers.evidence.editing import parsed_line
+from tracelyze.analyzers.evidence.settings import constants
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
@@ -68,6 +69,36 @@ def ends_of_its_own(process: Process, place: Location | None) -> bool:
     used = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})\b(?!\s*(?::[^=]+)?=(?!=))") if names else None
     elsewhere = {one.file_line: one.source for one in recorded_text.lines(process) if one.file_line != place.file_line}
     return used is None or not any("range(" in line and used.search(line) for line in elsewhere.values())
+
+
+def end_for_the_whole(process: Process, place: Location | None, length: int) -> tuple[str, bool]:
+    """What the line is to draw below, and whether it may be put there: the only name in the function that a line of the
+    script gives the length of the schedule; else the number, which may stand where a number stands."""
+    name = _name_of(process, place, length) if place is not None else None
+    parsed = parsed_line.of(place)
+    calls = parsed.calls("randint", "randint_like") if parsed else []
+    given = [*calls[0].args, *(one.value for one in calls[0].keywords)] if calls else []
+    number = any(isinstance(one, ast.Constant) and type(one.value) is int and one.value > 0 for one in given)
+    return (name, True) if name else (str(length), number)
+
+
+def _name_of(process: Process, place: Location, length: int) -> str | None:
+    """How the function writes the only constant of the script that is this number: `STEPS`, `cfg.train_steps`."""
+    rows = [row for row in process.sites.records() if row["role"] == "constant"]
+    same = {str(row["name"]) for row in rows if constants.is_number(str(row["value"]), length)}
+    other = {str(row["name"]) for row in rows if not constants.is_number(str(row["value"]), length)}
+    told = {row["line"] for row in rows if row["file"] == place.file}
+    own = recorded_text.of_function(process, place)
+    text = {at: line.split("#")[0] for at, line in own.items()}
+    written: set[str] = set()
+    for name in same:
+        if any(at not in told and re.search(rf"(?<!\w){re.escape(name)}\s*=(?!=)", line) for at, line in text.items()):
+            return None  # something else by then
+        used = re.compile(rf"(?<![\w.\"'])(?:\w+\.)*{re.escape(name)}\b(?!\s*\(|\s*=(?!=)|[\"'.\[])")
+        written |= {found[0] for line in text.values() for found in used.finditer(line)}
+    if len(written) != 1 or any(constants.is_on_the_command_line(process, one) for one in same) or same & other:
+        return None
+    return written.pop()
 
 
 def _taken_from(process: Process, call: Location) -> set[tuple[str, str]]:

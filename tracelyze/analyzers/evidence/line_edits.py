@@ -192,20 +192,20 @@ def anomalies_unseen(process: Process, place: Location | None) -> Diff | None:
     return _edit(process, place, changed)
 
 
-def drawn_below(process: Process, place: Location | None, end: int) -> Diff | None:
+def drawn_below(process: Process, place: Location | None, end: str) -> Diff | None:
     """The line that draws from less, with randint up to `end`."""
     own = own_statement.at(process, place)
     return own.changed(_drawn_to(own, end)) if own is not None else None
 
 
-def example_drawn_below(process: Process, place: Location | None, name: str, end: int) -> str:
+def example_drawn_below(process: Process, place: Location | None, name: str, end: str) -> str:
     """The script's own line that draws, up to `end`; in words of its own where it is not known."""
     own = own_statement.at(process, place)
     line = own.dedented(_drawn_to(own, end) or "") if own is not None else ""
     return line or f"{name} = torch.randint(0, {end}, (inputs.size(0),), device=inputs.device)"
 
 
-def _drawn_to(own: OwnStatement, end: int) -> str | None:
+def _drawn_to(own: OwnStatement, end: str) -> str | None:
     call = own.only_call("randint", "randint_like")
     if call is None or not is_function_of_torch(call.func) or not _is_what_is_assigned(own, call):
         return None
@@ -215,7 +215,7 @@ def _drawn_to(own: OwnStatement, end: int) -> str | None:
     low = bounds[0] if len(bounds) == len(("low", "high")) else named.get("low")
     high = named.get("high") or (bounds[-1] if bounds else None)
     from_zero = low is None or (isinstance(low, ast.Constant) and low.value == 0)
-    return own.parsed.with_parts({high: str(end)}) if high is not None and from_zero else None
+    return own.parsed.with_parts({high: end}) if high is not None and from_zero else None
 
 
 def _is_what_is_assigned(own: OwnStatement, call: ast.Call) -> bool:

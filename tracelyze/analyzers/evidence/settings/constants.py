@@ -140,6 +140,11 @@ def fits(text: str, setting: Setting) -> bool:
     return anything or ("." in text and any(low <= number <= high for low, high in setting.ranges))
 
 
+def is_number(text: str, value: int) -> bool:
+    """Whether a constant, as it is written, is this number."""
+    return _is_written(text, value)
+
+
 def _is_written(text: str, value: float | bool) -> bool:
     """Whether a constant, as it is written, is this value."""
     if isinstance(value, bool):

@@ -72,6 +72,7 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
     whose = f"variable {row['argument']}" if row["source"] == BESIDE else f"argument {row['argument']} of the model"
     share = steps / row["range"]
     drawn = drawn_timesteps.line(process, row["highest"])
+    end, known = drawn_timesteps.end_for_the_whole(process, drawn, int(row["range"]))
     seen = optimization.step_location if optimization is not None else None
     whole = f"schedule of {row['range']:,} steps" if schedule else f"embedding of {row['range']:,} timesteps"
     whole = f"number of timesteps, {row['range']:,}" if row["source"] == NUMBER else whole
@@ -88,10 +89,9 @@ def _finding(process: Process, row: Row, beyond: Row | None, limits: Limits) -> 
             + ("" if sure else " Perhaps the embedding is just larger than it needs to be.")
         ),
         fix="Draw timesteps from the whole schedule.",
-        diff=line_edits.drawn_below(process, drawn, int(row["range"])) if sure else None,
-        fix_code=line_edits.example_drawn_below(process, drawn, str(row["argument"]), int(row["range"])),
-        first_step=1,
-        last_step=int(row["step"]),
+        diff=line_edits.drawn_below(process, drawn, end) if sure and known else None,
+        fix_code=line_edits.example_drawn_below(process, drawn, str(row["argument"]), end),
+        first_step=1,  # to the end, as far as is known: the last look was at an earlier step
         evidence=[
             Evidence("share of the timesteps", share, "share", *limits.against("share"), role="most"),
             Evidence("largest timestep", row["highest"]),
