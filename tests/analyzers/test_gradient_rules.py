@@ -831,6 +831,30 @@ def test_nonfinite_gradients_before_the_loss(make) -> None:
     assert counted["of those looked at, steps with such gradients"] == 51
 
 
+def test_a_clip_that_spreads_a_nan_tells_nothing_of_the_first(make) -> None:
+    """It multiplies each gradient by a number that is made of the norm of all: which were NaN before is not known."""
+    steps = make.steps() | {
+        "grads_nonfinite": [8] * COUNT,
+        "grad_norm": [float("nan")] * COUNT,
+        "clips": [1] * COUNT,
+        "loss": [1.0] + [float("nan")] * (COUNT - 1),
+    }
+    events = [{"kind": "nonfinite-gradient", "name": "stem.weight", "step": 0, "time": 0.1, "text": "sqrt at 0"}]
+    for source, known in ((2, False), (1, True)):
+        process = make.process(steps | {"grad_norm_source": [source] * COUNT}, events=events)
+        finding = make.check("nonfinite-gradients", process)[2]
+        assert ("stem.weight" in finding.title) is known
+        assert (finding.evidence[0].name == "tensors with NaN or Inf") is known
+        assert "grown without bound" not in finding.summary, "there was no step before"
+        assert "sqrt at 0" in finding.summary
+        assert ("stem.weight" in make.check("loss-nonfinite", process)[2].summary) is known
+    later = steps | {"loss": [1.0] * COUNT, "grads_nonfinite": [0] * 9 + [8] * (COUNT - 9)}
+    later |= {"grad_norm": [1.0] * 9 + [float("nan")] * (COUNT - 9), "grad_norm_source": [2] * COUNT}
+    finding = make.check("nonfinite-gradients", make.process(later, events=[events[0] | {"step": 9}]))[2]
+    assert "grown without bound, or one operation" in finding.summary
+    assert "Between the loss and the parameters: sqrt at 0" in finding.summary
+
+
 def test_nonfinite_gradients_is_silent(make) -> None:
     handled = make.steps() | {
         "grads_nonfinite": [3] + [0] * 399,

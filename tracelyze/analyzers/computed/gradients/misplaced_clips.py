@@ -47,6 +47,14 @@ def _before_the_backward(optimization: Optimization) -> bool:
     return len(read) >= _FEWEST and bool((read == _AT_STEP).all())
 
 
+def spread(optimization: Optimization, row: int) -> bool:
+    """Whether a clip ran before the gradients of this step were counted, and made all NaN that it clips: it multiplies
+    each by a number that is made of the norm of all. Which were so before is not known then."""
+    steps = optimization.steps
+    clipped = steps["grad_norm_source"][row] == _FROM_CLIP and np.isnan(steps["grad_norm"][row])
+    return bool(clipped and steps["grads_nonfinite"][row] > 1) and not seen(optimization)
+
+
 def line(optimization: Optimization) -> Location | None:
     """The line that clips in vain, None where none does."""
     return optimization.process.location("clip") if seen(optimization) else None

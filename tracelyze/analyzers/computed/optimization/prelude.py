@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelyze.analyzers.computed.gradients import misplaced_clips
 from tracelyze.analyzers.evidence import timing
 from tracelyze.analyzers.evidence.loss import broken_operation
 from tracelyze.formatting import number, plural
@@ -54,6 +55,8 @@ def what_moved_first(optimization: Optimization, first: int) -> str:
     grown = outgrown(optimization, next((int(i) for i in np.flatnonzero(np.isinf(steps["grad_norm"][:first]))), first))
     if grown is not None:
         return f"The gradient norm had grown to {number(grown)} before: training blew up."
+    if early and any(misplaced_clips.spread(optimization, row) for row in range(first)):
+        return f"Gradients were not finite first, at step {early[0]['step'] + 1}."
     if early:
         return (
             f"The gradient of {early[0]['name'] or 'a parameter'} was not finite first, at step {early[0]['step'] + 1}."

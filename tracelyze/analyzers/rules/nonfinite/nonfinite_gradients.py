@@ -67,7 +67,8 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
     filtered = hidden_nan.may_hide(optimization.process)
     unsure = filtered or several or not not_finite.loss_is_known(optimization, first)
     events = optimization.process.events_of("nonfinite-gradient")
-    where = f" (first in {events[0]['name']})" if events and events[0]["name"] else ""
+    spread = misplaced_clips.spread(optimization, first)  # then neither the first nor their number is known
+    where = f" (first in {events[0]['name']})" if events and events[0]["name"] and not spread else ""
     operation = (events[0]["text"] or "") if events else ""
     misplaced = misplaced_clips.line(optimization)
     singular = _line(optimization, operation) if not overflowed and misplaced is None else None
@@ -87,7 +88,7 @@ def _finding(optimization: Optimization, first: int, broken: Mask) -> Finding:
         first_second=timing.second_at(optimization, first),
         evidence=[
             Evidence(
-                "tensors with NaN or Inf",
+                "after a clip of all, tensors with NaN or Inf" if spread else "tensors with NaN or Inf",
                 _number(optimization.steps["grads_nonfinite"][first]),
                 "tensors",
                 0,

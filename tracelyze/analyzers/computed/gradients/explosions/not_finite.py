@@ -79,12 +79,19 @@ def told(optimization: Optimization, first: int, filtered: bool, operation: str)
         loss = " although the loss still was" if loss_is_known(optimization, first) else ""
         either = f"gradients were not finite{loss}, and no loss scaler skipped the step{_after(optimization, first)} "
         either += "Either" if loss else "The loss of that step is not known: it may have broken first, or else"
+    if not first and operation and not filtered and loss_is_known(optimization, first):
+        at_once = f"At step {begin:,} {either.removesuffix('Either')}"  # before any step that could have made them grow
+        if operation == attended_rows.MASKED:
+            return f"{at_once}Perhaps {attended_rows.TOLD}{misplaced_clips.told(optimization)}"
+        told_of = singular_gradients.told(operation)
+        return f"{at_once}Between the loss and the parameters, this can have made them: {told_of}.{misplaced_clips.told(optimization)}"
     if operation == attended_rows.MASKED:
         return (
             f"At step {begin:,} {either} the gradients had grown without bound, or {attended_rows.TOLD}"
             f"{misplaced_clips.told(optimization)}"
         )
-    where = f". Between the loss and these parameters: {singular_gradients.told(operation)}." if operation else None
+    which = "the" if misplaced_clips.spread(optimization, first) else "these"
+    where = f". Between the loss and {which} parameters: {singular_gradients.told(operation)}." if operation else None
     where = where or _SOMEWHERE
     return (
         f"At step {begin:,} {either} the gradients had grown without bound, or one operation has no finite derivative "
