@@ -83,8 +83,8 @@ def told(optimization: Optimization, first: int, filtered: bool, operation: str)
         at_once = f"At step {begin:,} {either.removesuffix('Either')}"  # before any step that could have made them grow
         if operation == attended_rows.MASKED:
             return f"{at_once}Perhaps {attended_rows.TOLD}{misplaced_clips.told(optimization)}"
-        told_of = singular_gradients.told(operation)
-        return f"{at_once}Between the loss and the parameters, this can have made them: {told_of}.{misplaced_clips.told(optimization)}"
+        named = f"{singular_gradients.told(operation)}.{misplaced_clips.told(optimization)}"
+        return f"{at_once}Between the loss and the parameters, this can have made them: {named}"
     if operation == attended_rows.MASKED:
         return (
             f"At step {begin:,} {either} the gradients had grown without bound, or {attended_rows.TOLD}"
