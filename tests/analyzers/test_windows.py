@@ -109,7 +109,7 @@ def test_a_window_answers_where_the_recorded_steps_cannot(make, tmp_path) -> Non
 def test_a_rule_that_steps_and_windows_know_makes_one_finding(make, tmp_path) -> None:
     steps = make.steps() | {"device_wait": [0.04] * 400, "loader_wait": [0.04] * 400, "seconds": [0.06] * 400}
     found = finding(recorded(make, tmp_path, LOADING, optimizers=CUDA, steps=steps), "dataloader-bottleneck")
-    assert {"share of time the device was idle for data", "profiler windows that show it"} <= {
+    assert {"median share of time the device was idle for data", "profiler windows that show it"} <= {
         evidence.name for evidence in found.evidence
     }
     assert any("profiled steps" in chart.title for chart in found.charts)
