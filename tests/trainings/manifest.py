@@ -365,7 +365,7 @@ DATA_LOADING: Final = tuple(
             False,
         ),
         ("faulty/python_augmentation.py", (), ("value = value * random.uniform(", "train_loader = DataLoader("), False),
-        ("faulty/two_slow_workers.py", (), ("time.sleep(0.006)", "loader = DataLoader("), True),
+        ("faulty/two_slow_workers.py", (), ("time.sleep(0.006)", "loader = DataLoader("), False),  # the same
         ("faulty/compressed_stream.py", (), ("rows = pickle.loads(zlib.decompress(shard))", "in DataLoader("), False),
         ("faulty/fresh_iterator_every_step.py", (), ("xb, yb = next(iter(loader))",), False),
         ("faulty/one_parsing_worker.py", (), ("smooth = [sum(values[", "loader = DataLoader("), False),
@@ -631,7 +631,7 @@ EVALUATION: Final = (
     faulty(
         "validation_builds_graphs",
         "eval-with-grad",
-        lines=("model.eval()",),
+        lines=("hits += (model(x, adjacency)",),
         fast=True,
     ),
     faulty(

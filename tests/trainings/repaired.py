@@ -20,7 +20,6 @@ RUN_AGAIN: Final = (
     "best_weights_alias",
     "churn_table[tight-clip]",
     "early_return_from_eval",
-    "noise_schedule[first-steps]",
     "slow_trunk[one-peak]",
     "two_faults_zero_grad_and_eval",
     "validation_builds_graphs",
