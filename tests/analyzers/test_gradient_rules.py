@@ -1334,7 +1334,7 @@ def clipped(make, times: float = 12.0, bound: float = 0.5, **columns):
 def test_clipping_that_is_always_active(make) -> None:
     status, _, finding = make.check("clipping-always-active", make.process(clipped(make)))
     assert (status, finding.severity) == ("fired", "info")
-    assert "12 times max_norm" in finding.title
+    assert "12 times the limit" in finding.title
     assert "SGD gets these gradients with norm 0.5" in finding.summary
     assert "max_norm=7.4" in finding.fix_code
     assert "raise the rate from there" in finding.fix, "steps may have been too short all along"
@@ -1345,12 +1345,12 @@ def test_clipping_that_is_always_active(make) -> None:
     rarely = clipped(make)
     rarely["grad_norm"] = [0.9 if index % 25 == 0 else norm for index, norm in enumerate(rarely["grad_norm"])]
     title = make.check("clipping-always-active", make.process(rarely))[2].title
-    assert title.startswith("Clipping acts on all steps"), "those aside whose norm is five times max_norm"
+    assert title.startswith("Clipping acts on all steps"), "those aside whose norm is five times the limit"
 
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_clip_that_lets_more_through_goes_with_the_rate_that_the_script_gives(make, recorded: bool) -> None:
-    """Not with what a schedule made of it: the schedule goes on. Norms are 14.8 times max_norm in the tenth decile."""
+    """Not with what a schedule made of it: the schedule goes on. Norms are 14.8 times the limit in the tenth decile."""
     source = "opt = torch.optim.SGD(net.parameters(), lr=LR)"
     sites = [{"site": 9, "role": "optimizer", "file": "a.py", "line": 5, "function": "main", "source": source}]
     sgd = {"optimizer": 0, "name": "SGD", "device": "cpu", "made_at": 9}

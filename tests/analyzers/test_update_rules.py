@@ -180,7 +180,7 @@ def test_a_clip_is_raised_and_no_rate(make, update: float, norm: float, limit: s
     assert "lr=" not in finding.fix_code
     assert "leave the learning rate" in finding.fix
     given = finding.fix_code.rpartition("=")[2].strip(")")
-    assert f"Raise max_norm to {given}" in finding.fix, "the words and the code name one number"
+    assert f"Raise the limit of the clip to {given}" in finding.fix, "the words and the code name one number"
     assert ("further, up to the usual gradient norm" in finding.fix) == (float(given) < norm)
     assert "most of the usual gradient" not in finding.verify, "what the clip leaves then may be little all the same"
     assert "a typical weight tensor by at most" in finding.summary

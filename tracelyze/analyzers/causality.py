@@ -50,7 +50,10 @@ def _follows(finding: Finding, cause: str | None) -> Finding:
         return replace(finding, caused_by=cause, fix=NO_OTHER, fix_code="", diff=None)
     if cause is None or finding.rule not in consequences.SIZE_FOLLOWS:
         return replace(finding, caused_by=cause)
-    fix = "Fix the cause first, and choose max_norm and learning rate after that: without the cause they may be right."
+    fix = (
+        "Fix the cause first, and choose the clip's limit and the learning rate after that: without the cause they may "
+        "be right."
+    )
     return replace(finding, caused_by=cause, fix=fix, fix_code="", diff=None)
 
 

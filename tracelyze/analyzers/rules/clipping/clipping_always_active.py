@@ -1,4 +1,4 @@
-"""clipping-always-active: gradients are far above max_norm at nearly every step, so that all become equally long."""
+"""clipping-always-active: gradients are far above the limit at nearly every step, so that all become equally long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @each_optimization
 def check(optimization: Optimization, limits: Limits) -> OneOutcome:
-    """The norms that the clip returned, over its max_norm."""
+    """The norms that the clip returned, over its limit."""
     steps = optimization.steps
     bound, norm = steps["clip_max_norm"], steps["grad_norm"]
     known = np.isfinite(bound) & (bound > 0) & np.isfinite(norm) & (steps["grad_norm_source"] == clip_values.RETURNED)
@@ -42,7 +42,7 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
     share = min(float((times > limits["times"]).mean()), float((late > limits["times"]).mean()))
     if share < limits["share"]:
         return Passed(
-            f"the norm exceeds max_norm in {percent(float((times > 1).mean()))} of the steps, "
+            f"the norm exceeds the limit in {percent(float((times > 1).mean()))} of the steps, "
             f"{number(float(np.median(times)))} times it in the median"
         )
     found = _finding(optimization, times, share, norm[rows], float(np.median(bound[rows])), limits)
@@ -52,7 +52,7 @@ def check(optimization: Optimization, limits: Limits) -> OneOutcome:
 def _finding(
     optimization: Optimization, over: Floats, share: float, norms: Floats, bound: float, limits: Limits
 ) -> Finding:
-    """`over`: the norms over max_norm; `share`: of the steps, those in which that is more than the limit."""
+    """`over`: the norms over the limit; `share`: of the steps, those in which that is more than the limit."""
     name = str(optimization.facts.get("name") or "The optimizer")
     times, acts = float(np.median(over)), float((over > 1).mean())
     if name in accumulation.SCALE_MATTERS:
@@ -61,7 +61,7 @@ def _finding(
             "loss flattens out."
         )
         also = (
-            f" With {name}, lower the learning rate by the factor by which you raise max_norm. The largest steps are "
+            f" With {name}, lower the learning rate by the factor by which you raise the limit. The largest steps are "
             "then as long as now; if the loss falls slowly, raise the rate from there."
         )
     else:
@@ -79,12 +79,12 @@ def _finding(
         rule=RULE.id,
         severity="info",
         confidence="certain",
-        title=f"Clipping acts on {share_of(acts, 'steps')}: the norm is {number(times)} times max_norm",
+        title=f"Clipping acts on {share_of(acts, 'steps')}: the norm is {number(times)} times the limit",
         summary=(
-            f"The norm before clipping{timing.name_of(optimization)} was over {number(limits['times'])} times max_norm "
-            f"({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
+            f"The norm before clipping{timing.name_of(optimization)} was over {number(limits['times'])} times the "
+            f"limit ({number(bound)}) in {share_of(share, 'steps')}, and {number(times)} times in the median. {effect}"
         ),
-        fix="If the clip is meant for outliers, set max_norm above the usual gradient norm, for example so that nine "
+        fix="If the clip is meant for outliers, set its limit above the usual gradient norm, for example so that nine "
         f"of ten steps stay below it.{_about_sums(optimization, limits)}{also}",
         fix_code=clip_values.own_line(optimization, limit) + rate,
         diff=None if rate else line_edits.clipped_at(optimization.process, place, limit),
@@ -92,20 +92,20 @@ def _finding(
         first_step=begin,
         last_step=timing.last_step(optimization),
         evidence=[
-            Evidence(f"steps over {number(limits['times'])} times max_norm", share, "share", *limits.against("share")),
-            Evidence("norm over max_norm, in the median", times, "times", *limits.against("times")),
-            Evidence("max_norm", bound, role="setting"),
+            Evidence(f"steps over {number(limits['times'])} times the limit", share, "share", *limits.against("share")),
+            Evidence("norm over the limit, in the median", times, "times", *limits.against("times")),
+            Evidence("limit of the clip", bound, role="setting"),
         ],
         location=place or optimization.process.location("clip") or optimization.step_location,
         charts=pictures.over_steps(
             optimization,
             "Gradient norm",
             "L2 norm",
-            {"before clipping": "grad_norm", "max_norm": "clip_max_norm"},
+            {"before clipping": "grad_norm", "limit of the clip": "clip_max_norm"},
             [Mark(float(begin), "clipped")],
             log_y=True,
         ),
-        false_alarm="Updates meant to be equally long (normalised gradient descent); recipes with a small max_norm.",
+        false_alarm="Updates meant to be equally long (normalised gradient descent); recipes with a small limit.",
     )
 
 
@@ -127,24 +127,24 @@ RULE = Rule(
     family="gradients",
     severity="info",
     title="Clipping is active at every step",
-    about="A clip is meant for outliers. If the gradient norm is far above max_norm at every step, the clip sets the "
+    about="A clip is meant for outliers. If the gradient norm is far above its limit at every step, the clip sets the "
     "step size.",
     check=check,
     settings=("max_grad_norm", "gradient_clip_val"),
-    verify="Record the run again: most norms stay below max_norm.",
+    verify="Record the run again: most norms stay below the limit.",
     excluded=(
         "A warm-up: the later half of the steps was clipped as well.",
-        "Norms that are a few times max_norm: these are at least as far above it as the limit says.",
+        "Norms that are a few times the limit: these are at least as far above it as the limit says.",
     ),
     absent="The run clips no gradients.",
     needs=(("steps.clip_max_norm", "steps.grad_norm"),),
     thresholds=(
-        Threshold("times", 5, "times max_norm", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),
+        Threshold("times", 5, "times the limit", "Pascanu et al. set it to half of the mean norm, or more: 2 times"),
         Threshold("share", 0.95, "share", "of all steps and of the later half: a warm-up is over by then"),
         Threshold("steps", 100, "steps", "the first steps of a training are steep"),
         Threshold("losses", 3, "losses", "as the loss function gave them: it decides what the fix says of a sum"),
     ),
-    not_when="Outliers, warm-up, norms that are a few times max_norm, several clips in each step, gradients "
+    not_when="Outliers, warm-up, norms that are a few times the limit, several clips in each step, gradients "
     "that are still multiplied by a loss scale.",
     references=("https://arxiv.org/abs/1211.5063",),
 )

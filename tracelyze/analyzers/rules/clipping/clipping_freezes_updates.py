@@ -21,14 +21,14 @@ LARGE_NORMS = (
     "targets that are not normalised."
 )
 ORDINARY_NORMS = "{raised} The gradients have an ordinary size, but the limit is too small."
-TO_THE_NORM = "Raise max_norm to {limit}, the usual gradient norm, and leave the learning rate as it is."
+TO_THE_NORM = "Raise the limit of the clip to {limit}, the usual gradient norm, and leave the learning rate as it is."
 AT_FIRST = (
-    "Raise max_norm to {limit} at first, and leave the learning rate as it is; where the loss still does not fall, "
-    "raise it further, up to the usual gradient norm."
+    "Raise the limit of the clip to {limit} at first, and leave the learning rate as it is; where the loss still does "
+    "not fall, raise it further, up to the usual gradient norm."
 )
 BY_THE_RATE = (
-    "Leave the learning rate out of max_norm: the optimizer multiplies the clipped gradient by it once more, and both "
-    "together freeze the weights."
+    "Leave the learning rate out of the limit of the clip: the optimizer multiplies the clipped gradient by it once "
+    "more, and both together freeze the weights."
 )
 
 
@@ -99,8 +99,8 @@ RULE = Rule(
     family="gradients",
     severity="warning",
     title="Clipping leaves almost nothing of the updates",
-    about="With plain gradient descent a clipped step is at most learning rate times max_norm, however large the "
-    "gradient is.",
+    about="With plain gradient descent a clipped step is at most learning rate times the clip's limit, however large "
+    "the gradient is.",
     check=check,
     settings=("max_grad_norm", "gradient_clip_val"),
     verify="Record the run again: the loss falls, and all steps together move a typical weight tensor by 1% of its "

@@ -90,10 +90,10 @@ def _finding(
         ranks=[rank],
         evidence=[
             Evidence("own work of the slowest rank", slow.own, "s"),
-            Evidence("own work of the others (median)", usual, "s"),
+            Evidence(f"own work of {them}" + " (median)" * (len(paces) > 2), usual, "s"),
             Evidence("processor time of a step, of the slowest rank", slow.processor, "s"),
-            Evidence("processor time of a step, of the others", own_work.usual_of(rank, paces, "processor"), "s"),
-            Evidence("time that the others wait a step", waited, "s", of["least"], of.source("least")),
+            Evidence(f"processor time of a step, of {them}", own_work.usual_of(rank, paces, "processor"), "s"),
+            Evidence(f"time that {them} {wait} a step", waited, "s", of["least"], of.source("least")),
             Evidence("steps looked at", slow.steps, "steps", of["steps"], of.source("steps"), role="basis"),
         ],
         cost=Cost(seconds, lost / step),

@@ -37,7 +37,7 @@ def check(process: Process, limits: Limits) -> Outcome:
     if len(late) and np.median(late) >= limits["large"] and fell is not None and fell < limits["falls"]:
         return [_large(optimization, float(np.median(late)), limits)]
     way = ratios.hardly_moves(optimization, seen, limits)
-    usual = f"a step changes the weights by {number(float(np.median(seen.update)))} of their size"
+    usual = f"a step changes a typical weight tensor by {number(float(np.median(seen.update)))} of its size"
     if way is None:
         return Passed(usual)
     innocent = _why_small(process, optimization, seen, limits)
@@ -103,10 +103,11 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
         rule=RULE.id,
         severity="warning",
         confidence="likely",
-        title=f"Updates are too large: each step changes the weights by {percent(ratio)} of their size",
+        title=f"Updates are too large: a step changes a typical weight tensor by {percent(ratio)} of its size",
         summary=(
-            f"In the second half of the run a step still changes the weights by {percent(ratio)} of their size, where "
-            "about 0.1% is usual, and the loss is no lower than at the start. Each step undoes the one before it."
+            f"In the second half of the run a step still changes a typical weight tensor by {percent(ratio)} of its "
+            "size, where about 0.1% is usual, and the loss is no lower than at the start: steps this large undo one "
+            "another."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
         fix_code=schedulers.with_rate(optimization, lower, rate),
@@ -132,7 +133,8 @@ RULE = Rule(
     about="A step usually changes weights by a thousandth of their size. At a hundredth of that, little trains.",
     check=check,
     settings=("learning_rate",),
-    verify="Record the run again: a step changes the weights by about a thousandth of their size, and the loss falls.",
+    verify="Record the run again: a step changes a typical weight tensor by about a thousandth of its size, and the "
+    "loss falls.",
     needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
     thresholds=(
         ratios.STEPS,
