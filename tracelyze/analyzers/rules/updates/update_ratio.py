@@ -106,8 +106,7 @@ def _large(optimization: Optimization, ratio: float, limits: Limits) -> Finding:
         title=f"Updates are too large: a step changes a typical weight tensor by {percent(ratio)} of its size",
         summary=(
             f"In the second half of the run a step still changes a typical weight tensor by {percent(ratio)} of its "
-            "size, where about 0.1% is usual, and the loss is no lower than at the start: steps this large undo one "
-            "another."
+            "size, where about 0.1% is usual, and the loss is no lower than at the start: such steps undo one another."
         ),
         fix="Try a tenth and a hundredth of the learning rate.",
         fix_code=schedulers.with_rate(optimization, lower, rate),
@@ -133,8 +132,7 @@ RULE = Rule(
     about="A step usually changes weights by a thousandth of their size. At a hundredth of that, little trains.",
     check=check,
     settings=("learning_rate",),
-    verify="Record the run again: a step changes a typical weight tensor by about a thousandth of its size, and the "
-    "loss falls.",
+    verify="Record the run again: a step changes a typical tensor by about a thousandth of its size, and the loss falls.",
     needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
     thresholds=(
         ratios.STEPS,
