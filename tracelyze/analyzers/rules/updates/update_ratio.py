@@ -132,7 +132,7 @@ RULE = Rule(
     about="A step usually changes weights by a thousandth of their size. At a hundredth of that, little trains.",
     check=check,
     settings=("learning_rate",),
-    verify="Record the run again: a step changes a typical tensor by about a thousandth of its size, and the loss falls.",
+    verify="Record the run again: a step changes a typical tensor by about 0.1% of its size, and the loss falls.",
     needs=(("parameters.update_norm", "parameters.weight_norm", "steps.loss"),),
     thresholds=(
         ratios.STEPS,
