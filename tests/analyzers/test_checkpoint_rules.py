@@ -61,6 +61,56 @@ def test_adapters_without_what_is_trained_beside_them(make) -> None:
         assert judge(make, "checkpoint-mismatch", [row | {"optimizer": False} for row in rows])[0] == "passed"
 
 
+CONFIGURES = [
+    "def adapt(model):",
+    "    config = LoraConfig(",
+    "        r=8,",
+    "    )",
+    "    return get_peft_model(model, config)",
+    "",
+    "def unfreeze(model):",
+    "    model.base_model.model.classifier.requires_grad_(True)",
+]
+
+
+def configured(lines: list[str], *places: tuple[str, int]) -> list[dict[str, Any]]:
+    """Sites of these roles at these lines, from 1 on, each with all of the text around it."""
+    shared = {"file": "t.py", "function": "adapt", "excerpt_line": 1, "excerpt": "\n".join(lines)}
+    return [
+        shared | {"site": 10 + at, "role": role, "line": line, "source": lines[line - 1].strip()}
+        for at, (role, line) in enumerate(places)
+    ]
+
+
+def test_adapters_are_configured_to_be_saved_with_what_is_trained_beside_them(make) -> None:
+    rows = [ADAPTER | {"beside_adapters": 2, "site": 3}]
+    sites = configured(CONFIGURES, ("adapters-text", 2), ("freeze", 8))
+    _, _, finding = judge(make, "checkpoint-mismatch", rows, sites=sites)
+    assert finding.diff.added[-1].strip() == 'modules_to_save=["classifier"],'
+    assert finding.location.line == 3, "where the argument goes"
+    assert "Leave out line 8, which unfreezes them by hand." in finding.fix
+    assert "They are base_model.model.classifier.weight, " in finding.summary
+    named = [line.replace("r=8", 'r=8, modules_to_save=["score"]') for line in CONFIGURES]
+    _, _, finding = judge(make, "checkpoint-mismatch", rows, sites=configured(named, ("adapters-text", 2)))
+    assert '["score", "classifier"]' in finding.diff.added[0]
+    assert "Leave out the lines that unfreeze" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("lines", "places"),
+    [
+        (CONFIGURES, (("adapters-text", 2), ("adapters-text", 5))),  # two configurations: either may be meant
+        ([line.replace("r=8", "r=8, modules_to_save=kept") for line in CONFIGURES], (("adapters-text", 2),)),
+    ],
+)
+def test_adapters_whose_configuration_is_not_known_as_a_whole_get_no_edit(make, lines, places) -> None:
+    lines = [*lines[:4], "    other = LoraConfig(r=4)", *lines[5:]]
+    rows = [ADAPTER | {"beside_adapters": 2, "site": 3}]
+    _, _, finding = judge(make, "checkpoint-mismatch", rows, sites=configured(lines, *places))
+    assert finding.diff is None
+    assert 'lora_config.modules_to_save = ["classifier"]' in finding.fix_code
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tracelyze.analyzers.evidence.candidates import adapters
 from tracelyze.diagnosis import Evidence, Finding
 from tracelyze.formatting import plural
 
@@ -17,12 +18,18 @@ FILE: Final = "adapter_model"  # what PEFT calls them, in any format
 def finding(process: Process, saves: list[Row], rule: str) -> Finding | None:
     """Where no file, at any step, holds it: files of the same step belong together, and the last one tells."""
     last = {int(row["step"]): row for row in saves}
-    adapters = {int(row["step"]): row for row in saves if str(row["file"] or "").startswith(FILE)}
-    if not adapters or not all(row.get("beside_adapters") for row in last.values()):
+    written = {int(row["step"]): row for row in saves if str(row["file"] or "").startswith(FILE)}
+    if not written or not all(row.get("beside_adapters") for row in last.values()):
         return None
-    at = max(adapters)
-    row, count = adapters[at], int(last[at]["beside_adapters"])
-    names = ", ".join(str(last[at]["names"] or "").split(", ")[:count])
+    at = max(written)
+    row, count = written[at], int(last[at]["beside_adapters"])
+    lacking = str(last[at]["names"] or "").split(", ")[:count]
+    names = ", ".join(lacking)
+    modules = _modules(names)
+    configures, edit = adapters.saving(process, modules)
+    by_hand = adapters.unfrozen_by_hand(process)
+    left_out = f"line {by_hand.line}, which unfreezes" if by_hand is not None else "the lines that unfreeze"
+    listed = ", ".join(f'"{one}"' for one in modules)
     return Finding(
         rule=rule,
         severity="critical",
@@ -32,24 +39,26 @@ def finding(process: Process, saves: list[Row], rule: str) -> Finding | None:
             "PEFT saves adapters, and of the model beneath them only what modules_to_save names. "
             f"{row['file']}, written after step {at:,}, lacks {plural(count, 'trained tensor')} of that model, and no "
             "other file holds what it lacks. "
-            f"Among those missing: {names}. Whoever loads the adapter starts these from fresh values."
+            f"{'They are' if len(lacking) == count else 'Among them are'} {names}. "
+            "Whoever loads the adapter starts these from fresh values."
         ),
         fix="Name the modules in modules_to_save: PEFT then trains a copy of each, and saves it with the adapter. "
-        "Leave out the lines that unfreeze them by hand.",
-        fix_code=f"lora_config.modules_to_save = {_modules(names)}  # before get_peft_model(model, lora_config)",
-        first_step=min(adapters),
+        f"Leave out {left_out} them by hand.",
+        fix_code=f"lora_config.modules_to_save = [{listed}]  # before get_peft_model(model, lora_config)",
+        first_step=min(written),
         last_step=at,
         evidence=[
             Evidence("trained tensors beside the adapters that no file holds", count, "tensors"),
             Evidence("trained tensors", int(last[at]["held"]), "tensors"),
         ],
-        location=process.site(row["site"]),
+        location=configures or process.site(row["site"]),
+        seen_at=process.site(row["site"]) if configures is not None else None,
+        diff=edit,
         false_alarm="Parts that are saved in another way, or trained for this run alone.",
     )
 
 
-def _modules(names: str) -> str:
+def _modules(names: str) -> list[str]:
     """The modules whose parameters these are, as modules_to_save takes them."""
     bare = [name.strip().removeprefix("base_model.").removeprefix("model.") for name in names.split(",")]
-    found = list(dict.fromkeys(name.rpartition(".")[0] for name in bare if "." in name))
-    return "[" + ", ".join(f'"{one}"' for one in found or ["classifier"]) + "]"
+    return list(dict.fromkeys(name.rpartition(".")[0] for name in bare if "." in name)) or ["classifier"]
