@@ -53,3 +53,62 @@ def test_rows_that_are_masked_everywhere(make) -> None:
     other = make.check("nonfinite-gradients", make.process(steps, sites=rows, events=[broken | {"text": ""}]))[2]
     assert other.location is None or other.location.line != 3
     assert "or a mask hid a NaN" in other.summary, "which is not excluded"
+
+
+POOL = """\
+def forward(self, x, valid):
+    scores = self.query(x)
+    {fill}
+    {softmax}
+    return weights @ x"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "softmax", "line", "code"),
+    [
+        (
+            'scores = scores.masked_fill(~valid, float("-inf"))',
+            "weights = scores.softmax(dim=-1)",
+            3,
+            """# in place of lines 3 and 4:
+scores = scores.masked_fill(~valid & valid.any(-1, keepdim=True), float("-inf"))
+weights = scores.softmax(dim=-1) * valid""",
+        ),
+        (
+            "scores.masked_fill_(valid == 0, -torch.inf)",
+            "weights = self.drop(F.softmax(scores, -2))",
+            3,
+            """# in place of lines 3 and 4:
+scores.masked_fill_((valid == 0) & (~(valid == 0)).any(-2, keepdim=True), -torch.inf)
+weights = self.drop((F.softmax(scores, -2) * (~(valid == 0))))""",
+        ),
+        ("scores[~valid] = -math.inf", "weights = torch.softmax(scores, 1)", 3, None),
+        ("scores = torch.where(valid, scores, -torch.inf)", "weights = scores.softmax(-1)", 3, None),
+        ("scores = scores.masked_fill(~valid, -1e9)", "weights = scores.softmax(-1)", 4, None),
+        ("x = x.masked_fill(~valid, float('-inf'))", "weights = scores.softmax(-1)", 4, None),
+        ("pass", 'weights = scores.masked_fill(~valid, float("-inf")).softmax(-1)', 4, None),
+    ],
+)
+def test_rows_that_a_mask_fills_throughout(make, fill: str, softmax: str, line: int, code: str | None) -> None:
+    """The line to change is the one that fills; else that of the softmax."""
+    sites = sites_of(POOL.format(fill=fill, softmax=softmax), nonfinite="softmax(")
+    text = "softmax of a row that is masked throughout"
+    event = {"kind": "nonfinite-loss", "step": 100, "name": "", "text": text, "value": 1.0, "time": 1.0}
+    steps = make.steps(200) | {"loss": [0.7] * 100 + [float("nan")] * 100}
+    finding = make.check("loss-nonfinite", make.process(steps, events=[event], sites=sites))[2]
+    assert finding.location.line == line
+    if code is not None:
+        assert finding.fix_code == code
+    else:
+        assert "in place of the fill and the softmax; mask: True where" in finding.fix_code
+
+
+def test_a_mask_that_leaves_rows_alone_which_it_would_fill_throughout() -> None:
+    torch = pytest.importorskip("torch")
+    valid = torch.tensor([[True, True, False], [False, False, False]])
+    scores = torch.randn(2, 3, requires_grad=True)
+    filled = scores.masked_fill(~valid & valid.any(-1, keepdim=True), float("-inf"))
+    weights = filled.softmax(dim=-1) * valid
+    weights.square().sum().backward()
+    assert weights.sum(-1).tolist() == pytest.approx([1.0, 0.0])
+    assert bool(scores.grad.isfinite().all())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tracelyze.analyzers.evidence import script_lines
 from tracelyze.analyzers.evidence.editing import own_statement, parsed_line
 from tracelyze.analyzers.evidence.editing.remade import finite
+from tracelyze.analyzers.evidence.loss.masked import filled_rows
 
 if TYPE_CHECKING:
     from tracelyze.analyzers.evidence.editing.own_statement import OwnStatement
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
     from tracelyze.diagnosis import Location
 
+_MASKED: Final = "softmax of a row that is masked throughout"
+"""What the collector calls it (signals/loss/nonfinite_operations.py)."""
 _LOGARITHM: Final = (
     "Compute it without leaving the logarithms: torch.logsumexp for the logarithm of a sum of exponentials, "
     "log_softmax for that of a softmax, and the losses that take logits. Elsewhere keep what goes in away from 0."
@@ -53,7 +56,7 @@ _SOFTMAX: Final = (
     "random, or give a row without a score zeros for its weights."
 )
 _SOFTMAX_CODE: Final = """\
-# mask: True where there is something, False where the row is filled up
+# in place of the fill and the softmax; mask: True where there is something, False where the row is filled up
 scores = scores.masked_fill(~mask & mask.any(-1, keepdim=True), float("-inf"))
 weights = torch.softmax(scores, dim=-1) * mask
 """
@@ -113,7 +116,10 @@ class Broken:
 
 def fix(process: Process, step: int) -> tuple[str, str] | None:
     """What to do about the only operation that made the loss of this step no number, and an example."""
-    return seen(process, step).fix(own_statement.at(process, line(process, step)))
+    broken, place = seen(process, step), _computed(process, step)
+    found = broken.fix(own_statement.at(process, place))
+    filled = filled_rows.of(process, place) if broken.operations == [_MASKED] and place is not None else None
+    return (found[0], filled.code) if found and filled and filled.code else found
 
 
 def _of_complement(place: ParsedLine) -> bool:
@@ -154,8 +160,17 @@ def seen(process: Process, step: int) -> Broken:
 
 
 def line(process: Process, step: int) -> Location | None:
-    """The line that the operation stands in, as it was called a step later; else the script's only one. Of gradients
-    that were not finite first, the line of what can have made them so."""
+    """The line that the operation stands in, as it was called a step later; else the script's only one. Of a softmax
+    over what a mask filled throughout, the line that fills. Of gradients that were not finite first, the line of what
+    can have made them so."""
+    place = _computed(process, step)
+    filled = (
+        filled_rows.of(process, place) if seen(process, step).operations == [_MASKED] and place is not None else None
+    )
+    return filled.place if filled is not None else place
+
+
+def _computed(process: Process, step: int) -> Location | None:
     broken = seen(process, step)
     if not broken.operations:
         return script_lines.singular(process, step)
