@@ -201,7 +201,7 @@ def test_a_short_run_whose_steps_get_much_slower(make) -> None:
     assert judge(make, steps, tables("length", (0, 1, 10, 50, 100, 150, 190)), samples={})[0] == "passed"
 
 
-def disturbed(make: Any, factor: float, calls: int = 1, count: int = 900) -> Any:
+def disturbed(make: Any, factor: float, calls: int = 1, count: int = 900, events: tuple[Row, ...] = ()) -> Any:
     """Steps that need `factor` times as much of the processor in the end, while other programs come and go."""
     random = np.random.default_rng(4)
     needed = 0.004 * np.linspace(1, factor, count) * random.normal(1, 0.1, count)
@@ -212,7 +212,8 @@ def disturbed(make: Any, factor: float, calls: int = 1, count: int = 900) -> Any
     samples = {"time": at.tolist(), "cpu_seconds": np.interp(at, ends, used).tolist(), "delayed": [0.0] * len(at)}
     steps = make.steps(count) | {"seconds": seconds.tolist(), "time": ends.tolist(), "loader_first": [False] * count}
     steps |= {"model_calls": [calls + index // 100 * (calls - 1) for index in range(count)], "overhead": [0.0] * count}
-    return judge(make, steps, tables(looks=(*LOOKS, 700, 800)), samples=samples, evals={})
+    more = tables(looks=(*LOOKS, 700, 800)) | {"events": list(events)}
+    return judge(make, steps, more, samples=samples, evals={})
 
 
 def test_processor_time_that_climbs_on_a_busy_machine(make) -> None:
@@ -240,6 +241,39 @@ def test_a_steep_climb_need_not_be_even(make, shape, status) -> None:
     seconds = (0.02 * shape * np.random.default_rng(2).normal(1, 0.05, COUNT)).tolist()
     steps = slower(make) | {"seconds": seconds, "time": np.cumsum(seconds).tolist()}
     assert judge(make, steps)[0] == status
+
+
+def hooks(*counts: int) -> tuple[Row, ...]:
+    """Looks at the hooks of the modules, with their number at each."""
+    return tuple(
+        {"time": float(at), "step": 40 * at, "kind": "hooks", "value": count} for at, count in enumerate(counts)
+    )
+
+
+def test_hooks_that_pile_up_tell_a_smaller_climb_from_a_busy_machine(make) -> None:
+    """Twice the processor time, or an uneven climb by as much: machines do such things, too, but hooks were seen to
+    grow in number. Hooks alone, without steps that get slower, are no finding."""
+    piled = hooks(4, 80, 250, 640)
+    status, _, finding = disturbed(make, 2.6, events=piled)
+    assert status == "fired"
+    assert "4 before the first step, 640 at the end" in finding.summary
+    assert disturbed(make, 2.6, events=hooks(4, 5, 6, 7))[0] == "passed"
+    assert disturbed(make, 1.0, events=piled)[0] == "passed"
+    shape = np.repeat([1, 1, 1.2, 1.1, 1.5, 1.4, 1.7, 1.6, 2.3, 2.2, 2.5, 2.4], COUNT // 12)
+    seconds = (0.02 * shape * np.random.default_rng(2).normal(1, 0.05, COUNT)).tolist()
+    steps = slower(make) | {"seconds": seconds, "time": np.cumsum(seconds).tolist()}
+    assert judge(make, steps, {**tables(), "events": list(piled)})[0] == "fired"
+    assert judge(make, steps, {**tables(), "events": list(hooks(4, 4))})[0] == "passed"
+
+
+def test_hooks_that_a_loop_registers_are_all_kept(make) -> None:
+    source = "net.get_submodule(name).register_forward_hook(save(name))"
+    place = {"site": 9, "role": "module-hook", "file": "train.py", "line": 12, "function": "features", "source": source}
+    place |= {"excerpt_line": 11, "excerpt": f"    for name in layers:\n        {source}\n    net(x)"}
+    more = {**tables(), "events": list(hooks(4, 80, 250, 640))}
+    _, _, finding = judge(make, slower(make), more, sites=[place])
+    assert finding.fix_code.startswith(f"handles = []\nfor name in layers:\n    handles.append({source})\n")
+    assert finding.fix_code.endswith("for handle in handles:\n    handle.remove()")
 
 
 @pytest.mark.parametrize(("share", "status"), [(np.full(COUNT, 0.55), "fired"), (np.linspace(0, 0.9, COUNT), "passed")])

@@ -957,6 +957,7 @@ SETTINGS: Final = (
         fast=True,
     ),
     faulty("all_errors_so_far", "throughput-decay", lines=("self.seen",)),
+    faulty("hooks_never_removed", "throughput-decay", lines=("register_forward_hook",)),
     *(
         pair(
             "soil_probe",

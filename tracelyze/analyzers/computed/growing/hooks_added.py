@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tracelyze.analyzers.recorded.run import Process
 
 FIX: Final = (
-    "Register a hook once, above the loop, or keep the handle that registering it returns, and call remove() on that "
-    "before the next one is registered."
+    "Register hooks once, before training begins, or keep the handle that registering one returns, and call remove() "
+    "on it before the next one is registered."
 )
 FIX_CODE: Final = """handle = module.register_forward_hook(hook)  # your own call, with its handle kept
 ...  # what the hook is for
@@ -30,6 +30,7 @@ ABOVE: Final = (
 _LOOPS: Final = ("backward", "training-call", "step", "loop", "loader", "epochs")
 _FEWEST: Final = 4  # derived: looks with more hooks each time; a model that is wrapped once shows two
 _HELD: Final = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?:lambda\b|(?:\w+\.)?partial\()")
+_LOOP: Final = re.compile(r"\s*for\b.*:\s*(?:#.*)?$")
 _TIMES: Final = 2.0  # derived: the hooks that were there at first are fewer than what came
 
 
@@ -45,10 +46,11 @@ class Added(NamedTuple):
     kept: str
 
     def said(self) -> str:
+        begun = f"after step {self.step:,}" if self.step else "before the first step"
         where = f" Line {self.registered.line} registers them" if self.registered is not None else ""
         where += f", and line {self.called.line} calls `{self.function}`" if self.called is not None else ""
         return (
-            f"What grew is the number of hooks on the model's modules: {self.first:,} after step {self.step:,}, "
+            f"What grew is the number of hooks on modules: {self.first:,} {begun}, "
             f"{self.last:,} at the end. Each of them runs at every call, until it is removed.{where and f'{where}.'}"
         )
 
@@ -70,7 +72,7 @@ class Added(NamedTuple):
         if self.called is not None:
             return f"{self.called.source}  # once, above the loop, and no longer on line {self.called.line}"
         removed = (
-            "for handle in handles:\n    handle.remove()" if self.kept.startswith("handles.") else "handle.remove()"
+            "for handle in handles:\n    handle.remove()" if self.kept.startswith("handles") else "handle.remove()"
         )
         return f"{self.kept}\n...  # what the hook is for\n{removed}" if self.kept else FIX_CODE
 
@@ -123,6 +125,10 @@ def _with_its_handle(process: Process, registered: Location | None) -> str:
         return ""
     called = statement.value.func
     registers = isinstance(called, ast.Attribute) and called.attr.startswith("register_")
+    above = recorded_text.around(process, registered).get(own.line - 1, "") if registered is not None else ""
+    if registers and _LOOP.match(above) and recorded_text.indent_of(above) < len(own.indent):
+        call = own.dedented(own.parsed.text_of(statement.value))
+        return f"handles = []\n{above.strip()}\n    handles.append({call})"
     if registers and isinstance(statement, ast.Assign):
         return (
             f"handles.append({own.dedented(own.parsed.text_of(statement.value))})  # each of them, not the last alone"

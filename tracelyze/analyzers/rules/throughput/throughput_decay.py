@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelyze.analyzers import statistics
 from tracelyze.analyzers.computed.optimization import leaks, style
-from tracelyze.analyzers.computed.throughput import outliers, pace, processor_time, workload
+from tracelyze.analyzers.computed.throughput import climbs, outliers, pace, workload
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.rule import Limits, OneOutcome, Outcome, Passed, Rule, Skipped, Threshold, combine
 from tracelyze.diagnosis import Cost, Evidence, Finding, Mark
@@ -51,19 +50,15 @@ def _judge(
     known to explain less than they got longer."""
     if judged.sum() < limits["fewest"]:
         return Skipped(f"{plural(int(judged.sum()), 'step')} after the warm-up: {limits['fewest']:.0f} are needed")
-    climb = statistics.straight_climb(own[judged], tau=limits["order"], steadiness=limits["steady"])
-    whole, of = float(np.nansum(optimization.steps["seconds"])), ""
-    if climb is None and (climb := processor_time.climb(optimization, judged, tau=limits["order"])) is not None:
-        whole, of = (climb.floor_start + climb.floor_end) / 2 * len(own), " of processor time"
-    if climb is None and (climb := statistics.steep_climb(own[judged], limits["grave"])) is None:
-        return Passed("the time per step does not climb steadily over the run")
-    lost = (climb.floor_end - climb.floor_start) / 2 * (int(judged.sum()) - climb.start)
-    share = lost / max(whole, 1e-9)
-    slow = f"steps got slower from {duration(climb.floor_start)} to {duration(climb.floor_end)}{of}"
-    grave = climb.ratio >= limits["grave"] and share >= limits["most"]  # in however short a run: longer ones lose more
+    slower = climbs.of(optimization, own, judged, limits)
+    if slower is None:
+        return Passed(climbs.NOT_STEADY)
+    climb, whole, of, told = slower
+    lost, slow = slower.lost(judged), slower.said
+    share, grave = lost / max(whole, 1e-9), slower.is_grave(judged, limits)  # in however short a run: longer lose more
+    if not told:
+        return Passed(f"{slow}, and {climbs.NOT_STEADY}")
     grown = max(pace.increase(own, judged), 1e-9)
-    if of and (not grave or grown < limits["others"] * (climb.floor_end - climb.floor_start)):
-        return Passed(f"{slow}, and the time per step does not climb steadily over the run")
     if climb.ratio < limits["ratio"] or (lost < limits["worth"] and not grave) or share < limits["share"]:
         return Passed(f"{slow}, {duration(lost)} in all")
     others = np.minimum(pace.crowded(optimization), own)  # longer steps meet them for longer: what is left counts, too
