@@ -1,4 +1,4 @@
-"""One tensor of a batch that is taken by position, beside others that are taken through a shuffled order."""
+"""What puts inputs beside targets that are not theirs: rows of another order, or numbers that are drawn anew."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tracelyze.analyzers.evidence.datasets import rows_apart
+from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
 
 DRAWN = "order = torch.randperm(len(labels), generator=gen)"
 RANGE = "for lo in range(0, len(order) - size + 1, size):"
@@ -175,3 +176,50 @@ def test_two_arrays_that_are_each_shuffled(make: Any, lines: list[str], line: in
 )
 def test_what_may_be_shuffled_alike(make: Any, lines: list[str]) -> None:
     assert rows_apart.of(shuffles_of(make, lines)) is None
+
+
+NOISE = "noise = torch.randn_like(x)"
+LOSS = "return F.mse_loss(model(noisy, t), noise)"
+
+
+def drawn(make: Any, *body: str) -> Any:
+    process = process_of(make, list(body), "loss")
+    return drawn_anew.of(process, process.locations("loss")[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "example"),
+    [
+        ((NOISE, "noisy, _ = self.q_sample(x, t)", LOSS), 11, "noisy, noise = self.q_sample(x, t)"),
+        ((NOISE, "# the noise of step t", "noisy = self.q_sample(x, t)", "loss = ((net(noisy) - noise) ** 2).mean()"),
+         11, "add_noise(clean"),
+        (("if eps is None:", "    eps = torch.randn_like(x)", "noisy = blur(x, t)", "loss = mse(net(noisy), eps)"),
+         12, "add_noise(clean, t, eps)"),
+        (("eps = torch.randn_like(x) if eps is None else eps", "loss = self.criterion(net(x), eps) * w"), 11,
+         "add_noise(clean, t, eps)"),
+        (("labels = torch.randint(0, 9, (64,))", "loss = F.cross_entropy(model(x), labels)"), 11, ""),
+    ],
+)  # fmt: skip
+def test_targets_that_are_drawn_for_the_loss_alone(make: Any, body: tuple[str, ...], line: int, example: str) -> None:
+    found = drawn(make, *body)
+    assert found.place.line == line
+    assert example in found.example
+    assert bool(found.fix) == bool(example), "labels are no noise that an input could hold"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (NOISE, "noisy = self.q_sample(x, t, noise)", LOSS),
+        (NOISE, "noisy = (", "    x + noise)", LOSS),
+        (NOISE, "return F.mse_loss(model(x + noise, t), noise)"),
+        (NOISE, "return F.mse_loss(decode(noise), x)"),  # what a generator begins with
+        (NOISE, "loss = regression(model(x), noise)"),  # not known to compare the two
+        ("self.noise = noise = torch.randn_like(x)", "noisy = self.disturbed(x)", LOSS),
+        ("noise = torch.randn(n, generator=g)", "noisy = self.disturbed(x, g2)", LOSS),  # may draw the same numbers
+        (NOISE, "for t in range(8):", f"    {LOSS}"),
+        ("noise, noisy = self.q_sample(x, t)", LOSS),
+    ],
+)
+def test_targets_that_the_input_may_hold(make: Any, body: tuple[str, ...]) -> None:
+    assert drawn(make, *body) is None

@@ -1275,6 +1275,13 @@ TARGETS_AND_LAYERS: Final = (
     pair("meter_columns", "columns-first"),
     pair("noise_schedule", "first-steps", "narrow-timesteps", fast=True),
     pair("noise_schedule", "first-beside", "narrow-timesteps"),
+    pair(
+        "noise_schedule",
+        "drawn-twice",
+        "constant-output",
+        consequences=("loss-plateau",),
+        lines=("target = torch.randn_like(x)",),
+    ),
     pair("noise_schedule", "beside"),
     pair("diffusion_in_one_module", "first-steps", "narrow-timesteps", fast=True),
     pair("diffusion_in_one_module", "first-steps-of-table", "narrow-timesteps"),

@@ -1,7 +1,8 @@
 """Denoising diffusion with a schedule of 200 steps and a sinusoidal embedding of the timestep.
 
 Faults: `first-steps` draws timesteps from the number of steps that sampling takes instead of from the schedule;
-`first-beside` does so where the model gets a fraction of the schedule beside its input. `beside` is healthy.
+`first-beside` does so where the model gets a fraction of the schedule beside its input. `drawn-twice` compares the
+predictions with noise that is not in the input. `beside` is healthy.
 """
 
 import argparse
@@ -44,6 +45,16 @@ class Diffusion:
         noise = torch.randn_like(x)
         return F.mse_loss(model(self.noisy(x, t, noise), t), noise)
 
+    def disturbed(self, x, t):
+        noise = torch.randn_like(x)
+        return self.noisy(x, t, noise), noise
+
+    def loss_drawn_twice(self, model, x, upper):
+        t = torch.randint(0, upper, (len(x),))
+        target = torch.randn_like(x)
+        given, _ = self.disturbed(x, t)
+        return F.mse_loss(model(given, t), target)
+
     def loss_beside(self, model, x, upper):
         t = torch.randint(0, upper, (len(x),))
         noise = torch.randn_like(x)
@@ -65,6 +76,7 @@ def main():
     apart = "beside" in fault
     diffusion, model = Diffusion(), beside() if apart else Denoiser()
     loss_of = diffusion.loss_beside if apart else diffusion.loss
+    loss_of = diffusion.loss_drawn_twice if fault == "drawn-twice" else loss_of
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     for step in range(400):
         upper = SAMPLING_STEPS if fault.startswith("first") else diffusion.steps

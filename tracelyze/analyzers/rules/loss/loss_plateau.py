@@ -9,6 +9,7 @@ import numpy as np
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.evidence import pictures, timing
 from tracelyze.analyzers.evidence.datasets import listed_names, rows_apart
+from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
 from tracelyze.analyzers.rule import Limits, Outcome, Passed, Rule, Skipped, Threshold
 from tracelyze.analyzers.signatures import flat_losses
 from tracelyze.diagnosis import Evidence, Finding, Mark
@@ -52,7 +53,8 @@ def check(process: Process, limits: Limits) -> Outcome:
             )
         return Passed("the loss moved, or it stays at a level that nothing shows to be a bad one")
     affected = timing.numbers(optimization) >= seen.first
-    apart = None if seen.preference else rows_apart.of(process)
+    loss = optimization.loss_location
+    apart = None if seen.preference else rows_apart.of(process) or drawn_anew.of(process, loss)
     listed = listed_names.of(process) if apart is None and not seen.preference else None
     place = apart.place if apart else listed.place if listed else None
     fix = PREFERENCE if seen.preference else PAIRED if seen.settled else ANY
@@ -75,9 +77,9 @@ def check(process: Process, limits: Limits) -> Outcome:
                 *([Evidence(seen.metric, seen.value)] if seen.metric else []),
             ],
             cost=timing.cost_of(optimization, affected),
-            location=place or optimization.loss_location,
+            location=place or loss,
             diff=apart.diff if apart else None,
-            seen_at=optimization.loss_location if place else None,
+            seen_at=loss if place else None,
             charts=pictures.loss(optimization, [Mark(float(seen.first), "plateau")]),
             false_alarm="A run that was stopped during warm-up, or a task with nothing to learn.",
         )

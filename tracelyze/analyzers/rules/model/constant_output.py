@@ -11,6 +11,7 @@ from tracelyze.analyzers.computed.data.loss_calls import LossFault
 from tracelyze.analyzers.computed.optimization import style
 from tracelyze.analyzers.computed.targets import alike_in_validation
 from tracelyze.analyzers.evidence.datasets import rows_apart
+from tracelyze.analyzers.evidence.datasets.targets import drawn_anew
 from tracelyze.analyzers.evidence.editing.remade import lines
 from tracelyze.analyzers.evidence.loss import assignment
 from tracelyze.analyzers.evidence.loss.means import summed_divergence
@@ -71,7 +72,7 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     classes = line.function in predictions.CLASSES
     ratio = alike_in_validation.ratio(found.validated or stretch)
     said = "" if percent(ratio) in ("0%", "under 0.1%") else f": predictions vary {percent(ratio)} as much as targets"
-    apart = None if instead else rows_apart.of(process)
+    apart = None if instead else rows_apart.of(process) or drawn_anew.of(process, line.location)
     fault = LossFault(
         title=f"All inputs get {'nearly ' * bool(said)}the same answer" + said,
         summary=(
@@ -107,8 +108,8 @@ def _finding(process: Process, found: Constant, limits: Limits) -> Finding:
     return replace(finding, first_step=int(line.rows[0]["step"]) + 1) if instead else finding
 
 
-def _remedy(process: Process, found: Constant, apart: rows_apart.Unpaired | None) -> Remedy:
-    """What to do. `apart`: what puts inputs beside targets of other samples, where the script's text has it."""
+def _remedy(process: Process, found: Constant, apart: rows_apart.Unpaired | drawn_anew.DrawnAnew | None) -> Remedy:
+    """What to do. `apart`: what puts inputs beside targets that are not theirs, where the script's text has it."""
     if found.part is not None or found.first is not None:
         fix = BOTH_TERMS if found.part is not None else GIVEN_UP_FIX
         return Remedy(fix=fix, code=_terms(process, found.line) or _TERMS)

@@ -1,1 +1,1 @@
-"""What a script leaves out of its targets, and where it says so."""
+"""What a script leaves out of its targets or draws them from, and where it says so."""
