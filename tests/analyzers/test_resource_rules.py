@@ -11,6 +11,7 @@ import pytest
 from tracelyze.analyzers import diagnose
 from tracelyze.analyzers.computed.crashes import exceptions
 from tracelyze.analyzers.evidence.settings import constants
+from tracelyze.analyzers.recorded import exits
 from tracelyze.diagnosis import Exit
 from tracelyze.testing import SITES
 
@@ -278,6 +279,9 @@ CRASHES = {
     "no-grad-fn": "element 0 of tensors does not require grad and does not have a grad_fn",
     "fp16-weights-with-scaler": "Attempting to unscale FP16 gradients.",
     "marked-ready-twice": "Expected to mark a variable ready only once. This error is caused by one of the following",
+    "unreduced-parameters": "Expected to have finished reduction in the prior iteration before starting a new one.",
+    "unreduced-outputs": "Expected to have finished reduction in the prior iteration before starting a new one. "
+    "Since `find_unused_parameters=True` is enabled, this likely means that not all `forward` outputs participate",
     "weights-only": "Weights only load failed. This file can still be loaded, to do so you have two options",
     "no-cuda-device": "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
     "device-mismatch": "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
@@ -323,6 +327,58 @@ def test_the_title_of_a_crash_is_its_class_and_the_first_of_its_message() -> Non
 def test_the_message_of_a_crash_does_not_repeat_its_class() -> None:
     text = "torch.distributed.DistNetworkError: DistNetworkError: The server socket has failed to listen."
     assert exceptions.message("DistNetworkError", text) == "The server socket has failed to listen."
+
+
+UNREDUCED = """RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. \
+This error indicates that your module has parameters that were not used in producing loss. You can enable unused \
+parameter detection by passing `find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by
+making sure all `forward` function outputs participate in calculating loss.
+Parameter indices which did not receive grad for rank 1: 2 3
+ In addition, you can set the environment variable TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("RuntimeError", "RuntimeError: first line\n and a hint\n", "RuntimeError: first line"),
+        ("ValueError", ("ValueError: Caught ValueError in worker.\nOriginal Traceback (most recent call last):\n"
+         '  File "a.py", line 1\nValueError: bad row'), "ValueError: bad row"),
+        ("OddError", ("OddError: Caught BadRow in worker.\nOriginal Traceback (most recent call last):\n"
+         '  File "a.py", line 1\nBadRow: bad row'), "OddError: BadRow: bad row"),
+        ("KeyError", "'tok'", "KeyError: 'tok'"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_run_tells_the_first_line_of_its_exception(name, text, said) -> None:
+    """But for an exception of a worker, which begins with that of another process."""
+    assert exits._message({"name": name, "text": f"Traceback (most recent call last):\n  File\n{text}"}) == said
+
+
+def test_parameters_that_a_wrapper_waited_for_are_named_and_its_line_is_shown(make) -> None:
+    """By the order of all of the model's parameters, where these were looked at; else their number alone."""
+
+    def crashed(names: tuple[str, ...], wrappers: int = 1):
+        rows = [{"step": 1, "optimizer": 0, "parameter": name, "grad_norm": 1.0} for name in names]
+        process = make.process(
+            events=exception("RuntimeError", UNREDUCED),
+            end=Exit("exception", 1),
+            models=[{"model": index, "name": "DistributedDataParallel", "parameters": 4} for index in range(wrappers)],
+            sites=[{"site": 5, "file": "train.py", "line": 4, "source": "net = DDP(Net().to(rank), [rank])"}],
+            more={
+                "parameters": rows,
+                "modules": [{"model": index, "module": "", "kind": "", "made_at": 5} for index in range(wrappers)],
+            },
+        )
+        return make.check("crash", process)[2]
+
+    finding = crashed(("body.weight", "body.bias", "head.depth.weight", "head.depth.bias"))
+    assert "Here 2 tensors of head.depth got none." in finding.summary
+    assert (finding.location.line, finding.seen_at.line) == (4, 9)
+    assert finding.fix_code == "net = DDP(Net().to(rank), [rank], find_unused_parameters=True)"
+    assert "not used in producing loss." in str(finding.evidence), "up to its last whole sentence"
+    assert "and by" not in finding.summary
+    assert "Here b and c.weight got none." in crashed(("a.weight", "a.bias", "b", "c.weight")).summary
+    assert "Here 2 tensors got none." in crashed(("body.weight", "body.bias")).summary, "of four, two were looked at"
+    assert crashed(("a", "b", "c", "d"), wrappers=2).location.line == 9
 
 
 def test_an_unknown_crash_is_debugged_with_the_own_command(make) -> None:

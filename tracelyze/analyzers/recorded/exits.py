@@ -179,9 +179,14 @@ def place_of(end: Exit, files: Iterable[str | None] = ()) -> Location | None:
 
 
 def _message(row: Mapping[str, Any]) -> str:
-    """Class and last line of an exception."""
-    last = formatting.without_source((str(row["text"] or "").strip().splitlines() or [""])[-1].strip())
+    """Class and message of an exception: the first line of that, or the last one where it begins with another one's
+    traceback, as a loading worker's does, or with nothing."""
     name = str(row["name"] or "exception")
+    lines = str(row["text"] or "").strip().splitlines() or [""]
+    said = re.compile(rf"(?:[\w.]+\.)?{re.escape(name.rsplit('.', 1)[-1])}: \S")
+    at = next((index for index in reversed(range(len(lines))) if said.match(lines[index])), len(lines) - 1)
+    passed_on = any("Traceback (most recent call last)" in line for line in lines[at:])
+    last = formatting.without_source(lines[-1 if passed_on else at].strip())
     return last if last.startswith((name, name.rsplit(".", 1)[-1])) else f"{name}: {last}".rstrip(": ")
 
 

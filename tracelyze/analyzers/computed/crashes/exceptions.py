@@ -6,7 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from tracelyze import formatting
-from tracelyze.analyzers.computed.crashes.families import BACKWARD_TWICE, BATCH_OF_ONE, FAMILIES, SHAPES, Family
+from tracelyze.analyzers.computed.crashes import unreduced
+from tracelyze.analyzers.computed.crashes.families import (
+    BACKWARD_TWICE,
+    BATCH_OF_ONE,
+    FAMILIES,
+    SHAPES,
+    UNREDUCED,
+    Family,
+)
 from tracelyze.analyzers.evidence import carried_states
 from tracelyze.analyzers.evidence.datasets.lone import batch_of_one
 from tracelyze.analyzers.evidence.editing import own_command
@@ -38,6 +46,7 @@ def remedy(family: Family | None, process: Process, where: Location | None) -> t
     if family is None:
         return unknown(where), own_command.in_example(own_command.DEBUGGED, process)
     fix, code = carried_states.remedy(process, where) if family.name == BACKWARD_TWICE else ("", "")
+    code = unreduced.example(process) if family.name == UNREDUCED else code
     code = code or crashed.example(family.name, process, where)
     return fix or family.fix, code or own_command.in_example(family.fix_code, process)
 
@@ -65,10 +74,14 @@ def is_interruption(name: str, end: str) -> bool:
 
 
 def message(name: str, text: str) -> str:
-    """The exception in one line, without its class: the first line after the traceback."""
-    first = next((line.strip() for line in _last_block(name, text).splitlines() if line.strip()), "")
+    """The exception in one line, without its class: the first line after the traceback, but for a sentence that goes on
+    in the next line."""
+    lines = [line.strip() for line in _last_block(name, text).splitlines() if line.strip()] or [""]
     short = name.rsplit(".", 1)[-1]
-    said = re.sub(rf"^(?:(?:\w+\.)*{re.escape(short)}: )+", "", first)
+    said = re.sub(rf"^(?:(?:\w+\.)*{re.escape(short)}: )+", "", lines[0])
+    whole, stop, begun = said.rpartition(". ")
+    if stop and begun[-1:].isalnum() and lines[1:] and lines[1][0].islower():
+        said = f"{whole}."
     return formatting.without_source(said) or short
 
 
@@ -108,9 +121,9 @@ def _last_block(name: str, text: str) -> str:
     return text.strip()
 
 
-def meaning(family: Family, process: Process) -> str:
-    """What the exception means, in a sentence or two, by what is known of this run."""
-    which = f" {batch_of_one.which(process)}" if family.name == BATCH_OF_ONE else ""
+def meaning(family: Family, process: Process, text: str) -> str:
+    """What the exception with this message or traceback means, in a sentence or two, by what is known of this run."""
+    which = f" {batch_of_one.which(process)}" if family.name == BATCH_OF_ONE else unreduced.which(process, text)
     return f"It means that {family.title}. {family.meaning}{which}"
 
 
@@ -126,4 +139,6 @@ def of_graphs(family: Family | None) -> bool:
 
 def edit(family: Family | None, process: Process) -> tuple[Diff | None, Location | None]:
     """A changed line that mends it, and the place of that line."""
+    if family is not None and family.name == UNREDUCED:
+        return None, unreduced.wrapper(process)
     return (None, None) if family is None or family.name != BATCH_OF_ONE else batch_of_one.left_out(process)

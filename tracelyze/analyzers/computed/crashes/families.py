@@ -19,6 +19,7 @@ class Family:
 
 
 BATCH_OF_ONE, BACKWARD_TWICE, SHAPES = "batchnorm-single-value", "backward-twice", "shape-mismatch"
+UNREDUCED = "unreduced-parameters"
 FAMILIES = (
     Family(
         BATCH_OF_ONE,
@@ -148,6 +149,26 @@ FAMILIES = (
         "h = torch.utils.checkpoint.checkpoint(layer, h, use_reentrant=False)\n"
         "# of a model of transformers:\n"
         'model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})',
+    ),
+    Family(
+        "unreduced-outputs",
+        r"Expected to have finished reduction in the prior iteration.*`find_unused_parameters=True` is enabled",
+        "the loss of the step before left out an output of the model",
+        "DistributedDataParallel waits in each backward for the gradients of all parameters that an output of forward "
+        "depends on, and the backward of the step before did not reach some of them.",
+        "Let the loss use each output that forward computes, times 0 where it is not to count, and return outputs as "
+        "tensors, tuples, lists or dicts, in which the wrapper finds them.",
+        "loss = loss + 0.0 * output.sum()  # output: the one that the loss leaves out",
+    ),
+    Family(
+        UNREDUCED,
+        r"Expected to have finished reduction in the prior iteration",
+        "the backward of the step before reached only a part of the parameters",
+        "DistributedDataParallel waits in each backward for the gradients of all trainable parameters.",
+        "Make the wrapper with find_unused_parameters=True: it then looks in each step which parameters the outputs of "
+        "forward depend on, in tuples, lists and dicts, and waits for no others. A part that never trains should not "
+        "be in the wrapped model, or be frozen before that is wrapped.",
+        "model = DistributedDataParallel(model, find_unused_parameters=True)",
     ),
     Family(
         "weights-only",

@@ -45,21 +45,21 @@ def _finding(process: Process, event: dict[str, Any], name: str, text: str) -> F
     family = exceptions.recognise(name, text)
     where = deaths.raised_at(process, event)
     inner = inner_exceptions.passed_on(text, str(process.facts.get("cwd") or ""))
-    ranks, steps = [process.rank], event["step"]
+    ranks, steps, raising = [process.rank], event["step"], process
     if inner is not None:
         name, where = inner.name, inner.location or where
         family = exceptions.recognise(name, inner.text) if inner.spawned is not None else family
         child = inner_exceptions.spawned(process, inner.spawned)
         if child is not None:
-            ranks, steps = [child.rank], child.steps
+            ranks, steps, raising = [child.rank], child.steps, child.open()
     message = exceptions.message(name, inner.text if inner else text)
     place = f" at {where.file.rsplit('/', 1)[-1]}:{where.line}" if where else ""
     step = None if steps is None else int(steps)
     own, others = deaths.of(process), deaths.after(process)
-    diff, change = exceptions.edit(family, process)
+    diff, change = exceptions.edit(family, raising)
     lost = own is not None and own.follows
-    title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, process, where)
-    meaning = exceptions.meaning(family, process) if family else ""
+    title, (fix, code) = exceptions.title(name, message, place), exceptions.remedy(family, raising, where)
+    meaning = exceptions.meaning(family, raising, text) if family else ""
     short = short_batches.found(process, message, event) if exceptions.of_shapes(family) and inner is None else None
     if short is not None and family is not None:
         meaning, fix, code = f"It means that {family.title}. {short.said}", short.fix, short.code or code
